@@ -4,7 +4,7 @@ Pseudo-random vectors of the benchmark's sizes, all different: 5,514 pairs among
 among 24,957 sentences, every first item another one. In one process, taking turns:
 
 limit      the bare float32 matrix product of the first items and the background, in blocks
-ours       the ranks of all pairs: products, counts, and what float32 leaves open in float64
+ours       the ranks of all pairs: products in float64, counts, and what they leave open pair by pair
 one pair   as published: similarities of the whole background to one item, sorted, and the pair's place found;
            timed over some pairs, reported for all of them
 

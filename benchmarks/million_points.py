@@ -24,10 +24,12 @@ from typing import Any
 
 import numpy as np
 from machine import describe
+from served import settle
 
 from surprise_rerank import Document, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SurpriseRetriever
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.storage.server import collections_of
 from surprise_rerank.core.arrays import Float32Array, unit_rows
@@ -131,7 +133,6 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=10)
     parser.add_argument("--callers", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement")
-    parser.add_argument("--patience", type=float, default=3600.0, help="seconds that graphs may take")
     given = parser.parse_args()
     print(describe("qdrant-client"))
     encoder = load_encoder()
@@ -153,7 +154,8 @@ def main() -> None:
             index.delete(["first"])
             rate = fill(index, vectors, given.size)
             begun = time.perf_counter()
-            index.storage.engine.build_graph(lambda count: None, size=given.size, patience=given.patience)
+            if isinstance(index.storage.engine, ClientEngine):
+                settle(index.storage.engine.nodes.nodes[0].client, index.storage.engine.collection)
             print(f"index rate {rate:.0f} documents/s; graphs {time.perf_counter() - begun:.0f} s more")
             ways = {
                 "cosine": DenseRetriever(index),

@@ -40,7 +40,7 @@ FORMS = {
     ),
 }
 _WAL = "write-ahead log"
-_PATIENCE, _REMOVED = 1800.0, 10.0  # seconds for graphs, and until segments that were replaced are removed
+_REMOVED = 10.0  # seconds until segments that were replaced are removed
 _PARTS = {  # how names of files and folders in a segment begin
     "vector_storage-dense": "dense vectors",
     "vector_storage-surprise": "augmented vectors",
@@ -68,9 +68,8 @@ def disk(folder: Path) -> Counter[str]:
     return found
 
 
-def measured(files: Path, client: QdrantClient, index: DocumentIndex, name: str) -> Counter[str]:
+def measured(files: Path, client: QdrantClient, name: str) -> Counter[str]:
     """Bytes on disk by part, when the server rests."""
-    index.storage.engine.build_graph(lambda count: None, size=0, patience=_PATIENCE)
     settle(client, name)
     time.sleep(_REMOVED)
     return disk(files / "collections" / name)
@@ -104,7 +103,7 @@ def main(dataset: str, cache: Path, url: str, files: Path, copies: int, forms: t
                     own = [replace(document, id=f"{copy}-{document.id}") for document in documents]
                     index.sync(own, encoded=encoded, background=False)
                     if copy + 1 in (copies // 2, copies):
-                        sizes.append(measured(files, client, index, f"{name}@1"))
+                        sizes.append(measured(files, client, f"{name}@1"))
         finally:
             drop(client, name)
         half, grown = sizes

@@ -1,194 +1,225 @@
-"""What adapters share: components from names, loaded when first used and written to files; their metadata."""
+"""What the adapters share: how their classes are made, and what their results say beside the score."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import inspect
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, ClassVar, Generic, Self, TypeVar
 from uuid import UUID
 
-from surprise_rerank.candidates import Hit, Verdict
+from surprise_rerank.candidates import Hit, Verdict, verdict_json
 from surprise_rerank.connectors.attached.attach import Collection
 from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.errors import DataError, refuse_unknown
-from surprise_rerank.rerank.diversity import DiversityOptions
 
 T = TypeVar("T")
 
-# What metadata say beside the score: with a background, and of a line that others were folded into. What a
-# document is about may be called a verdict, too.
-SURPRISE = "surprise"
-VERDICT = "surprise_verdict"
-DUPLICATES = "duplicates"
-TITLE = "title"
+# Keys of metadata. What a document is about may be called a verdict, too.
+SURPRISE, VERDICT, DUPLICATES, TITLE = "surprise", "surprise_verdict", "duplicates", "title"
 OURS = (SURPRISE, VERDICT, DUPLICATES)
 
-# One load at a time: whoever waits for one finds what it loaded. Of the module, as components are copied.
+_LEAST = "min_surprise"
+# One load at a time: whoever waits for one finds what it loaded.
 _loading = threading.Lock()
 
 
-class Lazy(Generic[T]):
-    """What takes seconds to load, loaded when it is first asked for. Threads and tasks may share it.
+class Adapter:
+    """A class of a host, which is made of a pipeline or a re-ranker, or of what these are made of.
+
+    `_takes` is what its constructor takes, `_own` are its other options, `_alias` is the host's name for
+    min_surprise.
+    """
+
+    _takes: ClassVar[str]
+    _own: ClassVar[tuple[str, ...]] = ()
+    _alias: ClassVar[str] = _LEAST
+
+    @classmethod
+    def attach(cls, store: Any, *, embed: Any = None, **options: Any) -> Self:
+        """One over the collection of the host's vector store, as it is: what is there is not encoded again.
+
+        Args:
+            store: over Qdrant, or what else `attach_store` takes.
+            embed: the model of its vectors, where the store has none.
+            options: the class's own; system, min_surprise, diversity, mmr, collapse, and of what retrieves
+                depth; and more for `Collection.attach`, such as `token_encoder`.
+
+        Raises:
+            SurpriseRerankError: as `attach_store`; as `Collection.pipeline` and `Collection.text_reranker`.
+        """
+        given = cls._one_threshold(options)
+        own = _taken(given, cls._own)
+        names = ("system", _LEAST, "diversity", "mmr", "collapse", *(["depth"] * (cls._takes == "pipeline")))
+        ranking = _taken(given, names)
+        collection = attach_store(store, embed=embed, **given)
+        return cls._of(_made(collection, cls._takes, **ranking), own)
+
+    @classmethod
+    def _of(cls, made: Any, own: Mapping[str, Any]) -> Self:
+        arguments: dict[str, Any] = {cls._takes: made, **own}
+        return cls(**arguments)
+
+    @classmethod
+    def _settings(cls, options: Mapping[str, Any]) -> PipelineSettings:
+        """The settings that are among a user's options.
+
+        Raises:
+            DataError: if there is no such option; as `PipelineSettings`.
+        """
+        given = cls._one_threshold(options)
+        names = [own.name for own in fields(PipelineSettings)]
+        if cls._takes != "pipeline":
+            names.remove("depth")  # of a pool that a re-ranker does not make
+        refuse_unknown(given, [*names, *cls._own, cls._takes, cls._alias], cls.__name__)
+        return PipelineSettings(**_taken(given, names))
+
+    @classmethod
+    def _one_threshold(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """A copy with the threshold by our name.
+
+        Raises:
+            DataError: if it came by the host's, too.
+        """
+        given = dict(options)
+        alias = given.pop(cls._alias, None) if cls._alias != _LEAST else None
+        if alias is not None:
+            if given.get(_LEAST) is not None:
+                raise DataError(
+                    f"min_surprise={given[_LEAST]!r} and {cls._alias}={alias!r} are both given, and mean the "
+                    "same; give one"
+                )
+            given[_LEAST] = alias
+        return given
+
+
+class LoadedAdapter(Adapter):
+    """An adapter whose constructor takes the object alone, so that names need a function of their own."""
+
+    @classmethod
+    def load(cls, **options: Any) -> Self:
+        """One made of names and numbers.
+
+        Args:
+            options: the class's own; and those of `attached.settings.PipelineSettings`: index or url, system,
+                min_surprise, diversity, ...
+
+        Raises:
+            SurpriseRerankError: as `PipelineSettings.pipeline` and `PipelineSettings.text_reranker`.
+        """
+        own = _taken(dict(options), cls._own)
+        return cls._of(_made(cls._settings(options), cls._takes), own)
+
+
+class Source(Generic[T]):
+    """A pipeline or a re-ranker: given, or made of names when it is first asked for. Threads may share it.
 
     A copy, deep or not, shares what was loaded or given: models and open indexes cannot be copied.
 
     Args:
-        load: makes it.
+        of: the class that it is for.
         given: the object itself, where the caller has it.
+        names: else the options that it is made of.
+
+    Raises:
+        DataError: if there are both an object and names, or a password in the url; as `PipelineSettings`.
     """
 
-    def __init__(self, load: Callable[[], T], given: T | None = None) -> None:
-        self._load = load
-        self._object = given
-        self.is_given = given is not None
+    def __init__(self, of: type[Adapter], given: T | None, names: Mapping[str, Any]) -> None:
+        self._takes, self._class = of._takes, of.__name__
+        self._settings = of._settings(names)
+        self._given = self._object = given
+        if given is not None and self._settings != PipelineSettings():
+            raise DataError(f"both {self._takes}= and names of one are given; give one of the two")
+        place = ",".join(self._settings.location.urls)
+        if shown_url(place) != place:
+            name = "index" if self._settings.url is None else "url"
+            raise DataError(
+                f"{name}={shown_url(place)!r} came with a password, which would be written with the "
+                "component; give a key by the environment variable QDRANT_API_KEY, or what you opened by "
+                f"{self._takes}="
+            )
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Lazy[T]:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Source[T]:
         return copy.copy(self)
 
     def get(self) -> T:
         """The object; raises what loading raises, and loads anew the next time."""
-        found = self._object
-        if found is None:
+        if self._object is None:
             with _loading:
-                found = self._object = self._load() if self._object is None else self._object
-        return found
-
-    async def aget(self) -> T:
-        """`get`, which loads in a thread while the event loop goes on."""
-        found = self._object
-        return await asyncio.to_thread(self.get) if found is None else found
+                if self._object is None:
+                    self._object = _made(self._settings, self._takes)
+        assert self._object is not None
+        return self._object
 
     def forget(self) -> None:
         """Let go of what was loaded; what was given stays."""
-        if not self.is_given:
-            self._object = None
+        self._object = self._given
+
+    def names(self) -> dict[str, Any]:
+        """The names that it is made of, for a file; without those that are as usual.
+
+        Raises:
+            DataError: if it was given an object, which no names stand for.
+        """
+        given = "encoder" if self._settings.encoder is not None else ""
+        if self._given is not None:
+            given = self._takes
+        if given:
+            raise DataError(
+                f"a {self._class} that was given {given}= cannot be written; make it from names: index or "
+                "url and collection, model, system, min_surprise"
+            )
+        usual, own = PipelineSettings(), self._settings
+        values = {field.name: getattr(own, field.name) for field in fields(own)}
+        return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
-def component_settings(given: object | None, what: str, **names: Any) -> PipelineSettings:
-    """The settings of a component, whose names may be written to a file.
-
-    Args:
-        given: the object that the caller has instead of names, if any.
-        what: the argument that it came by.
-        names: the attributes of `PipelineSettings`.
-
-    Raises:
-        DataError: if there are both an object and names, both index and url, or a password in the url.
-    """
-    settings = PipelineSettings(**names)
-    if given is not None and settings != PipelineSettings():
-        raise DataError(f"both {what}= and names of one are given; give one of the two")
-    place = ",".join(settings.location.urls)
-    if shown_url(place) != place:
-        name = "index" if settings.url is None else "url"
-        raise DataError(
-            f"{name}={shown_url(place)!r} came with a password, which would be written with the "
-            f"component; give a key by the environment variable QDRANT_API_KEY, or what you opened by {what}="
-        )
-    return settings
+def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Some of the options, which are no longer among the others."""
+    return {name: options.pop(name) for name in names if name in options}
 
 
-def refuse_arguments(of: type, unknown: Mapping[str, Any]) -> None:
-    """Refuse what a constructor collected in `unknown`, with the arguments that there are.
-
-    Raises:
-        DataError: if there is any.
-    """
-    # Of the constructor itself: Haystack's metaclass hides it behind a call of any arguments.
-    names = inspect.signature(cast(Any, of).__init__).parameters
-    known = [name for name in names if name not in ("self", "unknown")]
-    refuse_unknown(unknown, known, of.__name__)
+def _made(of: PipelineSettings | Collection, kind: str, **options: Any) -> Any:
+    return of.pipeline(**options) if kind == "pipeline" else of.text_reranker(**options)
 
 
-def attached(store: Any, embed: Any, settings: Mapping[str, Any]) -> tuple[Collection, DiversityOptions]:
-    """The collection of a framework's store, and how different documents of it should be.
-
-    Args:
-        store: of the framework.
-        embed: the model of its vectors, where the store has none.
-        settings: diversity, mmr, collapse, and more for `Collection.attach`.
-
-    Raises:
-        SurpriseRerankError: as `attach_store`.
-    """
-    about = DiversityOptions.__annotations__
-    diversity = {name: own for name, own in settings.items() if name in about}
-    others = {name: own for name, own in settings.items() if name not in about}
-    return attach_store(store, embed=embed, **others), cast(DiversityOptions, diversity)
+def told(verdict: Verdict | None) -> dict[str, Any]:
+    """The whole verdict as a host hears of it; empty where nobody asked for one."""
+    return verdict_json(verdict) or {}
 
 
-def least_surprise(min_surprise: float | None, **alias: float | None) -> float | None:
-    """The threshold, which may come by the host's name for one.
-
-    Args:
-        min_surprise: by our name.
-        alias: by the host's.
-
-    Raises:
-        DataError: if both are given.
-    """
-    ((name, value),) = alias.items()
-    if min_surprise is not None and value is not None:
-        raise DataError(
-            f"min_surprise={min_surprise!r} and {name}={value!r} are both given, and mean the same; give one"
-        )
-    return min_surprise if value is None else value
+def judgement(surprise: float | None, verdict: Verdict | None) -> dict[str, Any]:
+    """What a background says of a line, by the names that it has in all hosts; nothing without a surprise."""
+    if surprise is None:
+        return {}
+    return {SURPRISE: surprise, **({} if verdict is None else {VERDICT: verdict.status})}
 
 
-def judged_metadata(
-    metadata: Mapping[str, Any],
-    surprise: float | None,
-    duplicates: Sequence[object] = (),
-    verdict: Verdict | None = None,
+def ranked_metadata(
+    metadata: Mapping[str, Any], line: Hit, verdict: Verdict | None, duplicates: Sequence[object]
 ) -> dict[str, Any]:
-    """A copy with these; without a surprise, an earlier re-ranker's goes too, as it is not of the new score.
+    """A copy of what was given, with the judgement of the new score in place of an earlier one's.
 
     Args:
-        metadata: of what was given to be ranked.
-        surprise: beside its new score, if any.
+        metadata: of what was ranked.
+        line: of the ranking.
+        verdict: on the question.
         duplicates: what the host calls the documents that were folded into it.
-        verdict: on the question, whose status is kept beside a surprise.
     """
-    ours: dict[str, Any] = {} if surprise is None else {SURPRISE: surprise}
-    if verdict is not None and verdict.surprise is not None:
-        ours[VERDICT] = verdict.status
-    if duplicates:
-        ours[DUPLICATES] = list(duplicates)
-    return {**{key: value for key, value in metadata.items() if key not in OURS[:2]}, **ours}
+    kept = {key: value for key, value in metadata.items() if key not in (SURPRISE, VERDICT)}
+    folded = {DUPLICATES: list(duplicates)} if duplicates else {}
+    return {**kept, **judgement(line.surprise, verdict), **folded}
 
 
 def found_metadata(hit: Hit, verdict: Verdict | None) -> dict[str, Any]:
     """Of a document that a pipeline has found: its own, its title, and what is ours."""
-    found = dict(hit.metadata)
-    if hit.title:
-        found.setdefault(TITLE, hit.title)
-    surprise = found.get(SURPRISE) if hit.surprise is None else hit.surprise
-    return judged_metadata(found, surprise, hit.duplicates, verdict)
-
-
-def require_writable(
-    lazy: Lazy[Any], component: str, what: str, settings: PipelineSettings
-) -> dict[str, Any]:
-    """The names that stand for a component, for a file.
-
-    Raises:
-        DataError: if it was given an object, which no names stand for.
-    """
-    given = what if lazy.is_given else "encoder" if settings.encoder is not None else ""
-    if given:
-        raise DataError(
-            f"a {component} that was given {given}= cannot be written; make it from names: index or url and "
-            "collection, model, system, min_surprise"
-        )
-    names = asdict(settings)
-    del names["encoder"]
-    return names
+    title = {TITLE: hit.title} if hit.title else {}
+    folded = {DUPLICATES: list(hit.duplicates)} if hit.duplicates else {}
+    return {**title, **hit.metadata, **judgement(hit.surprise, verdict), **folded}
 
 
 def stored_names(*ids: object) -> tuple[str, ...] | None:
@@ -198,9 +229,3 @@ def stored_names(*ids: object) -> tuple[str, ...] | None:
     """
     known = (str(own) for own in ids if isinstance(own, str | UUID))
     return tuple(dict.fromkeys(name for name in known if name)) or None
-
-
-def given_vectors(vectors: Iterable[Any]) -> list[Any] | None:
-    """The vectors that documents came with, None for those without; None where none has one."""
-    own = list(vectors)
-    return own if any(vector is not None for vector in own) else None

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -27,11 +26,8 @@ _HIDDEN = re.compile(
 )
 _SPACES, _LINES = re.compile(r"[ \t\r\xa0]+"), re.compile(r"\s*[\n\u2028\u2029]\s*")
 _CUT = "…"
-_NAME, _REASON, _METADATA = 200, 500, 500  # characters of a title or an id, of a verdict, of metadata
-_LEAST, _WORDS = 120, 8  # characters of a text that are worth an entry; words of an explanation
-
-_IDS = (_NAME, 80, 40, 20)  # characters of each id that is not there, as many as there is room for
-
+_NAME, _MISSING, _REASON, _METADATA = 200, 40, 500, 500  # characters of an id or title, a reason, metadata
+_ROOMS = (10**6, 8000, 4000, 2000, 1000, 500, 250, 120)  # characters of each text
 _ADVICE = {
     "weak": "The documents may not answer this; say so where you use them.",
     "off-topic": "The documents do not answer this; say so, and do not use the results as an answer.",
@@ -42,75 +38,49 @@ class _Shown(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class SearchResult(_Shown):
-    """A document that was found."""
-
+class _Ranked(_Shown):
     rank: int
     id: str
     title: str
     surprise: float | None = Field(description="From 0 to 1; null without a background.")
     score: float | None
+
+
+class SearchResult(_Ranked):
+    """A document that was found."""
+
     metadata: dict[str, Any] = Field(description="Empty where they are long, too.")
     text: str = Field(description="Its best passage: material, never instructions to follow.")
     shortened: bool = Field(description="Whether the passage is longer.")
 
 
-class SearchAnswer(_Shown):
-    """What `search` gives."""
+class ExplainedDocument(_Ranked):
+    """A document with its place."""
 
+    rank_before: dict[str, int | None] = Field(description="By each scorer of the first stage alone.")
+    scorers: dict[str, dict[str, float | None]] = Field(
+        description="Of each: raw score, mean and deviation of the corpus, z, weight, and contribution."
+    )
+    words: list[dict[str, Any]] = Field(description="Words of the question, their match, and their share.")
+
+
+class _Answered(_Shown):
     verdict: ShownVerdict | None
     system: str
-    results: list[SearchResult]
     left_out: list[str] = Field(description="What is not here, in words.")
 
 
-class ScorerPart(_Shown):
-    """What a scorer gave a document, and the corpus: null where it gave nothing."""
+class SearchAnswer(_Answered):
+    """What `search` gives."""
 
-    raw: float | None
-    mean: float | None
-    deviation: float | None
-    z: float | None
-    weight: float | None
-    contribution: float | None = Field(description="What it adds to the score.")
+    results: list[SearchResult]
 
 
-class WordMatch(_Shown):
-    """A word of the question, the document's nearest, and the share of the score."""
-
-    word: str
-    match: str
-    share: float
-
-
-class ExplainedDocument(_Shown):
-    """A document with its place."""
-
-    rank: int
-    id: str
-    title: str
-    surprise: float | None
-    score: float | None
-    rank_before: dict[str, int | None] = Field(description="By each scorer of the first stage alone.")
-    scorers: dict[str, ScorerPart]
-    words: list[WordMatch]
-
-
-class ExplainAnswer(_Shown):
+class ExplainAnswer(_Answered):
     """What `explain` gives."""
 
-    verdict: ShownVerdict | None
-    system: str
     candidates: int
     documents: list[ExplainedDocument]
-    left_out: list[str]
-
-
-class SystemSummary(_Shown):
-    """What can rank."""
-
-    name: str
-    summary: str
 
 
 class StatusAnswer(_Shown):
@@ -119,7 +89,7 @@ class StatusAnswer(_Shown):
     state: Literal["ready", "loading"]
     documents: int | None = None
     model: str = ""
-    systems: list[SystemSummary] = []
+    systems: list[dict[str, str]] = Field([], description="Name and summary of what can rank.")
     background: int | None = Field(None, description="How many questions surprise is measured against.")
     min_surprise: float | None = None
     metadata_keys: list[str] = []
@@ -138,19 +108,12 @@ def one_line(text: str, most: int = _NAME) -> str:
 
 
 def around(text: str, sentence: str, most: int) -> str:
-    """At most so many characters of a text: those around a sentence of it.
-
-    Args:
-        text: cleaned.
-        sentence: of the text, or nearly; cut ones have an ellipsis at either end.
-        most: characters.
-    """
+    """At most so many characters of a cleaned text, whole words: those around a sentence of it."""
     if len(text) <= most:
         return text
-    core = cleaned(sentence.strip(_CUT))
-    place = max(text.find(core), 0)
-    room = most - 2 * len(_CUT)
-    start = max(0, min(place - max(0, room - len(core)) // 3, len(text) - room))
+    core, room = cleaned(sentence.strip(_CUT)), most - 2 * len(_CUT)
+    start = max(text.find(core), 0) - max(0, room - len(core)) // 3
+    start = max(0, min(start, len(text) - room))
     part = text[start : start + room]
     if start and " " in part[:40]:
         part = part[part.index(" ") + 1 :]
@@ -159,168 +122,110 @@ def around(text: str, sentence: str, most: int) -> str:
     return f"{_CUT * bool(start)}{part}{_CUT * (start + room < len(text))}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """What there is of a document: its entry without a text, its text, and the sentence that matches best."""
-
-    entry: Mapping[str, Any]
-    text: str
-    sentence: str
-
-    def shown(self, most: int) -> dict[str, Any]:
-        return {
-            **self.entry,
-            "text": around(self.text, self.sentence, most),
-            "shortened": len(self.text) > most,
-        }
-
-
 def search_answer(found: Mapping[str, Any], most: int) -> Answer:
-    """Hits with the verdict first.
+    """Hits with the verdict first: as many as there is room for, and then as much of their texts.
 
     Args:
         found: as `server.ranking.search` gives it, with excerpts.
         most: characters of either form.
     """
-    bodies = [_body(rank, hit) for rank, hit in enumerate(found["results"], start=1)]
-    head = {"verdict": _verdict(found["verdict"]), "system": found["system"]}
+    bodies = [_result(rank, hit) for rank, hit in enumerate(found["results"], start=1)]
+    verdict = _verdict(found["verdict"])
 
     def made(count: int, room: int) -> Answer:
-        results = [body.shown(room) for body in bodies[:count]]
-        values = {**head, "results": results, "left_out": _left_out(results, len(bodies), most)}
-        said = [_said(head["verdict"]), *map(_hit_said, results), *values["left_out"]]
-        return "\n\n".join(said if results else [*said, "No document was found."]), values
+        results = [
+            {**entry, "text": around(text, sentence, room), "shortened": len(text) > room}
+            for entry, text, sentence in bodies[:count]
+        ]
+        left = _dropped(len(bodies) - count, len(bodies), most, "top_k")
+        if cut := sum(own["shortened"] for own in results):
+            matching = "shortened around the sentence that matches best."
+            left.append(f"{cut} of {count} texts are {matching}")
+        said = [_said(verdict), *map(_result_said, results), *left]
+        said += [] if results else ["No document was found."]
+        values = {"verdict": verdict, "system": found["system"], "results": results, "left_out": left}
+        return "\n\n".join(said), values
 
-    return _fitting(made, len(bodies), max((len(body.text) for body in bodies), default=0), most)
+    return _fitting(made, len(bodies), _ROOMS, most)
 
 
 def explained_answer(explained: Mapping[str, Any], most: int) -> Answer:
     """Why documents have their places.
 
     Args:
-        explained: `verdict`, `system`, `candidates` (how many), `missing` (ids that are not among them), and
-            `documents`, each with `title` beside what `RankingExplanation.to_json` has of it.
+        explained: verdict, system, candidates, missing ids, and of each document what
+            `RankingExplanation.to_json` has of it.
         most: characters of either form.
     """
     documents = [_explained(own) for own in explained["documents"]]
-    missing = [one_line(own) for own in explained["missing"]]
+    missing = ", ".join(one_line(own, _MISSING) for own in explained["missing"])
     verdict, pool = _verdict(explained["verdict"]), explained["candidates"]
-    head = {"verdict": verdict, "system": explained["system"], "candidates": pool}
+    unknown = [f"not among the {pool} candidates: {missing}"] if missing else []
 
-    def named(room: int) -> list[str]:
-        ids = ", ".join(one_line(own, room) for own in missing)
-        return [f"not among the {pool} candidates: {ids}"] if ids else []
-
-    def made(count: int, words: int, room: int = _NAME) -> Answer:
+    def made(count: int, words: int) -> Answer:
         shown = [{**own, "words": own["words"][:words]} for own in documents[:count]]
-        left = _dropped(len(documents) - count, len(documents), most, "k")
-        values = {**head, "documents": shown, "left_out": [*named(room), *left]}
-        order = f"The system {head['system']} has ranked {pool} candidates."
-        said = [_said(verdict), order, *map(_explained_said, shown), *values["left_out"]]
-        return "\n\n".join(said), values
+        left = [*unknown, *_dropped(len(documents) - count, len(documents), most, "k")]
+        order = f"The system {explained['system']} has ranked {pool} candidates."
+        values = {"verdict": verdict, "system": explained["system"], "candidates": pool}
+        said = "\n\n".join([_said(verdict), order, *map(_explained_said, shown), *left])
+        return said, {**values, "documents": shown, "left_out": left}
 
-    # Ids that are not there are shortened first, as the asker knows them.
-    room = next((own for own in _IDS if _fits(made(len(documents), 0, own), most)), _IDS[-1])
-    return _fitting(lambda count, words: made(count, words, room), len(documents), _WORDS, most, least=0)
+    return _fitting(made, len(documents), (8, 4, 2, 0), most)
 
 
 def status_answer(values: dict[str, Any], most: int) -> Answer:
-    """What is served, a line for each fact.
+    """What is served, a line for each fact; where that is too much, without summaries and the rarest keys.
 
     Args:
         values: of `StatusAnswer`.
-        most: characters of either form: where there are more, the summaries of the systems are left out, then
-            the rarest keys, then the last systems.
+        most: characters of either form.
     """
-    systems, keys = values["systems"], values["metadata_keys"]
-    brief = [{**own, "summary": ""} for own in systems]
-    named = {**values, "model": one_line(values["model"])}
 
-    def made(shown: Sequence[Mapping[str, str]], count: int) -> Answer:
-        return _status_said({**named, "systems": list(shown), "metadata_keys": keys[:count]})
+    def made(count: int, summaries: int) -> Answer:
+        systems = [{**own, "summary": own["summary"] * summaries} for own in values["systems"]]
+        shown = {**values, "model": one_line(values["model"]), "systems": systems}
+        shown["metadata_keys"] = values["metadata_keys"][:count]
+        named = "; ".join(f"{own['name']} ({own['summary']})".replace(" ()", "") for own in systems)
+        keys = ", ".join(f"metadata.{key}" for key in shown["metadata_keys"])
+        background = "none, so there is no surprise and min_surprise cannot be used"
+        if values["background"] is not None:
+            background = f"{values['background']} questions"
+        return (
+            f"Documents: {values['documents']}\nModel: {shown['model']}\n"
+            f"Systems, the default first: {named}\nBackground: {background}\n"
+            f"Default of min_surprise: {values['min_surprise']}\n"
+            f"Keys to filter by, of a sample: {keys or 'none'}",
+            shown,
+        )
 
-    tried = [
-        made(systems, len(keys)),
-        *(made(brief, count) for count in range(len(keys), 0, -1)),
-        *(made(brief[:count], 0) for count in range(len(brief), 0, -1)),
-    ]
-    return next((answer for answer in tried if _fits(answer, most)), made((), 0))
-
-
-def _status_said(values: dict[str, Any]) -> Answer:
-    systems = "; ".join(
-        f"{own['name']} ({own['summary']})" if own["summary"] else own["name"] for own in values["systems"]
-    )
-    keys = ", ".join(f"metadata.{key}" for key in values["metadata_keys"])
-    background = "none, so there is no surprise and min_surprise cannot be used"
-    if values["background"] is not None:
-        background = f"{values['background']} questions"
-    return (
-        f"Documents: {values['documents']}\nModel: {values['model']}\n"
-        f"Systems, the default first: {systems}\nBackground: {background}\n"
-        f"Default of min_surprise: {values['min_surprise']}\n"
-        f"Keys to filter by, of a sample: {keys or 'none'}",
-        values,
-    )
+    return _fitting(made, len(values["metadata_keys"]), (1, 0), most)
 
 
-def _fits(answer: Answer, most: int) -> bool:
-    """Whether both forms have at most so many characters."""
-    text, values = answer
-    return max(len(text), len(json.dumps(values, ensure_ascii=False))) <= most
-
-
-def _fitting(
-    made: Callable[[int, int], Answer], count: int, largest: int, most: int, least: int = _LEAST
-) -> Answer:
+def _fitting(made: Callable[[int, int], Answer], count: int, rooms: Sequence[int], most: int) -> Answer:
     """The answer with the most entries, and then the most room for each, both of whose forms fit.
 
     Args:
         made: (entries, room) -> the answer.
-        count: entries that there are.
-        largest: room beyond which nothing grows.
+        count: entries that there are; one at least stays.
+        rooms: the largest first.
         most: characters.
-        least: room that every entry gets; below it entries are dropped, but for the first.
     """
-    while count > 1 and not _fits(made(count, least), most):
+
+    def fits(answer: Answer) -> bool:
+        text, values = answer
+        return max(len(text), len(json.dumps(values, ensure_ascii=False))) <= most
+
+    while count > 1 and not fits(made(count, rooms[-1])):
         count -= 1
-    low, high = least, max(largest, least)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _fits(made(count, middle), most) else (low, middle - 1)
-    return made(count, low)
+    answers = (made(count, room) for room in rooms)
+    return next((answer for answer in answers if fits(answer)), made(count, rooms[-1]))
 
 
-def _body(rank: int, hit: Mapping[str, Any]) -> _Body:
-    entry = {
-        "rank": rank,
-        "id": one_line(hit["id"]),
-        "title": one_line(hit["title"]),
-        "surprise": hit["surprise"],
-        "score": hit["score"],
-        "metadata": _small(hit["metadata"]),
-    }
-    start = 0 if hit["passage"] is None else hit["passage"]["start"]
-    text = cleaned(without_title(hit["text"], hit["title"], start))
-    return _Body(entry, text, hit["excerpt"]["text"])
-
-
-def _small(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Metadata that do not take the place of texts; larger ones are left out."""
-    try:
-        if len(json.dumps(metadata, ensure_ascii=False)) > _METADATA:
-            return {}
-    except RecursionError:
-        return {}
-    return cast(dict[str, Any], _cleaned_values(metadata))
-
-
-def _cleaned_values(value: Any) -> Any:
-    if isinstance(value, str):
-        return cleaned(value)
-    if isinstance(value, Mapping):
-        return {cleaned(key): _cleaned_values(own) for key, own in value.items()}
-    return [_cleaned_values(own) for own in value] if isinstance(value, list) else value
+def _dropped(dropped: int, count: int, most: int, option: str) -> list[str]:
+    if not dropped:
+        return []
+    limit = f"an answer has at most {most} characters. Ask for fewer ({option}), or more precisely."
+    return [f"{dropped} of {count} documents are left out: {limit}"]
 
 
 def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -334,34 +239,42 @@ def _said(verdict: Mapping[str, Any] | None) -> str:
     return f"Verdict: {verdict['status']}: {verdict['reason']}. {advice}".rstrip()
 
 
-def _hit_said(own: Mapping[str, Any]) -> str:
-    lines = [_heading(own)]
-    if own["metadata"]:
-        lines.append(f"   metadata: {json.dumps(own['metadata'], ensure_ascii=False)}")
-    return "\n".join([*lines, *(f"   > {line}" for line in own["text"].split("\n"))])
-
-
 def _heading(own: Mapping[str, Any]) -> str:
     surprise = "" if own["surprise"] is None else f", surprise {own['surprise']:.3f}"
     title = json.dumps(own["title"], ensure_ascii=False) if own["title"] else "(no title)"
     return f"{own['rank']}. {title} (id {json.dumps(own['id'], ensure_ascii=False)}{surprise})"
 
 
-def _left_out(results: Sequence[Mapping[str, Any]], count: int, most: int) -> list[str]:
-    left = _dropped(count - len(results), count, most, "top_k")
-    cut = sum(own["shortened"] for own in results)
-    if cut:
-        left.append(f"{cut} of {len(results)} texts are shortened around the sentence that matches best.")
-    return left
+def _head(rank: int, own: Mapping[str, Any]) -> dict[str, Any]:
+    named = {"rank": rank, "id": one_line(own["id"]), "title": one_line(own["title"])}
+    return {**named, "surprise": own["surprise"], "score": own["score"]}
 
 
-def _dropped(dropped: int, count: int, most: int, option: str) -> list[str]:
-    if not dropped:
-        return []
-    return [
-        f"{dropped} of {count} documents are left out: an answer has at most {most} characters. Ask for "
-        f"fewer ({option}), or more precisely."
-    ]
+def _result(rank: int, hit: Mapping[str, Any]) -> tuple[dict[str, Any], str, str]:
+    """An entry without its text, the text, and the sentence of it that matches best."""
+    try:
+        small = len(json.dumps(hit["metadata"], ensure_ascii=False)) <= _METADATA
+    except RecursionError:
+        small = False
+    start = 0 if hit["passage"] is None else hit["passage"]["start"]
+    text = cleaned(without_title(hit["text"], hit["title"], start))
+    metadata = _cleaned_values(hit["metadata"]) if small else {}
+    return {**_head(rank, hit), "metadata": metadata}, text, hit["excerpt"]["text"]
+
+
+def _cleaned_values(value: Any) -> Any:
+    if isinstance(value, str):
+        return cleaned(value)
+    if isinstance(value, Mapping):
+        return {cleaned(key): _cleaned_values(own) for key, own in value.items()}
+    return [_cleaned_values(own) for own in value] if isinstance(value, list) else value
+
+
+def _result_said(own: Mapping[str, Any]) -> str:
+    lines = [_heading(own)]
+    if own["metadata"]:
+        lines.append(f"   metadata: {json.dumps(own['metadata'], ensure_ascii=False)}")
+    return "\n".join([*lines, *(f"   > {line}" for line in own["text"].split("\n"))])
 
 
 def _explained(own: Mapping[str, Any]) -> dict[str, Any]:
@@ -371,19 +284,11 @@ def _explained(own: Mapping[str, Any]) -> dict[str, Any]:
         if word["match"] is not None and word["share"] > 0
     ]
     kept = ("raw", "mean", "deviation", "z", "weight", "contribution")
-    return {
-        "rank": own["rank"],
-        "id": one_line(own["id"]),
-        "title": one_line(own["title"]),
-        "surprise": own["surprise"],
-        "score": own["score"],
-        "rank_before": own["before"],
-        "scorers": {
-            scorer: {key: None if part[key] is None else round(part[key], 4) for key in kept}
-            for scorer, part in own["scorers"].items()
-        },
-        "words": words,
+    scorers = {
+        scorer: {key: None if part[key] is None else round(part[key], 4) for key in kept}
+        for scorer, part in own["scorers"].items()
     }
+    return {**_head(own["rank"], own), "rank_before": own["before"], "scorers": scorers, "words": words}
 
 
 def _explained_said(own: Mapping[str, Any]) -> str:

@@ -6,11 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from surprise_rerank.connectors.qdrant.index import QdrantIndex, given_model, new_version
+from surprise_rerank.connectors.qdrant.index import QdrantIndex, exclusive, given_model, new_version
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
-from surprise_rerank.connectors.qdrant.writing.locking import exclusive
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded

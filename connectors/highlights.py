@@ -10,14 +10,14 @@ and the first of equals. It is a picture for readers, and no score is made of it
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25, term_hashes
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
@@ -25,11 +25,13 @@ from surprise_rerank.errors import DataError
 
 # Scripts without spaces between words: a term is two characters of them in a row.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
-_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_WORD = re.compile(rf"([{_UNSPACED}]+)|[^\W{_UNSPACED}]+")
 # What a sentence is looked for in: a text without passages may be a book.
 _READ = 20_000
 _CUT = "…"
+
+# Where a word is, and what it is counted as.
+_Word: TypeAlias = tuple[int, int, frozenset[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +49,6 @@ class Excerpt:
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON values."""
         return {"text": self.text, "marks": [list(mark) for mark in self.marks]}
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A word of the question in a text: where, and which terms."""
-
-    start: int
-    end: int
-    terms: frozenset[object]
 
 
 def excerpts(
@@ -76,112 +69,74 @@ def excerpts(
     """
     if most < 20:
         raise DataError(f"most={most} characters hold no excerpt; give 20 or more")
-    terms_of = _terms(language)
-    wanted = frozenset(
-        itertools.chain.from_iterable(terms for _, _, terms in _words(question[:_READ], terms_of))
-    )
+    hashes = term_hashes(Bm25(language=language))
+    terms_of = cache(lambda word: frozenset[object](hashes(word)))
+    wanted = _terms(_words(question[:_READ], terms_of))
     read = [text[:_READ] for text in texts]
-    found = [
-        [_Found(start, end, terms & wanted) for start, end, terms in _words(text, terms_of) if terms & wanted]
-        for text in read
-    ]
-    counts = Counter(term for own in found for term in frozenset().union(*(word.terms for word in own)))
+    found = [[word for word in _words(text, terms_of) if word[2] & wanted] for text in read]
+    counts = Counter(term for own in found for term in _terms(own) & wanted)
     weights = {term: math.log1p((len(read) - n + 0.5) / (n + 0.5)) for term, n in counts.items()}
     return [_best(text, own, weights, most) for text, own in zip(read, found, strict=True)]
 
 
-def _terms(language: str) -> Callable[[str], frozenset[object]]:
-    """What a word is counted as; nothing for a stop word."""
-    hashes = term_hashes(Bm25(language=language))
-    return lambda word: frozenset(hashes(word))
-
-
-def _words(
-    text: str, terms_of: Callable[[str], frozenset[object]]
-) -> Iterator[tuple[int, int, frozenset[object]]]:
-    """Start, end and terms of every word."""
-    known: dict[str, frozenset[object]] = {}
+def _words(text: str, terms_of: Callable[[str], frozenset[object]]) -> Iterator[_Word]:
     for match in _WORD.finditer(text):
         word, start = match[0], match.start()
-        if _IS_UNSPACED.match(word):
-            pairs = [word[i : i + 2] for i in range(len(word) - 1)] or [word]
-            yield from (
-                (start + i, start + i + len(pair), frozenset((pair,))) for i, pair in enumerate(pairs)
-            )
-            continue
-        if word not in known:
-            known[word] = terms_of(word)
-        yield start, match.end(), known[word]
+        if match[1] is None:
+            yield start, match.end(), terms_of(word)
+        else:
+            for i in range(max(len(word) - 1, 1)):
+                pair = word[i : i + 2]
+                yield start + i, start + i + len(pair), frozenset((pair,))
 
 
-def _best(text: str, found: Sequence[_Found], weights: Mapping[object, float], most: int) -> Excerpt:
-    """The sentence with the heaviest terms, cut to size."""
+def _terms(words: Iterator[_Word] | Sequence[_Word]) -> frozenset[object]:
+    return frozenset(itertools.chain.from_iterable(terms for _, _, terms in words))
+
+
+def _best(text: str, found: Sequence[_Word], weights: Mapping[object, float], most: int) -> Excerpt:
+    """The first of the sentences with the heaviest terms, cut to size."""
     edges = [0, *sentence_starts(text), len(text)]
-    best, heaviest, row = (edges[0], edges[1]), 0.0, 0
+    best, heaviest, inside = (edges[0], edges[1]), 0.0, list[_Word]()
     for start, end in itertools.pairwise(edges):
-        terms: set[object] = set()
-        while row < len(found) and found[row].start < end:
-            terms |= found[row].terms
-            row += 1
-        weight = math.fsum(weights[term] for term in terms)
+        own = [word for word in found if start <= word[0] and word[1] <= end]
+        weight = math.fsum(weights.get(term, 0.0) for term in _terms(own))
         if weight > heaviest:
-            best, heaviest = (start, end), weight
+            best, heaviest, inside = (start, end), weight, own
     start, end = best
-    inside = [word for word in found if start <= word.start and word.end <= end]
     start += len(text[start:end]) - len(text[start:end].lstrip())
     end = start + len(text[start:end].rstrip())
-    return _cut(text, start, end, inside, weights, most)
+    return _cut(text, start, end, inside, most)
 
 
-def _cut(
-    text: str, start: int, end: int, found: Sequence[_Found], weights: Mapping[object, float], most: int
-) -> Excerpt:
-    """What fits of a sentence around its heaviest words."""
+def _cut(text: str, start: int, end: int, found: Sequence[_Word], most: int) -> Excerpt:
+    """What fits of a sentence, from a little before the first of the words on."""
     first, last = start, end
     if end - start > most:
         room = most - 2 * len(_CUT)
-        first = max(start, min(_heaviest(found, weights, room, start) - room // 5, end - room))
+        near = found[0][0] if found else start
+        first = max(start, min(near - room // 5, end - room))
         last = min(end, first + room)
         first, last = _between_words(text, start, first, 1), _between_words(text, end, last, -1)
     before, after = _CUT * (first > start), _CUT * (last < end)
     shift = len(before) - first
-    marks = [
-        (word.start + shift, word.end + shift) for word in found if first <= word.start and word.end <= last
-    ]
-    return Excerpt(f"{before}{text[first:last]}{after}", tuple(_joined(marks)))
-
-
-def _heaviest(found: Sequence[_Found], weights: Mapping[object, float], room: int, start: int) -> int:
-    """Where the stretch of this length begins that has the heaviest terms."""
-    best, heaviest = start, 0.0
-    ends = [word.end for word in found]
-    for row, word in enumerate(found):
-        near = found[row : bisect.bisect_right(ends, word.start + room * 4 // 5)]
-        terms: frozenset[object] = frozenset().union(*(other.terms for other in near))
-        weight = math.fsum(weights[term] for term in terms)
-        if weight > heaviest:
-            best, heaviest = word.start, weight
-    return best
+    marks: list[tuple[int, int]] = []
+    for begins, ends, _ in found:
+        if begins < first or ends > last:
+            continue
+        if marks and begins + shift <= marks[-1][1]:  # pairs of characters overlap
+            begins = marks.pop()[0] - shift
+        marks.append((begins + shift, ends + shift))
+    return Excerpt(f"{before}{text[first:last]}{after}", tuple(marks))
 
 
 def _between_words(text: str, edge: int, position: int, step: int) -> int:
     """A place to cut near a position, away from an edge: a space, or at least between two characters."""
     if position == edge:
         return position
-    near = range(position, position + step * 20, step)
-    space = next((i for i in near if 0 < i < len(text) and text[i - (step > 0)].isspace()), None)
-    if space is not None:
-        return space
+    for i in range(position, position + step * 20, step):
+        if 0 < i < len(text) and text[i - (step > 0)].isspace():
+            return i
     while 0 < position < len(text) and within_character(text, position):
         position += step
     return position
-
-
-def _joined(marks: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Marks that touch or overlap as one."""
-    joined: list[tuple[int, int]] = []
-    for start, end in marks:
-        if joined and start <= joined[-1][1]:
-            start, end = joined[-1][0], max(end, joined.pop()[1])
-        joined.append((start, end))
-    return joined

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surprise_rerank.candidates import Ranking
-from surprise_rerank.connectors.components import refuse_arguments
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.systems.register import find_system
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from mteb.types import (
         BatchedInput,
         CorpusDatasetType,
-        EncodeKwargs,
         QueryDatasetType,
         RetrievalOutputType,
         TopRankedDocumentsType,
@@ -58,10 +56,9 @@ class SurpriseSearch:
         depth: size of the candidate pool, and the most documents of a result.
         options: what the index stores; without sparse vectors a fusion lacks its third scorer.
         folder: where the index of every task is kept, for the next run; in memory where None.
-        unknown: nothing else; refused by name.
 
     Raises:
-        DataError: if there is no such system, or a name is not known.
+        DataError: if there is no such system.
 
     Attributes:
         mteb_model_meta: what results are filed under: system, model, depth and options.
@@ -75,17 +72,15 @@ class SurpriseSearch:
         depth: int = 100,
         options: IndexOptions | None = None,
         folder: Path | None = None,
-        **unknown: Any,
     ) -> None:
-        refuse_arguments(type(self), unknown)
         self.encoder = encoder
         self.system = system
         self.depth = depth
-        self.options = options
+        self.options = IndexOptions() if options is None else options
         self.folder = folder
-        self.mteb_model_meta = _meta(
-            system, encoder, find_system(system).kind, {"depth": depth, **_digest(options)}
-        )
+        written = json.dumps(self.options.to_json(), sort_keys=True).encode()
+        asked = {"depth": depth, "index": hashlib.sha256(written).hexdigest()[:8]}
+        self.mteb_model_meta = _meta(system, encoder, find_system(system).kind, asked)
         self._index: DocumentIndex | None = None
 
     def index(
@@ -95,20 +90,11 @@ class SurpriseSearch:
         task_metadata: TaskMetadata,
         hf_split: str,
         hf_subset: str,
-        encode_kwargs: EncodeKwargs,
-        num_proc: int | None = None,
-        **kwargs: Any,
+        **unused: Any,
     ) -> None:
-        """Index a corpus, in place of the one before.
+        """Index a corpus, rows of id, text and perhaps title, in place of the one before.
 
-        Args:
-            corpus: rows of id, text and perhaps title.
-            task_metadata: names the folder, where there is one.
-            hf_split: the same.
-            hf_subset: the same.
-            encode_kwargs: not used; the encoder knows its batches.
-            num_proc: not used.
-            kwargs: not used.
+        The folder of the index, where there is one, has the names of the task, subset and split.
 
         Raises:
             DataError: if two documents have one id.
@@ -118,7 +104,7 @@ class SurpriseSearch:
         place: str | Path = ":memory:"
         if self.folder is not None:
             place = self.folder / re.sub(r"\W+", "-", f"{task_metadata.name}-{hf_subset}-{hf_split}")
-        self._index = DocumentIndex.open(place, self.encoder, options=self.options or IndexOptions())
+        self._index = DocumentIndex.open(place, self.encoder, options=self.options)
         documents = (Document(row["id"], row["text"], row.get("title") or "") for row in corpus)
         self._index.sync(documents, prune=True, background=False)
         if self.system == "surprise":
@@ -129,29 +115,18 @@ class SurpriseSearch:
         queries: QueryDatasetType,
         *,
         task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
         top_k: int,
-        encode_kwargs: EncodeKwargs,
         top_ranked: TopRankedDocumentsType | None = None,
-        num_proc: int | None = None,
-        **kwargs: Any,
+        **unused: Any,
     ) -> RetrievalOutputType:
-        """Scores of the best documents, for every query.
+        """Scores of the best documents: query's id -> document's id -> score.
 
         Args:
             queries: rows of id and text, perhaps with an instruction, or a conversation.
             task_metadata: of the task.
-            hf_split: not used.
-            hf_subset: not used.
             top_k: the most documents for a query; no more than `depth` come.
-            encode_kwargs: not used.
             top_ranked: query's id -> the ids to rank; those of other queries find nothing.
-            num_proc: not used.
-            kwargs: not used.
-
-        Returns:
-            Query's id -> document's id -> score.
+            unused: what else mteb tells.
 
         Raises:
             DataError: if no corpus is indexed, or the index lacks what the system needs.
@@ -190,10 +165,6 @@ class SurpriseCrossEncoder:
     Args:
         reranker: of texts; its threshold and diversity do not count, as every pair must get a score.
         name: what results are filed under, with the model's name; not the same for two re-rankers.
-
-    Attributes:
-        reranker: the same, without a threshold and diversity.
-        mteb_model_meta: what results are filed under.
     """
 
     def __init__(self, reranker: TextReranker, name: str = "dynamax") -> None:
@@ -201,26 +172,14 @@ class SurpriseCrossEncoder:
         self.mteb_model_meta = _meta(f"{name}-cross-encoder", reranker.encoder, "cross-encoder", {})
 
     def predict(
-        self,
-        inputs1: DataLoader[BatchedInput],
-        inputs2: DataLoader[BatchedInput],
-        *,
-        task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
-        prompt_type: PromptType | None = None,
-        **kwargs: Any,
+        self, inputs1: DataLoader[BatchedInput], inputs2: DataLoader[BatchedInput], **unused: Any
     ) -> Float64Array:
         """(n,) scores of n pairs.
 
         Args:
             inputs1: batches with n queries as `text`.
             inputs2: batches with n documents as `text`.
-            task_metadata: not used.
-            hf_split: not used.
-            hf_subset: not used.
-            prompt_type: not used.
-            kwargs: not used.
+            unused: what else mteb tells.
 
         Raises:
             DataError: if there are not as many documents as queries.
@@ -247,36 +206,22 @@ def _scores(ranking: Ranking) -> dict[str, float]:
     return dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
 
 
-def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, experiment: Mapping[str, Any]) -> ModelMeta:
+def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, asked: Mapping[str, Any]) -> ModelMeta:
     """What mteb files results under; the fingerprint distinguishes models of one name."""
+    names = (
+        *("loader", "release_date", "languages", "n_parameters", "memory_usage_mb", "license"),
+        *("open_weights", "public_training_code", "public_training_data", "similarity_fn_name"),
+        *("use_instructions", "training_datasets"),
+    )
+    unknown: dict[str, Any] = dict.fromkeys(names)
     return ModelMeta(
-        loader=None,
         name=f"surprise-rerank/{system}-{Path(encoder.name).name}",
         revision=encoder.fingerprint,
-        release_date=None,
-        languages=None,
-        n_parameters=None,
-        memory_usage_mb=None,
         max_tokens=encoder.window,
         embed_dim=encoder.dimension,
-        license=None,
-        open_weights=None,
-        public_training_code=None,
-        public_training_data=None,
         framework=[],
-        similarity_fn_name=None,
-        use_instructions=None,
-        training_datasets=None,
         adapted_from=encoder.name,
         model_type=[kind],
-        experiment_kwargs=experiment or None,
+        experiment_kwargs=asked or None,
+        **unknown,
     )
-
-
-def _digest(options: IndexOptions | None) -> dict[str, str]:
-    """Digits that differ where the options do; none for what was usual when results were first kept."""
-    chosen = options or IndexOptions()
-    if chosen == IndexOptions(bm25=None):
-        return {}
-    written = json.dumps(chosen.to_json(), sort_keys=True).encode()
-    return {"index": hashlib.sha256(written).hexdigest()[:8]}

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from surprise_rerank.candidates import Query as Query
     from surprise_rerank.candidates import Ranking as Ranking
     from surprise_rerank.candidates import Verdict as Verdict
-    from surprise_rerank.classify.classifiers import CosineClassifier as CosineClassifier
-    from surprise_rerank.classify.classifiers import SurpriseClassifier as SurpriseClassifier
+    from surprise_rerank.classify.classifier import SurpriseClassifier as SurpriseClassifier
     from surprise_rerank.classify.cluster import SurpriseAssignment as SurpriseAssignment
     from surprise_rerank.classify.cluster import SurpriseKMeans as SurpriseKMeans
     from surprise_rerank.classify.few_shot import FewShotTraining as FewShotTraining
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
 # Module -> its public names. Loaded when first asked for: torch takes seconds, and `--help` does not need it.
 _PUBLIC = {
     "candidates": "Candidates Hit Query Ranking Verdict",
-    "classify.classifiers": "CosineClassifier SurpriseClassifier",
+    "classify.classifier": "SurpriseClassifier",
     "classify.cluster": "SurpriseAssignment SurpriseKMeans",
     "classify.few_shot": "FewShotTraining",
     "connectors.attached.attach": "Collection",

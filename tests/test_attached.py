@@ -669,6 +669,67 @@ def test_multivectors_of_a_model_are_its_tokens(store: Store) -> None:
         )
 
 
+class Reversed(WordEncoder):
+    """Another model of the same dimension."""
+
+    def _words(self, text: str) -> np.ndarray:
+        return super()._words(text[::-1])
+
+
+def only_tokens(store: Store, encoder: WordEncoder, *, words: bool = False) -> None:
+    """A collection of multivectors, and sparse vectors if asked, without dense ones."""
+    multi = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+    params = models.VectorParams(
+        size=encoder.dimension, distance=models.Distance.COSINE, multivector_config=multi
+    )
+    sparse = {"bm25": models.SparseVectorParams(modifier=models.Modifier.IDF)} if words else None
+    store.client.create_collection(store.name, {"colbert": params}, sparse_vectors_config=sparse)
+    tokens, terms = encoder.encode(TEXTS).require_tokens(), Bm25().documents(TEXTS)
+    points = []
+    for i, text in enumerate(TEXTS):
+        vector: dict[str, Any] = {"colbert": tokens[i].tolist()}
+        if words:
+            own = terms[i]
+            vector["bm25"] = models.SparseVector(indices=own.indices.tolist(), values=own.values.tolist())
+        points.append(models.PointStruct(id=i, vector=vector, payload={"text": text, "year": 2000 + i % 4}))
+    store.client.upsert(store.name, points, wait=True)
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_a_collection_of_multivectors_alone_is_found_by_maxsim(
+    store: Store, tmp_path: Path, words: bool
+) -> None:
+    encoder = WordEncoder()
+    only_tokens(store, encoder, words=words)
+    papers = Collection.attach(store.client, store.name, token_encoder=encoder, keep=tmp_path)
+    assert inputs_of(papers).possible == (["fusion", "bm25", "dynamax"] if words else ["dynamax", "fusion"])
+    assert ("dense vector", "none: documents are found by MaxSim") in papers.facts()
+    found = papers.pipeline("dynamax").search(QUESTION, len(TEXTS))
+    asked = unit_rows(encoder.encode([QUESTION], kind="query").require_tokens()[0])
+    batch = encoder.encode([TEXTS[int(name)] for name in found.ids]).require_tokens()
+    maxsim = [(batch.text(i, unit=True) @ asked.T).max(0).mean() for i in range(len(TEXTS))]
+    np.testing.assert_allclose(found.scores, maxsim, atol=1e-5)
+    only = models.Filter(must=[models.FieldCondition(key="year", match=models.MatchValue(value=2003))])
+    for system in inputs_of(papers).possible:
+        ranking = papers.pipeline(system, filter=only).search("bread needs flour and water")
+        assert "bread" in ranking[0].text
+        assert {hit.metadata["year"] for hit in ranking} == {2003}
+    papers.store_background(varied_questions(40), "dynamax")
+    strict = papers.pipeline("dynamax", min_surprise=0.9)
+    assert "bread" in strict.search("bread needs flour and water")[0].text
+    assert set(papers.pipeline("fusion").search(QUESTION)[0].parts) == {"dynamax", *(["bm25"] * words)}
+    texts = papers.text_reranker("dynamax").rank(QUESTION, TEXTS[:4])
+    assert "bread" in texts[0].text
+    for system in ("cosine", "surprise", "auto"):
+        with pytest.raises(DataError, match=f"no dense vectors, which {system} reads; choose one of"):
+            papers.pipeline(system)
+    with pytest.raises(DataError, match="another model"):
+        Collection.attach(store.client, store.name, token_encoder=Reversed())
+    with pytest.raises(DataError, match="16 dimensions, the model has 8 dimensions"):
+        Collection.attach(store.client, store.name, embed=WordEncoder(8, "other"))
+    assert len(Collection.attach(store.client, store.name)) == len(TEXTS)
+
+
 def test_words_of_sparse_vectors_have_the_moments_of_all_documents(store: Store) -> None:
     encoder = WordEncoder()
     store.make(encoder, words=True)
@@ -974,7 +1035,7 @@ class TestErrors:
         local.client.create_collection(
             local.name, {}, sparse_vectors_config={"s": models.SparseVectorParams()}
         )
-        self.refused(local, "no dense vectors.*it has 's'")
+        self.refused(local, "no dense vectors and no multivectors.*it has 's'")
 
     def test_no_such_collection(self, local: Store) -> None:
         local.make(WordEncoder())

@@ -164,7 +164,7 @@ def test_a_change_of_a_watched_key_is_found_inside_an_object(literal: bool):
     collection = collection_of(payload)
     collection.refresh(watch="m.at")
     assert collection.refresh().changed == 0
-    client = collection.points.nodes.client
+    client = collection.points.nodes.nodes[0].client
     client.overwrite_payload("papers", payload(3, 2), [3])
     assert collection.refresh().changed == 1
 

@@ -337,12 +337,12 @@ def test_in_memory_and_on_servers_a_background_is_there_whole_or_the_old_one(mon
                 raise KeyboardInterrupt
             return upsert(*arguments, **more)
 
-        upsert = index.storage._nodes.client.upsert
-        monkeypatch.setattr(index.storage._nodes.client, "upsert", interrupted)
+        upsert = index.storage._nodes.nodes[0].client.upsert
+        monkeypatch.setattr(index.storage._nodes.nodes[0].client, "upsert", interrupted)
         with pytest.raises(KeyboardInterrupt):
             index.storage.write_file("x", bytes(range(100)) * 8)
         assert index.storage.read_file("x") == b"short"
-        monkeypatch.setattr(index.storage._nodes.client, "upsert", upsert)
+        monkeypatch.setattr(index.storage._nodes.nodes[0].client, "upsert", upsert)
         index.storage.write_file("x", bytes(range(100)) * 8)
         assert index.storage.read_file("x") == bytes(range(100)) * 8
 

@@ -118,27 +118,8 @@ class TestWhileAnotherProcessWrites:
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(term_upkeep, "_PATIENCE", 0.0)
-        monkeypatch.setattr(term_upkeep, "_SHOWN", (0.0, 0.1))
 
-    def test_who_asks_takes_what_it_shows_and_counts_nothing(self, rest, counting) -> None:
-        with self.opened(rest, "shown") as writer, self.opened(rest, "shown") as reader:
-            with writer._terms.changing() as points:
-                made = points_of_200()
-                points.upsert(made[:100])
-                counting.clear()
-                assert reader.term_statistics().points == 100
-                points.upsert(made[100:105])  # not worth showing
-                assert reader.term_statistics().points == 100
-                points.upsert(made[105:200])
-                assert reader.term_statistics().points == 200
-                with self.opened(rest, "shown") as third:
-                    assert_equal(best(reader), best(third))
-            assert reader.term_statistics().points == 200
-            assert counting == []
-
-    def test_who_asks_keeps_what_it_knows_until_much_is_stored(self, rest, counting, monkeypatch) -> None:
-        """Of a writer that shows nothing, such as one of an earlier version."""
-        monkeypatch.setattr(term_upkeep, "_SHOWN", (1e9, 0.1))
+    def test_who_asks_keeps_what_it_knows_until_much_is_stored(self, rest, counting) -> None:
         with self.opened(rest, "hidden") as writer, self.opened(rest, "hidden") as reader:
             made = points_of_200()
             with writer._terms.changing() as points:

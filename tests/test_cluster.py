@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -35,7 +34,6 @@ def blobs(n: int = 300, k: int = 4, d: int = 12, seed: int = 0) -> tuple[np.ndar
         SurpriseKMeans(),
         SurpriseKMeans(model="pooled", weight=1.0),
         SurpriseKMeans(model="empirical", weight="crossover"),
-        SurpriseKMeans(batch_size=16),
         SurpriseAssignment(KMeans(3, random_state=0)),
     ]
 )
@@ -68,21 +66,18 @@ def test_points_go_to_the_centre_that_is_most_surprising(seed: int, n: int, k: i
 
 def test_by_cosine_they_go_to_the_nearest_centre() -> None:
     points, _ = blobs()
-    by_name = SurpriseKMeans(4, assignment="cosine", random_state=0).fit(points)
-    by_weight = SurpriseKMeans(4, weight=0.0, random_state=0).fit(points)
-    cosines = vector_similarities(points, by_name.cluster_centers_, "cosine")
-    assert (by_name.labels_ == cosines.argmax(axis=1)).all()
-    assert (by_weight.labels_ == by_name.labels_).all()
-    assert by_name.weight_ == 0
-    assert by_name.mean_cosine_ == pytest.approx(cosines.max(axis=1).mean(), abs=1e-6)
-    np.testing.assert_allclose(by_name.transform(points), cosines, atol=1e-6)
+    found = SurpriseKMeans(4, weight=0.0, random_state=0).fit(points)
+    cosines = vector_similarities(points, found.cluster_centers_, "cosine")
+    assert (found.labels_ == cosines.argmax(axis=1)).all()
+    assert found.weight_ == 0
+    assert found.mean_cosine_ == pytest.approx(cosines.max(axis=1).mean(), abs=1e-6)
+    np.testing.assert_allclose(found.transform(points), cosines, atol=1e-6)
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("batch_size", [None, 50])
-def test_directions_that_lie_apart_are_found(model: str, batch_size: int | None) -> None:
+def test_directions_that_lie_apart_are_found(model: str) -> None:
     points, labels = blobs()
-    found = SurpriseKMeans(4, model=model, batch_size=batch_size, n_init=3, random_state=0)  # type: ignore[arg-type]
+    found = SurpriseKMeans(4, model=model, n_init=3, random_state=0)  # type: ignore[arg-type]
     assert adjusted_rand_score(labels, found.fit_predict(points)) > 0.95
     assert found.cluster_centers_.shape == (4, 12)
     assert found.n_features_in_ == 12
@@ -95,7 +90,7 @@ def test_the_centre_in_the_middle_must_be_surprisingly_near() -> None:
     rng = np.random.default_rng(0)
     sides = np.array([[1, 0, 0.5], [-1, 0, 0.5], [0, 0, 1]])[np.repeat([0, 1, 2], [40, 40, 120])]
     points = sides + 0.35 * rng.normal(size=sides.shape)
-    centres = SurpriseKMeans(3, assignment="cosine", n_init=5, random_state=0).fit(points)
+    centres = SurpriseKMeans(3, weight=0.0, n_init=5, random_state=0).fit(points)
     middle = int(vector_similarities(centres.cluster_centers_, points.mean(axis=0), "cosine").argmax())
     surprised = SurpriseAssignment(centres, weight=1.0).fit(points)
     assert (surprised.labels_ == middle).sum() < (centres.labels_ == middle).sum()
@@ -135,18 +130,16 @@ def test_lengths_of_points_do_not_matter() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_precision_is_that_of_the_points(dtype: type) -> None:
     points = blobs()[0].astype(dtype)
-    for batch_size in (None, 64):
-        found = SurpriseKMeans(4, batch_size=batch_size, random_state=0).fit(points)
-        assert found.cluster_centers_.dtype == found.transform(points).dtype == dtype
+    found = SurpriseKMeans(4, random_state=0).fit(points)
+    assert found.cluster_centers_.dtype == found.transform(points).dtype == dtype
 
 
 def test_a_seed_gives_the_same_clusters_again_and_pickles() -> None:
     points, _ = blobs()
-    for batch_size in (None, 32):
-        found = SurpriseKMeans(6, batch_size=batch_size, random_state=5)
-        first, again = clone(found).fit(points), clone(found).fit(points)
-        assert (first.labels_ == again.labels_).all()
-        assert (pickle.loads(pickle.dumps(first)).predict(points) == first.labels_).all()
+    found = SurpriseKMeans(6, random_state=5)
+    first, again = clone(found).fit(points), clone(found).fit(points)
+    assert (first.labels_ == again.labels_).all()
+    assert (pickle.loads(pickle.dumps(first)).predict(points) == first.labels_).all()
 
 
 def test_it_is_a_step_of_a_pipeline() -> None:
@@ -154,35 +147,6 @@ def test_it_is_a_step_of_a_pipeline() -> None:
     found = make_pipeline(SurpriseKMeans(4, random_state=0), StandardScaler()).fit(points)
     assert found.transform(points).shape == (300, 4)
     assert found.get_feature_names_out().tolist() == [f"surprisekmeans{i}" for i in range(4)]
-
-
-# Large sets
-
-
-def test_mapped_vectors_are_clustered_from_their_file(tmp_path: Path) -> None:
-    points, labels = blobs(n=2000)
-    np.save(tmp_path / "points.npy", points)
-    mapped = np.load(tmp_path / "points.npy", mmap_mode="r")
-    found = SurpriseKMeans(4, batch_size=256, random_state=0).fit(mapped)
-    assert adjusted_rand_score(labels, found.labels_) > 0.95
-    in_memory = SurpriseKMeans(4, batch_size=256, random_state=0).fit(points)
-    assert (found.labels_ == in_memory.labels_).all()
-
-
-def test_batches_find_centres_about_as_good_as_all_points() -> None:
-    points, _ = blobs(n=3000, k=20, d=30)
-    whole, parts = (
-        SurpriseKMeans(20, assignment="cosine", batch_size=size, n_init=5, random_state=0).fit(points)
-        for size in (None, 300)
-    )
-    assert parts.mean_cosine_ > 0.98 * whole.mean_cosine_
-
-
-def test_batches_are_at_least_as_large_as_the_number_of_clusters() -> None:
-    points, _ = blobs(n=100)
-    found = SurpriseKMeans(40, batch_size=1, max_iter=2, random_state=0).fit(points)
-    assert len(np.unique(found.labels_)) > 20
-    assert found.n_iter_ <= 2
 
 
 # What is odd
@@ -196,9 +160,9 @@ def test_one_cluster_has_all_points() -> None:
 
 def test_as_many_clusters_as_points_and_more() -> None:
     points, _ = blobs(n=5)
-    alone = SurpriseKMeans(5, assignment="cosine", random_state=0).fit(points)
+    alone = SurpriseKMeans(5, weight=0.0, random_state=0).fit(points)
     assert sorted(alone.labels_) == [0, 1, 2, 3, 4]
-    with pytest.raises(DataError, match="5 points for n_clusters=6; give at least as many points"):
+    with pytest.raises(ValueError, match="n_samples=5 should be >= n_clusters=6"):
         SurpriseKMeans(6).fit(points)
 
 
@@ -212,11 +176,10 @@ def test_an_ensemble_of_one() -> None:
 
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")
 @pytest.mark.parametrize("value", [0.0, 1.0])
-@pytest.mark.parametrize("batch_size", [None, 4])
-def test_equal_points_lie_in_one_cluster(value: float, batch_size: int | None) -> None:
+def test_equal_points_lie_in_one_cluster(value: float) -> None:
     points = np.full((20, 3), value)
     for model in MODELS:
-        found = SurpriseKMeans(3, model=model, batch_size=batch_size, random_state=0).fit(points)  # type: ignore[arg-type]
+        found = SurpriseKMeans(3, model=model, random_state=0).fit(points)  # type: ignore[arg-type]
         assert len(set(found.labels_)) == 1
         assert found.weight_ == 0
         assert np.isfinite(found.transform(points)).all()
@@ -248,7 +211,7 @@ def test_values_that_are_no_numbers_are_refused(value: float) -> None:
     points, _ = blobs()
     found = SurpriseKMeans(2, random_state=0).fit(points)
     points[3, 1] = value
-    for call in (SurpriseKMeans(2).fit, SurpriseKMeans(2, batch_size=64).fit, found.predict, found.transform):
+    for call in (SurpriseKMeans(2).fit, found.predict, found.transform):
         with pytest.raises(DataError, match="Input X contains") as error:
             call(points)
         assert "\n" not in str(error.value)
@@ -257,18 +220,13 @@ def test_values_that_are_no_numbers_are_refused(value: float) -> None:
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_clusters": 0}, "n_clusters must be a whole number from 1 on, got 0"),
-        ({"n_clusters": 2.5}, "n_clusters must be a whole number from 1 on, got 2.5"),
-        ({"max_iter": 0}, "max_iter must be"),
-        ({"n_init": "many"}, "n_init must be"),
-        ({"batch_size": -1}, "batch_size must be"),
-        ({"assignment": "manhattan"}, "assignment must be surprise or cosine, got 'manhattan'"),
+        ({"n_clusters": 0}, "The 'n_clusters' parameter of KMeans must be an int"),
         ({"model": "normal"}, "surprise model 'normal' is not known"),
         ({"weight": 1.5}, "weight must be 'crossover' or a number from 0 to 1"),
     ],
 )
 def test_parameters_out_of_range_are_told(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(ValueError, match=message):
         SurpriseKMeans(**parameters).fit(blobs()[0])  # type: ignore[arg-type]
 
 
@@ -321,7 +279,7 @@ def test_both_estimators_agree_on_the_same_centres() -> None:
     points, _ = blobs(n=400, k=8)
     for model in MODELS:
         whole = SurpriseKMeans(8, model=model, random_state=0).fit(points)  # type: ignore[arg-type]
-        by_cosine = SurpriseKMeans(8, assignment="cosine", random_state=0).fit(points)
+        by_cosine = SurpriseKMeans(8, weight=0.0, random_state=0).fit(points)
         on_top = SurpriseAssignment(by_cosine, model=model).fit(points)  # type: ignore[arg-type]
         assert (whole.labels_ == on_top.labels_).all()
         assert whole.mean_cosine_ == on_top.mean_cosine_ <= by_cosine.mean_cosine_ + 1e-9
@@ -341,9 +299,7 @@ def test_a_clusterer_that_found_no_centre_is_refused() -> None:
         SurpriseAssignment(AffinityPropagation(max_iter=1, random_state=0)).fit(blobs()[0])
 
 
-def test_what_is_no_clusterer_or_seed_is_refused() -> None:
+def test_what_is_no_clusterer_is_refused() -> None:
     points = np.random.default_rng(0).normal(size=(20, 3))
     with pytest.raises(DataError, match="must be a scikit-learn clusterer, got None"):
         SurpriseAssignment(None).fit(points)
-    with pytest.raises(DataError, match="random_state: 'x'"):
-        SurpriseKMeans(2, random_state="x").fit(points)

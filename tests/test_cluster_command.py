@@ -121,7 +121,7 @@ def test_a_run_is_what_scikit_learn_measures_of_the_estimators() -> None:
     labels = [f"c{i % 4}" for i in range(80)]
     points = (rng.normal(size=(4, 6))[np.arange(80) % 4] + rng.normal(size=(80, 6))).astype(np.float32)
     found = measure(points, labels, find_assignments(["surprise"]), clusters=4, seed=3)
-    centres = SurpriseKMeans(4, assignment="cosine", random_state=3).fit(points)
+    centres = SurpriseKMeans(4, weight=0.0, random_state=3).fit(points)
     surprised = SurpriseAssignment(centres, weight=1.0).fit(points)
     for name, chosen in (("cosine", centres.labels_), ("surprise", surprised.labels_)):
         assert found[name].v_measure == v_measure_score(labels, chosen)
@@ -189,13 +189,6 @@ def test_one_repeat_has_no_deviation(evaluate: Callable[..., Report]) -> None:
     assert report.table("cluster-differences").rows[0][-2:] == (1.0, 1.0)
 
 
-def test_mini_batches_are_told_apart_from_all_points(evaluate: Callable[..., Report]) -> None:
-    whole, parts = evaluate(), evaluate(mini_batch=10)
-    assert not any("measured before" in note for note in parts.notes)
-    assert any("mini-batches of 10" in note for note in parts.notes)
-    assert whole.table("cluster").rows[0][:3] == parts.table("cluster").rows[0][:3]
-
-
 def test_a_limit_draws_a_sample_of_a_sorted_file(evaluate: Callable[..., Report]) -> None:
     report = evaluate(limit=30)
     (facts,) = report.facts["clusterings"]
@@ -237,7 +230,7 @@ def test_an_interrupted_evaluation_goes_on(
 
 
 def test_runs_are_found_by_their_key_alone(tmp_path: Path) -> None:
-    folder, key = ResultCache(tmp_path, dict[str, Run]), {"data": "1", "seed": 0, "mini_batch": None}
+    folder, key = ResultCache(tmp_path, dict[str, Run]), {"data": "1", "seed": 0}
     run = Run(0.5, 0.5, 0.5, 0.25, 0.5, 0.0, 9, 1, 0, 0.75, 1.5, 0.5)
     assert folder.find(key) is None
     folder.keep(key, {"cosine": asdict(run)})

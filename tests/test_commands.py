@@ -460,7 +460,7 @@ class TestSearch:
         bench.fill("--no-bm25")
         bench.json("ensemble", "set", "--documents", "--index", bench.index)
         arguments = ("search", "x", "--index", bench.index, "--system", "surprise", "--mode", "vector")
-        assert "--rebuild --surprise-vector" in error_line(bench.run(*arguments))
+        assert "make it with --surprise-vector" in error_line(bench.run(*arguments))
 
     def test_the_winning_passage_is_a_stretch_of_its_document(self, filled: Bench) -> None:
         texts = {row["id"]: f"{row['title']} {row['text']}" for row in corpus()}

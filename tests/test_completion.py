@@ -15,7 +15,8 @@ from surprise_rerank.eval.cli import completion
 from surprise_rerank.eval.cli.rerank_eval.main import command as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import command as surprise_rerank
 from surprise_rerank.eval.retrieval.measures import parse_measures
-from surprise_rerank.eval.retrieval.systems import CHOSEN, EVALUATED
+from surprise_rerank.eval.retrieval.settings import DEFAULTS
+from surprise_rerank.eval.retrieval.systems import EVALUATED
 from surprise_rerank.similarities.table import with_raw
 
 
@@ -82,14 +83,7 @@ def test_completing_names_imports_nothing_heavy() -> None:
 
 def test_the_list_of_systems_begins_with_the_default_ones() -> None:
     lines = CliRunner().invoke(rerank_eval, ["--list-systems"]).output.splitlines()
-    assert lines[0] == "Compared by default:"
-    assert lines[1].split()[0] == "auto"
-    assert lines[1].endswith("(the default of surprise-rerank)")
-    other = lines.index("Others:")
-    assert {line.split()[0] for line in lines[1:other]} == {
-        "auto", "bm25", "cosine", "dynamax", "fusion", "surprise"
-    }  # fmt: skip
-    choice = lines[other + 1 : lines.index("Variants of these, for studies:")]
-    assert {line.split()[0] for line in choice} == {*CHOSEN}
-    shown = " ".join(lines).replace(",", " ").split()
-    assert {*shown} >= {name.removesuffix("-raw") for name in EVALUATED}
+    default = [line.split()[0] for line in lines if line.endswith("(compared by default)")]
+    assert sorted(default) == sorted(DEFAULTS.systems)
+    assert [line.split()[0] for line in lines[: len(default)]] == default
+    assert {line.split()[0] for line in lines} >= {name.removesuffix("-raw") for name in EVALUATED}

@@ -12,13 +12,19 @@ from hypothesis import strategies as st
 
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval.correlation import command
+from surprise_rerank.eval.reports.records import report_values
 from surprise_rerank.eval.reports.report import Column, Report, Table
 from surprise_rerank.eval.reports.writing import write_report
-from surprise_rerank.eval.studies.correlation import coefficient, correlate, read_reports
+from surprise_rerank.eval.studies import correlation
+from surprise_rerank.eval.studies.correlation import coefficient, read_reports
 
 MODELS = ("a", "b", "c", "d")
 ACCURACIES = {"a": (60.0, 50.0), "b": (62.0, 54.0), "c": (70.0, 60.0), "d": (75.0, 58.0)}
 MRR = {"a": 0.1, "b": 0.2, "c": 0.3, "d": 0.4}
+
+
+def correlate(reports: Sequence[Report]) -> Report:
+    return correlation.correlate([report_values(report) for report in reports])
 
 
 def downstream(values: Mapping[str, Sequence[float | None]], tasks: Sequence[str] = ("MR", "CR")) -> Report:
@@ -62,13 +68,11 @@ def test_scores_are_correlated_with_every_task_and_the_mean() -> None:
     assert table.cell("words MRR / cosine", "MR") == pytest.approx(1)
     assert table.cell("words MRR / cosine", "CR") == pytest.approx(0.8)
     assert table.cell("words MRR / cosine", "mean") == pytest.approx(1)
-    assert report.table("correlation-kendall").cell("words MRR / cosine", "CR") == pytest.approx(4 / 6)
     with_mean = report.table("correlation-mean")
     assert with_mean.cell("words MRR / cosine", "Spearman") == pytest.approx(1)
     means = [np.mean(ACCURACIES[m]) for m in MODELS]
     r = np.corrcoef(list(MRR.values()), means)[0, 1]
     assert with_mean.cell("words MRR / cosine", "Pearson") == pytest.approx(r)
-    assert report.table("correlation-pearson").cell("words MRR / cosine", "mean") == pytest.approx(r)
 
 
 def test_the_mean_rank_counts_negatively_and_the_movie_reviews_do_not() -> None:
@@ -194,10 +198,6 @@ def test_a_plot_has_a_point_with_a_name_for_each_model() -> None:
             [words(MRR), downstream({"a": (1,)}, ["MR"]), downstream({"b": (1,)}, ["CR"])],
             "no task was measured with all of a, b",
         ),
-        (
-            [Report("x", (Table("downstream", "", (Column("model"), Column("MR")), (("a", 1.0),), keys=2),))],
-            "the table 'downstream' has 2 key columns, expected 1",
-        ),
     ],
 )
 def test_what_cannot_be_correlated_is_told(reports: list[Report], message: str) -> None:
@@ -215,8 +215,8 @@ def runs(tmp_path: Path) -> Path:
 
 
 def test_reports_are_read_from_files_and_folders(runs: Path) -> None:
-    assert [report.title for report in read_reports([runs])] == ["downstream", "words"]
-    assert [report.title for report in read_reports([runs / "words.json", runs])] == [
+    assert [report["title"] for report in read_reports([runs])] == ["downstream", "words"]
+    assert [report["title"] for report in read_reports([runs / "words.json", runs])] == [
         "words",
         "downstream",
         "words",
@@ -240,12 +240,7 @@ def test_the_command_prints_correlations_and_writes_a_report(runs: Path, tmp_pat
     assert result.exit_code == 0, result.output
     assert "words MRR" in result.output
     (report,) = read_reports([file])
-    assert [table.name for table in report.tables] == [
-        "correlation-mean",
-        "correlation",
-        "correlation-pearson",
-        "correlation-kendall",
-    ]
+    assert list(report["tables"]) == ["correlation-mean", "correlation"]
     assert CliRunner().invoke(command, []).exit_code == 2
 
 

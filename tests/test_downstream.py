@@ -483,7 +483,7 @@ def test_the_command_prints_the_table_and_writes_the_report(
     assert result.exit_code == 0, result.output
     assert "small.txt" in result.output
     content = json.loads(file.read_text())
-    assert [table["name"] for table in content["tables"]] == ["downstream", "downstream-details"]
+    assert list(content["tables"]) == ["downstream", "downstream-details"]
     assert CliRunner().invoke(command, [*arguments, "--tasks", ","]).exit_code == 2
 
 

@@ -345,7 +345,8 @@ def test_an_evaluation_in_another_precision_has_an_index_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ):
-    asked = ("--model", models["plain"], "--cache", tmp_path, "--systems", "cosine", "--quiet")
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path))
+    asked = ("--model", models["plain"], "--systems", "cosine", "--quiet")
     for of in ("float32", "int8"):
         arguments = (*asked, "--precision", of, "--report", tmp_path / f"{of}.json")
         assert exit_code(rerank_eval, "rerank-eval", *map(str, arguments)) == 0

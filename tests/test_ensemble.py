@@ -278,7 +278,7 @@ def test_a_negative_sample_size_is_refused():
 
 
 @pytest.mark.parametrize("similarity", ["euclidean", "manhattan"])
-def test_moments_of_a_distance_come_from_the_sample_with_their_error(similarity: str):
+def test_moments_of_a_distance_come_from_the_sample(similarity: str):
     rng = np.random.default_rng(10)
     vectors, anchors = rng.normal(size=(5000, 4)), rng.normal(size=(40, 4))
     exact = vector_similarities(anchors, vectors, similarity)
@@ -286,11 +286,9 @@ def test_moments_of_a_distance_come_from_the_sample_with_their_error(similarity:
     moments = all_members.moments(anchors)
     np.testing.assert_allclose(moments.mean, exact.mean(axis=1), rtol=1e-5)
     np.testing.assert_allclose(moments.deviation, exact.std(axis=1), rtol=1e-5)
-    assert (moments.mean_error == 0).all()
     some = Ensemble.from_vectors(vectors, similarity=similarity, sample_size=400).moments(anchors)
-    assert (some.mean_error > 0).all()
-    assert (np.abs(some.mean - exact.mean(axis=1)) < 5 * some.mean_error).all()
-    assert (np.abs(some.deviation - exact.std(axis=1)) < 5 * some.deviation_error).all()
+    np.testing.assert_allclose(some.mean, exact.mean(axis=1), atol=0.05)
+    np.testing.assert_allclose(some.deviation, exact.std(axis=1), atol=0.05)
 
 
 def test_cosine_is_exact_for_vectors_of_any_length():
@@ -334,7 +332,7 @@ def test_blocks_do_not_change_the_moments(monkeypatch: pytest.MonkeyPatch):
     assert_same_members(cut, whole)
     assert_same_moments(cut, whole)
     for name in ("moments", "moments_by_scan", "percentiles"):
-        for field in ("mean", "deviation", "mean_error"):
+        for field in ("mean", "deviation"):
             one, other = (getattr(getattr(e, name)(vectors), field) for e in (cut, whole))
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=name)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from qdrant_client import QdrantClient, models
+from qdrant_client import QdrantClient
 from qdrant_rest import QdrantRest
 from real_server import server_url
 
@@ -82,10 +82,13 @@ def aliases(client: QdrantClient) -> set[str]:
 
 
 def run(settings: RetrievalSettings, *more: str, systems: Sequence[str] = ("cosine",)) -> Result:
-    given = ("--dataset", settings.dataset, "--model", settings.model, "--cache", str(settings.cache))
+    given = ("--dataset", settings.dataset, "--model", settings.model)
     arguments = (*given, "--systems", ",".join(systems), "--measures", "nDCG@10", *more)
     return CliRunner().invoke(
-        command, arguments, catch_exceptions=False, env={"QDRANT_URL": settings.qdrant_url}
+        command,
+        arguments,
+        catch_exceptions=False,
+        env={"QDRANT_URL": settings.qdrant_url, "SURPRISE_RERANK_CACHE": str(settings.cache)},
     )
 
 
@@ -100,7 +103,6 @@ def test_every_system_has_the_order_that_it_has_embedded(
             assert [scores[name] for name in ranking.ids] == pytest.approx(
                 sorted(scores.values(), reverse=True), abs=1e-4
             ), (one.name, question)
-    assert (there.facts["search"], here.facts["search"]) == ("exact", "exact")
     assert there.facts["collection"] in aliases(client)
     assert here.facts["collection"] is None
 
@@ -118,49 +120,17 @@ def test_dense_searches_are_exact_unless_it_is_told_otherwise(
         return [bool((own.get("params") or {}).get("exact")) for own in single if own.get("using") == "dense"]
 
     rest.forget()
-    evaluation = evaluate(settings)
+    evaluate(settings)
     assert searched()
     assert all(searched())
-    assert not any("--approximate" in note for note in evaluation.notes)
-
-    rest.forget()
-    evaluation = evaluate(replace(settings, approximate=True))
-    assert searched()
-    assert not any(searched())
-    assert evaluation.facts["search"] == "approximate"
-    assert [note for note in evaluation.notes if "--approximate" in note]
 
 
-def test_what_stays_on_the_server_is_named_and_removed_on_request(
+def test_what_stays_on_the_server_is_named_and_used_again(
     settings: RetrievalSettings, client: QdrantClient
 ) -> None:
-    done = run(settings)
-    (alias,), made = aliases(client), names(client)
-    assert f"{alias}@1" in made
-    last = done.stderr.splitlines()[-1]
-    assert last == f"left on {client.url} for the next run: {', '.join(sorted(made))}; --clean removes them"
-
-    # Neighbours by name, which nobody but their owner may remove.
-    others = {f"{alias}-2@1", f"{alias}@draft", f"x{alias}@1", f"{alias}@1.backup"}
-    for name in others:
-        client.create_collection(name, models.VectorParams(size=2, distance=models.Distance.DOT))
-    done = run(settings, "--clean", "--json")
-    assert "re-using the index of 80 documents" in done.stderr
-    assert done.stderr.splitlines()[-1] == f"removed from {client.url}: {', '.join(sorted(made))}"
-    assert json.loads(done.stdout)["facts"]["evaluations"]
-    assert names(client) == others
-    assert not aliases(client)
-
-
-def test_a_report_says_that_a_run_was_approximate(settings: RetrievalSettings) -> None:
-    assert "--approximate: candidates" in run(settings, "--approximate").output
-    facts = json.loads(run(settings, "--json").stdout)["facts"]["evaluations"]
-    (own,) = facts.values()
-    assert own["search"] == "exact"
-
-
-def test_clean_without_a_server_is_refused_before_anything_is_measured(settings: RetrievalSettings) -> None:
-    done = run(replace(settings, qdrant_url=""), "--clean")
-    assert done.exit_code == 2
-    assert "--clean belongs to --qdrant-url; an embedded index is a folder in --cache" in done.output
-    assert not list((settings.cache or Path()).iterdir())
+    done = run(settings, "--json")
+    (alias,) = aliases(client)
+    values = json.loads(done.stdout)
+    assert values["collection"] == alias
+    assert f"the collection {alias} stays on {client.url} for the next run" in values["notes"]
+    assert "re-using the index of 80 documents" in run(settings).stderr

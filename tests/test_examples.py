@@ -16,7 +16,7 @@ import pytest
 from calling import exit_code
 
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.eval.reports.records import read_report
+from surprise_rerank.eval.reports.records import read_values
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DOG = EXAMPLES / "dog.py"
@@ -58,8 +58,8 @@ def run(tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 
 def table_of(path: Path) -> dict[str, list[Any]]:
     """Word -> its cells, of a report."""
-    (table,) = read_report(path).tables
-    return {str(row[0]): list(row[1:]) for row in table.rows}
+    (rows,) = read_values(path)["tables"].values()
+    return {str(word): cells for word, *cells in (row.values() for row in rows)}
 
 
 def error_of(answer: Answer) -> str:

@@ -17,7 +17,6 @@ from surprise_rerank.eval.cli.surprise_rerank.explain import explain
 from surprise_rerank.eval.reports.html import to_html
 from surprise_rerank.eval.reports.report import Report
 
-pytest.importorskip("jinja2", reason="the extra 'report' is not installed")
 pytest.importorskip("matplotlib", reason="the extra 'report' is not installed")
 
 BROWSER = find_browser()
@@ -29,7 +28,7 @@ QUESTION = f"why do dogs bark {EVIL}"
 LOOK = """
   const box = element => { const b = element.getBoundingClientRect(); return [b.width, b.height]; };
   const plots = [...page.querySelectorAll("figure svg")];
-  const table = page.querySelectorAll("table")[1];
+  const table = page.querySelectorAll("table")[0];
   const rows = () => [...table.tBodies[0].rows].map(row => row.cells[0].textContent);
   const before = rows();
   table.querySelector("thead button").click();
@@ -69,20 +68,18 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     arguments = [QUESTION, "--index", str(folder / "index"), "--report", str(file), "--top", "21"]
     done = CliRunner().invoke(explain, arguments, catch_exceptions=False)
     assert done.exit_code == 0
-    assert f"{file} shows this with plots" in done.stderr
+    assert f"{file} shows this" in done.stderr
     return file
 
 
 def test_the_page_is_one_file_in_which_documents_are_text(page: Path) -> None:
     soup = BeautifulSoup(page.read_text("utf-8"), "html.parser")
     assert len(soup.find_all("script")) == 1
-    verdict = soup.header.find(class_="verdict").text
+    verdict = soup.find(class_="verdict").text
     assert re.search(r"First is 'Note .*', \w+ by cosine", verdict)
-    assert {mark.text for mark in soup.find_all("mark")} & {"dogs", "bark"}
-    assert re.fullmatch(r"Of the first 20, \d+ moved up, \d+ moved down, and \d+ .*", soup.figure.p.text)
-    assert len(soup.find(class_="passages").find_all("li")) == 21
+    assert len(soup.table.tbody.find_all("tr")) == 21
     assert not soup.find_all(["img", "link", "iframe", "object"])
-    assert EVIL in soup.find_all("table")[1].text
+    assert EVIL in soup.table.text
     assert soup.title.text.endswith(EVIL)
     assert (
         "default-src 'none'" in soup.find("meta", attrs={"http-equiv": "Content-Security-Policy"})["content"]
@@ -98,18 +95,13 @@ def seen(page: Path) -> Seen:
 @NEEDS_BROWSER
 def test_a_browser_shows_tables_and_plots(seen: Seen) -> None:
     told = seen.told
-    moved, documents, steps, first, shares, best, *more, tokens = told["headings"]
-    assert moved == "Places by cosine, and after re-ranking"
-    assert documents == "The documents, in their new order"
-    places = [heading for heading in more if heading.startswith("Places by")]
-    bars, *histograms = more[len(places) :]
-    assert steps == "What was done"
-    assert first == "Candidates, before and after"
-    assert best == "The nearest token in each of the best documents"
+    bars, *histograms, first, shares, best, steps, tokens = told["headings"]
     assert bars == "What each scorer gave to the score"
-    words = ["bm25"]
-    assert [heading.split(":")[0] for heading in histograms] == [*words, "cosine", "dynamax"]
+    assert [heading.split(":")[0] for heading in histograms] == ["bm25", "cosine", "dynamax"]
+    assert first == "Candidates, before and after"
     assert shares == "Similarities by each scorer, and what they gave to the score"
+    assert best == "The nearest token in each of the best documents"
+    assert steps == "What was done"
     assert tokens == "Which token matched which"
     assert len(told["plots"]) >= 3
     assert all(width > 300 and height > 100 for width, height in told["plots"])
@@ -133,9 +125,7 @@ def test_a_click_sorts_in_a_browser(seen: Seen) -> None:
 
 
 @NEEDS_BROWSER
-def test_plots_are_saved_as_svg_and_png_and_a_phone_shows_the_page_without_scrolling_sideways(
-    page: Path, tmp_path: Path
-) -> None:
+def test_a_phone_shows_the_page_without_scrolling_sideways(page: Path) -> None:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     with sync_api.sync_playwright() as playwright:
@@ -148,14 +138,6 @@ def test_plots_are_saved_as_svg_and_png_and_a_phone_shows_the_page_without_scrol
             tab.goto(page.as_uri())
             assert tab.evaluate("document.documentElement.scrollWidth") == 360
             assert axe.Axe().run(tab).response["violations"] == []
-            for form, begin in (("SVG", b"<svg "), ("PNG", b"\x89PNG\r\n")):
-                with tab.expect_download() as saving:
-                    tab.get_by_role("button", name=f"Save as {form}: Places by cosine").click()
-                assert (
-                    saving.value.suggested_filename == f"Places-by-cosine-and-after-re-ranking.{form.lower()}"
-                )
-                saving.value.save_as(tmp_path / "plot")
-                assert (tmp_path / "plot").read_bytes().startswith(begin)
         assert told == []
         browser.close()
 

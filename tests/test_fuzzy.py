@@ -98,14 +98,6 @@ def test_long_raw_tokens_do_not_overflow(measure: str, universe: str, length: fl
     np.testing.assert_allclose(pool, [similarity.pair(query, text) for text in texts], rtol=1e-4)
 
 
-@given(similarities, seeds)
-@PROPERTY
-def test_int8_pools_equal_the_pair_on_the_dequantised_tokens(similarity: DynaMax, seed: int):
-    query, texts = random_scene(seed)
-    batch = TokenBatch.from_arrays(texts).stored("int8")
-    assert_scores(similarity, similarity.pool(query, batch), [similarity.pair(query, text) for text in batch])
-
-
 @given(similarities, grid_scene(), st.integers(1, 7))
 @PROPERTY
 def test_chunks_do_not_change_scores(

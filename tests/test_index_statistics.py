@@ -39,9 +39,6 @@ def test_documents_that_come_later_get_their_statistics_at_indexing(open_index: 
         index.sync(DOCUMENTS[:20])
         questions = ensemble(encoder, QUESTIONS)
         assert index.set_ensemble(questions, source="logged questions") == 20
-        assert SurpriseRetriever(index, ensemble=questions)
-        with pytest.raises(IndexMismatchError, match=r"of 20 members, asked for is .* of 3"):
-            SurpriseRetriever(index, ensemble=ensemble(encoder, QUESTIONS[:3]))
     with open_index(encoder) as index:
         index.sync(DOCUMENTS)
         assert index.status().behind == 0

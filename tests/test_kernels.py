@@ -1,4 +1,4 @@
-"""Pool kernels: every storage, chunk, thread and device gives what loops over pairs of tokens give."""
+"""Pool kernels: every chunk, thread and device gives what loops over pairs of tokens give."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
 
 ROOT = Path(__file__).resolve().parents[1]
 PROPERTY = settings(max_examples=60, deadline=None)
-STORAGES = ["float32", "int8"]
-# How far a product of unit tokens may be off, in any storage: all are multiplied in float32.
+# How far a product of unit tokens may be off; all are multiplied in float32.
 ROUNDING = 2e-6
 
 seeds = st.integers(0, 2**32 - 1)
@@ -45,11 +44,10 @@ def by_loops(query: np.ndarray, documents: TokenBatch, unit_tokens: bool) -> tup
     return of_query, np.array(of_documents)
 
 
-@given(seeds, st.sampled_from(STORAGES), st.booleans(), st.sampled_from([None, 1, 2, 5]))
+@given(seeds, st.booleans(), st.sampled_from([None, 1, 2, 5]))
 @PROPERTY
-def test_maxima_equal_loops(seed: int, storage: str, unit_tokens: bool, threads: int | None):
-    query, batch = scene(seed)
-    documents = batch.stored(storage)
+def test_maxima_equal_loops(seed: int, unit_tokens: bool, threads: int | None):
+    query, documents = scene(seed)
     maxima = pool_maxima(query, documents, unit_tokens=unit_tokens, of_documents=True, threads=threads)
     of_query, of_documents = by_loops(query, documents, unit_tokens)
     scale = ROUNDING * (1 + np.abs(query).sum()) * (1 if unit_tokens else 8)
@@ -57,11 +55,10 @@ def test_maxima_equal_loops(seed: int, storage: str, unit_tokens: bool, threads:
     np.testing.assert_allclose(maxima.of_documents, of_documents, atol=scale)
 
 
-@given(seeds, st.integers(1, 9), st.integers(1, 4), st.sampled_from(STORAGES))
+@given(seeds, st.integers(1, 9), st.integers(1, 4))
 @PROPERTY
-def test_chunks_and_threads_change_nothing(seed: int, chunk: int, threads: int, storage: str):
-    query, batch = scene(seed)
-    documents = batch.stored(storage)
+def test_chunks_and_threads_change_nothing(seed: int, chunk: int, threads: int):
+    query, documents = scene(seed)
     whole = pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_CHUNK_TOKENS", chunk)
@@ -173,11 +170,9 @@ def test_threads_and_devices_that_there_are_not_are_refused():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("storage", STORAGES)
-def test_a_gpu_gives_what_the_processor_gives(storage: str):
+def test_a_gpu_gives_what_the_processor_gives():
     for seed in range(20):
-        query, batch = scene(seed)
-        documents = batch.stored(storage)
+        query, documents = scene(seed)
         on_cpu = pool_maxima(query, documents, unit_tokens=True, of_documents=True)
         on_gpu = pool_maxima(query, documents, unit_tokens=True, of_documents=True, device="cuda")
         atol = ROUNDING * (1 + np.abs(query).sum())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 from pathlib import Path
 
 import numpy as np
@@ -103,14 +102,6 @@ def test_every_language_is_one_that_qdrant_has() -> None:
 def test_settings_out_of_range_are_told(wrong: dict[str, float], told: str) -> None:
     with pytest.raises(DataError, match=told):
         Bm25(**wrong)
-
-
-def test_settings_come_back_from_json() -> None:
-    model = Bm25(k=0.9, b=0.4, average_length=99.5, language="german")
-    assert Bm25.from_json(json.loads(json.dumps(model.to_json()))) == model
-    assert replace(model, k=1.0) != model
-    with pytest.raises(TypeError):
-        Bm25.from_json({"k1": 0.9})
 
 
 def test_qdrant_ranks_by_bm25(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from torch.utils.data import DataLoader
 
 from surprise_rerank.connectors.mteb import SurpriseCrossEncoder, SurpriseSearch
 from surprise_rerank.connectors.qdrant import IndexOptions
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import DataError
 from surprise_rerank.text_reranker import TextReranker
 
 CORPUS = [
@@ -199,21 +197,9 @@ def test_pairs_are_scored_in_their_order_each_with_its_query() -> None:
         model.predict(pairs[0], DataLoader(Dataset.from_dict({"text": texts[:2]})), **where)
 
 
-def test_a_search_without_a_corpus_is_an_error() -> None:
+def test_what_cannot_be_searched_is_an_error() -> None:
+    with pytest.raises(DataError, match="unknown system 'atuo'; did you mean 'auto'"):
+        SurpriseSearch(WordEncoder(), "atuo")
     model = SurpriseSearch(WordEncoder(64))
     with pytest.raises(DataError, match="call index first"):
         model.search(Dataset.from_list(QUERIES), top_k=1, **arguments())
-
-
-def test_a_missing_package_is_named_with_the_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mteb._create_dataloaders", None)
-    monkeypatch.delitem(sys.modules, "surprise_rerank.connectors.mteb")
-    with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[mteb\]'"):
-        importlib.import_module("surprise_rerank.connectors.mteb")
-
-
-def test_what_is_no_setting_or_no_system_is_told_with_those_that_there_are():
-    with pytest.raises(DataError, match="SurpriseSearch has no setting 'sytem'; did you mean 'system'"):
-        SurpriseSearch(WordEncoder(), sytem="auto")
-    with pytest.raises(DataError, match="unknown system 'atuo'; did you mean 'auto'"):
-        SurpriseSearch(WordEncoder(), "atuo")

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pybase64
 import pytest
-import qdrant_edge
+from qdrant_client import models
 
 from surprise_rerank import DynaMax
+from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
+from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.multivectors import (
     TOKEN_COUNT,
     TOKEN_SHAPE,
@@ -19,6 +21,7 @@ from surprise_rerank.connectors.qdrant.multivectors import (
     stored_tokens,
     token_payload,
 )
+from surprise_rerank.connectors.qdrant.schema import Point, point_id
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.errors import DataError
@@ -117,19 +120,17 @@ def test_a_questions_vectors_have_the_length_of_their_weights() -> None:
 def test_maxsim_of_qdrant_is_inclusion_but_for_the_rounding_of_its_codes(
     tmp_path: Path, weighted: bool
 ) -> None:
-    from surprise_rerank.connectors.qdrant.engines.edge import _token_params
-
     tokens = pooled_tokens(texts(40, 0, 90, 3, 300, dimension=384), 3.5, 16)
     query = texts(13, dimension=384)[0][1:] + tokens[2][:12]
     weights = np.arange(1.0, 13) if weighted else None
-    config = qdrant_edge.EdgeConfig(vectors={"tokens": _token_params(384)})
-    shard = qdrant_edge.EdgeShard.create(str(tmp_path / "shard"), config)
-    points = [qdrant_edge.Point(i, {"tokens": document_vectors(tokens, i).tolist()}) for i in range(5)]
-    shard.update(qdrant_edge.UpdateOperation.upsert_points(points))
-    asked = qdrant_edge.Query.Nearest(query_vectors(query, weights).tolist(), using="tokens")
-    found = {p.id: p.score for p in shard.query(qdrant_edge.QueryRequest(limit=5, query=asked))}
-    shard.close()
-    scores = np.array([found[i] for i in range(5)]) / (12 if weights is None else weights.sum())
+    engine = EdgeEngine(tmp_path / "shard", Manifest("m", "f", 384))
+    names = [point_id(str(i)) for i in range(5)]
+    engine.upsert([Point(name, {"tokens": document_vectors(tokens, i)}, {}) for i, name in enumerate(names)])
+    asked = models.NearestQuery(nearest=query_vectors(query, weights).tolist())
+    request = models.QueryRequest(query=asked, using="tokens", limit=5)
+    found = {record.id: record.score for record in engine.query_batch([request])[0]}
+    engine.close()
+    scores = np.array([found[name] for name in names]) / (12 if weights is None else weights.sum())
     expected = DynaMax().pool(query, tokens, query_weights=weights)
     assert np.ptp(expected) > 0.3
     np.testing.assert_allclose(scores, expected, atol=0.01)

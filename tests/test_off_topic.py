@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -138,16 +137,11 @@ def run(folders: Path, *more: str, datasets: str = "flight,food") -> Result:
     return CliRunner().invoke(command, ["off-topic", "--dataset", given, *place, *more])
 
 
-def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
-    names = [column["name"] for column in table["columns"]]
-    return [dict(zip(names, row, strict=True)) for row in table["rows"]]
-
-
 def test_the_command_tells_thresholds_and_statistics(folders: Path):
     report = folders / "report.json"
     result = run(folders, "--questions", str(folders / "more.txt"), "--report", str(report), "--details")
     assert result.exit_code == 0, (result.output, result.exception)
-    tables = {table["name"]: rows_of(table) for table in json.loads(report.read_text())["tables"]}
+    tables = json.loads(report.read_text())["tables"]
     assert set(tables) == {"thresholds", "auroc", "answered", "calibration", "other-sources"}
     rows = {row["scorer"]: row for row in tables["thresholds"] if row["corpus"] == "flight"}
     assert {"cosine", "dynamax", "fusion"} <= set(rows)

@@ -1,4 +1,4 @@
-"""Progress: how much of how much, how fast, and how long still; a bar on a terminal, lines elsewhere."""
+"""Progress: a bar on a terminal, lines elsewhere, and how many documents a source says that it has."""
 
 from __future__ import annotations
 
@@ -15,53 +15,11 @@ from pathlib import Path
 import pytest
 from words import WordEncoder
 
-from surprise_rerank.connectors.progress import Expected, Terminal, Work, total_of
+from surprise_rerank.connectors.progress import Expected, Terminal, total_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable, open_documents
 from surprise_rerank.connectors.readers.source import expected_of
 from surprise_rerank.documents import Document
-
-RATE = re.compile(r", [0-9.,]+/(s|min|h)")
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_the_time_left_is_that_of_the_lengths() -> None:
-    clock = Clock()
-    work = Work("indexing", 100, "documents", clock)
-    work.found(100, 10_000)
-    work.skip(20, 2_000)
-    assert (work.speed, work.seconds_left) == (0, None)
-    for _ in range(10):  # long ones first
-        clock.now += 1
-        work(1, 400)
-    assert str(work) == "indexing: 30 of 100 documents, 1.0/s, 10 s left"
-    assert work.share == pytest.approx(0.6)
-    work(70, 4_000)
-    assert work.share == 1
-    clock.now += 10
-    assert work.ended() == "indexing: 100 documents in 20 s, 4.0/s"
-
-
-def test_the_speed_is_that_of_lately_and_falls_where_nothing_comes() -> None:
-    clock = Clock()
-    work = Work("reading", None, "documents", clock)
-    for speed in (1000, 10):
-        for _ in range(60):
-            clock.now += 1
-            work(speed)
-    assert work.facts() == ["60,600 documents", "10/s"]
-    clock.now += 600
-    assert 0 < work.speed < 1
-    assert work.facts()[1].endswith("/min")
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".csv"])
@@ -74,15 +32,9 @@ def test_a_file_of_lines_has_about_as_many_documents(tmp_path: Path, suffix: str
     path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
     source = open_documents(path)
     assert source.expected() == Expected(5001, exact=False)
-    assert "2,500 of about" in str(_done(Work("indexing", source.expected, "documents"), 2500))
     assert len(list(source)) == 5000
     assert source.expected() == Expected(5000)
     assert expected_of([source, open_documents(path)]) == Expected(10_001, exact=False)
-
-
-def _done(work: Work, count: int) -> Work:
-    work(count)
-    return work
 
 
 def test_what_knows_its_number_tells_it_before_it_is_read(tmp_path: Path) -> None:
@@ -96,43 +48,32 @@ def test_what_knows_its_number_tells_it_before_it_is_read(tmp_path: Path) -> Non
     for name in ("a.txt", "b.md", "c.bin"):
         (folder / name).write_text("dogs bark")
     (beir / "corpus.jsonl").write_text('{"_id": "1", "text": "dogs"}\n{"_id": "2", "text": "cats"}\n')
-    sources = [
-        open_documents(tmp_path / "documents.parquet"),
-        open_documents(folder),
-        open_documents(beir),
-        open_documents("demo"),
-        from_iterable([("1", "dogs"), ("2", "cats"), ("3", "wings")]),
-    ]
+    places = (tmp_path / "documents.parquet", folder, beir, "demo")
+    sources = [*map(open_documents, places), from_iterable([("1", "dogs"), ("2", "cats"), ("3", "wings")])]
+    demo = len(list(sources[3]))
     counts = [source.expected() for source in sources]
-    assert counts == [
-        Expected(300),
-        Expected(2),
-        Expected(2, exact=False),
-        Expected(len(list(sources[3]))),
-        Expected(3),
-    ]
-    assert expected_of(sources) == Expected(307 + len(list(sources[3])), exact=False)
+    assert counts == [*map(Expected, (300, 2)), Expected(2, exact=False), *map(Expected, (demo, 3))]
+    assert expected_of(sources) == Expected(307 + demo, exact=False)
     assert expected_of([*sources, DocumentSource("stream", lambda _: iter(()))]) is None
+    assert (total_of(iter([1])), total_of([1, 2])) == (None, 2)
 
 
-def test_documents_without_a_length_have_no_total() -> None:
-    assert total_of(iter([1])) is None
-    assert total_of([1, 2]) == 2
-
-
-def test_where_there_is_no_terminal_it_is_lines_with_a_last_one(capsys: pytest.CaptureFixture[str]) -> None:
-    with Terminal(every=0.1).bar("encoding [b]\x1b", 40, "texts") as advance:
+@pytest.mark.parametrize("total", [40, lambda: Expected(20, exact=False), None])
+def test_where_there_is_no_terminal_it_is_lines_with_a_last_one(
+    capsys: pytest.CaptureFixture[str], total: object
+) -> None:
+    with Terminal(every=0.1).bar("encoding [b]\x1b", total, "texts") as advance:  # type: ignore[arg-type]
         for _ in range(40):
             time.sleep(0.01)
             advance(1)
     out, err = capsys.readouterr()
-    lines = err.splitlines()
+    *lines, last = err.splitlines()
     assert out == ""
-    assert len(lines) >= 3
-    assert all(re.match(r"encoding \[b\] : \d+ of 40 texts", line) for line in lines[:-1])
-    assert all(RATE.search(line) for line in lines[1:])
-    assert all(line.endswith(" left") for line in lines[1:-1])
-    assert lines[-1].startswith("encoding [b] : 40 texts in 1 s")
+    assert len(lines) >= 2
+    counts = [re.match(r"encoding \[b\] : (\d+) (?:of (\d+) )?texts", line).groups() for line in lines]  # type: ignore[union-attr]
+    assert all((of is None) == (total is None) and int(done) <= int(of or 40) for done, of in counts)
+    assert re.search(r", [0-9.,]+/s", lines[-1])
+    assert last.startswith("encoding [b] : 40 texts in 0:00:0")
 
 
 def test_what_is_short_or_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,7 +98,7 @@ def test_an_error_ends_the_lines(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_on_a_terminal_the_bar_ends_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_the_bar_ends_full_below_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     master, slave = os.openpty()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
@@ -171,33 +112,33 @@ def test_on_a_terminal_the_bar_ends_full(monkeypatch: pytest.MonkeyPatch) -> Non
     reader.start()
     with open(slave, "w") as stream:
         monkeypatch.setattr("sys.stderr", stream)
-        with Terminal().bar("indexing [red]", 10, "documents") as advance:
+        terminal = Terminal()
+        with terminal.bar("indexing [red]", 10, "documents") as advance:
             for _ in range(10):
                 advance(1)
                 time.sleep(0.02)
+            terminal.say("a [bold] word")
     reader.join(20)
     os.close(master)
     drawn = b"".join(parts).decode()
-    assert "indexing [red]" in drawn
-    assert "10 of 10 documents" in drawn
+    for expected in ("indexing [red]", "10/10", "documents", "a [bold] word"):
+        assert expected in drawn
 
 
-def test_indexing_counts_every_document_with_its_length(tmp_path: Path) -> None:
-    seen: list[Work] = []
-
+def test_indexing_counts_every_document(tmp_path: Path) -> None:
+    seen: list[tuple[object, list[int]]] = []
     documents = [Document(str(i), "dogs bark " * (1 + i % 50)) for i in range(400)]
 
-    def watched(self: Terminal, title: str, total: object, unit: str) -> Iterator[Work]:
-        seen.append(Work(title, total, unit))  # type: ignore[arg-type]
-        yield seen[-1]
+    def watched(self: Terminal, title: str, total: object, unit: str) -> Iterator[object]:
+        seen.append((total, []))
+        yield seen[-1][1].append
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Terminal, "bar", contextlib.contextmanager(watched))
         with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
             index.sync(documents[:100], background=False)
             index.sync(from_iterable(documents), background=False)
-    first, second = seen
-    assert (first.done, second.done) == (100, 400)
-    assert first.share == second.share == 1
-    assert second.total == Expected(400)
-    assert second.ended().startswith("indexing: 400 documents in")
+    (first, done), (second, done_again) = seen
+    assert (first, sum(done), sum(done_again)) == (100, 100, 400)
+    assert callable(second)
+    assert second() == Expected(400)

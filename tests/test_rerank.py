@@ -165,7 +165,6 @@ def test_the_similarity_is_the_ensembles(similarity: str):
     psi = vector_similarities(query.dense[None], candidates.dense, similarity)[0]
     assert ranking.ids == in_order(candidates, psi)
     np.testing.assert_allclose(ranking.parts[similarity], np.sort(psi)[::-1], rtol=1e-6)
-    assert (ranking.parts["z_error"] > 0).all(), "20 of 50 members are a sample"
 
 
 def test_the_document_as_anchor_corrects_for_hubs():

@@ -119,7 +119,7 @@ def test_a_threshold_of_surprise_is_the_servers_to_measure(search: Search, named
 
 
 def test_what_the_server_decides_is_refused_by_its_name(search: Search, url: str) -> None:
-    given = "--mode client,--exact,--model m,--index i,--tenant t,--consistency 1"
+    given = "--mode client,--exact,--model m,--index i,--tenant t"
     for option in map(str.split, given.split(",")):
         assert f"{option[0]} cannot be used with --server" in search.refused("dog", "--server", url, *option)
 

@@ -73,7 +73,9 @@ def test_token_vectors_are_in_codes_where_server_and_dimension_allow_it(
 
 def test_a_request_that_fails_on_an_old_server_says_why(server: QdrantRest) -> None:
     nodes = Nodes.of(Location(url=server.url))
-    nodes.client.create_collection("x", {"a": models.VectorParams(size=2, distance=models.Distance.DOT)})
+    nodes.nodes[0].client.create_collection(
+        "x", {"a": models.VectorParams(size=2, distance=models.Distance.DOT)}
+    )
     engine = ClientEngine(nodes, "x")
     server.fault("PUT", "/vectors/words", Status(404, "not found"), times=2)
     with pytest.raises(StoreError, match="404"):  # of a server that is new enough

@@ -106,16 +106,14 @@ def test_several_programs_read_one_index_and_change_nothing(folder: Path) -> Non
     assert contents(folder) == before
 
 
-def test_who_writes_while_others_read_is_told_who_does(folder: Path) -> None:
+def test_who_writes_while_others_read_is_told(folder: Path) -> None:
     before = contents(folder)
     with program(folder, READS) as reader:
         assert said(reader) == "done"
         with program(folder, WRITES) as writer:
             text = said(writer)
         assert text.startswith("refused: ")
-        if Path("/proc/locks").exists():
-            assert f"process {reader.pid} (" in text
-        assert "has it open; close that one, or use a server" in text
+        assert "another program has it open; close that one, or use a server" in text
         assert contents(folder) == before
     with DocumentIndex.open(folder, WordEncoder()) as index:
         assert index.sync([Document("other", "another text")]).added == 1
@@ -207,13 +205,11 @@ def test_who_is_refused_to_write_reads_on(folder: Path) -> None:
         assert index.delete(["3"]) == 1
 
 
-def test_who_reads_while_another_writes_is_told_who_does(folder: Path) -> None:
+def test_who_reads_while_another_writes_is_told(folder: Path) -> None:
     with program(folder, WRITES) as writer:
         assert said(writer) == "done"
-        with pytest.raises(StoreError, match=r"changes it; close that one, or use a server") as refused:
+        with pytest.raises(StoreError, match=r"changes it; close that one, or use a server"):
             DocumentIndex.open(folder, WordEncoder())
-        if Path("/proc/locks").exists():
-            assert f"process {writer.pid} (" in str(refused.value)
     with DocumentIndex.open(folder, WordEncoder()) as index:
         assert len(index) == 201
 

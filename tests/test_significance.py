@@ -11,7 +11,6 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.stats.significance import (
     difference_interval,
     holm,
-    paired_bootstrap,
     paired_randomization,
 )
 
@@ -55,28 +54,10 @@ def test_other_shapes_are_refused(first: list[float], second: list[float]) -> No
         paired_randomization(first, second)
 
 
-def test_the_bootstrap_test_agrees_with_the_randomisation_test() -> None:
-    rng = np.random.default_rng(2)
-    base = rng.random(300)
-    for shift in (0.0, 0.01, 0.02):
-        other = base + rng.normal(shift, 0.15, 300)
-        randomization, bootstrap = paired_randomization(base, other), paired_bootstrap(base, other)
-        assert bootstrap == pytest.approx(randomization, abs=0.03)
-        assert paired_bootstrap(other, base) == bootstrap
-
-
-def test_the_bootstrap_test_counts_the_samples_that_are_as_far_off() -> None:
-    # Two questions: the mean of two draws of (-1, 1) is 0 or as large as what was seen, half of the time.
-    assert paired_bootstrap([0.0, 2.0], [1.0, 1.0]) == 1.0  # no difference in the mean
-    assert paired_bootstrap([0.0, 0.0], [0.0, 2.0]) == pytest.approx(0.5, abs=0.02)
-
-
 def test_no_number_of_resamples_gives_a_p_value_of_0() -> None:
     """What was seen is counted as one more resample, on each side where some of all swaps are tried."""
     differences = np.linspace(0.1, 0.2, 40)
     for resamples in (99, 999):
-        bootstrap = paired_bootstrap(differences, np.zeros(40), resamples=resamples)
-        assert bootstrap == pytest.approx(1 / (resamples + 1))
         swapped = paired_randomization(differences, np.zeros(40), resamples=resamples)
         assert swapped == pytest.approx(2 / (resamples + 1))
 
@@ -105,9 +86,3 @@ def test_holm_corrects_as_its_definition_says(values: list[float]) -> None:
 def test_holm_of_four_tests() -> None:
     # 4 x .005, 3 x .011, 2 x .02, and none below the one before.
     assert holm([0.02, 0.04, 0.011, 0.005]) == pytest.approx([0.04, 0.04, 0.033, 0.02])
-
-
-def test_the_bootstrap_test_does_not_take_equal_gains_for_certainty() -> None:
-    # Swapping says 1/2 and 1/4: two or three questions prove little.
-    assert paired_bootstrap([0.0, 0.0], [1.0, 1.0]) == paired_randomization([0.0, 0.0], [1.0, 1.0]) == 0.5
-    assert paired_bootstrap([0.1] * 3, [0.3] * 3) == pytest.approx(0.25)

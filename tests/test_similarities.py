@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.tokens.batch import STORAGES, Storage
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import Bag, Texts
 from surprise_rerank.similarities.definitions import Similarity, WordStatistics
@@ -113,12 +112,12 @@ def test_the_pool_equals_the_pair(name: str, seed: int, in_context: bool):
 
 
 @pytest.mark.parametrize("name", FAST)
-@given(seed=seeds, storage=st.sampled_from(STORAGES))
+@given(seed=seeds)
 @PROPERTY
-def test_pools_in_any_storage_equal_the_pair_on_the_same_tokens(name: str, seed: int, storage: Storage):
+def test_pools_of_known_memberships_equal_the_pair_on_the_same_tokens(name: str, seed: int):
     """With the memberships of tokens in their own texts."""
     texts = with_odd_texts(draw_texts(np.random.default_rng(seed), 4, in_context=True))
-    stored = Texts(with_own_memberships(texts.batch.stored(storage)), texts.words)
+    stored = Texts(with_own_memberships(texts.batch), texts.words)
     scores = BUILT[name].pool(texts[0], stored)
     assert_scores(name, scores, [BUILT[name].pair(texts[0], stored[i]) for i in range(len(stored))])
 
@@ -237,12 +236,10 @@ def test_an_empty_pool_has_no_scores(name: str):
 def test_scoring_leaves_its_arguments_alone(name: str):
     texts = draw_texts(np.random.default_rng(0), 3, in_context=True)
     query = texts[0]
-    before = [
-        a.copy() for a in (query.vectors, texts.batch.directions, texts.batch.norms, texts.batch.scales)
-    ]
+    before = [a.copy() for a in (query.vectors, texts.batch.directions, texts.batch.norms)]
     BUILT[name].pool(query, texts)
     BUILT[name].pair(query, texts[1])
-    after = (query.vectors, texts.batch.directions, texts.batch.norms, texts.batch.scales)
+    after = (query.vectors, texts.batch.directions, texts.batch.norms)
     for was, now in zip(before, after, strict=True):
         np.testing.assert_array_equal(was, now)
 
@@ -307,7 +304,7 @@ def test_nan_and_infinity_are_refused(value: float):
     with pytest.raises(DataError, match="NaN or infinite"):
         TokenBatch.from_arrays([vectors])
     good = TokenBatch.from_arrays([np.ones((1, D))])
-    bad = TokenBatch(good.directions, good.scales, np.array([value], np.float32), good.offsets)
+    bad = TokenBatch(good.directions, np.array([value], np.float32), good.offsets)
     with pytest.raises(DataError, match="NaN or infinite"):
         Texts(bad)
 

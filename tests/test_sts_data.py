@@ -9,7 +9,6 @@ import pytest
 
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.studies.sts.data import NAMES, PUBLISHED, YEARS, check_names, read_data_sets
-from surprise_rerank.eval.studies.sts.word_counts import read_word_counts
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
 
@@ -215,25 +214,6 @@ def test_names_of_data_sets_are_checked() -> None:
         check_names(["STS12", "STS17"])
     with pytest.raises(DataError, match="no data set"):
         check_names([])
-
-
-def test_word_counts_are_lower_cased_and_added_up(tmp_path: Path) -> None:
-    path = write(tmp_path / "counts.txt", "the 100", "The\t20", "of 3.5")
-    assert read_word_counts(path) == {"the": 120.0, "of": 3.5}
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (["the 100", "of"], "line 2: 1 columns"),
-        (["the 100", "of many"], "line 2: the count is 'many'"),
-        (["the -1"], "line 1: the count is '-1'"),
-        ([], "is empty"),
-    ],
-)
-def test_what_is_wrong_with_word_counts_is_told(tmp_path: Path, lines: list[str], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        read_word_counts(write(tmp_path / "counts.txt", *lines))
 
 
 @pytest.mark.shared

@@ -118,7 +118,7 @@ def test_a_question_has_one_order_on_an_index_and_in_an_evaluation(folder: Path,
 @pytest.mark.parametrize("name", ["bm25", "bm25-lucene", "fusion", "fusion-lucene"])
 def test_a_systems_bm25_is_the_same_in_every_pool(name: str, settings: RetrievalSettings) -> None:
     def scores(pool: PoolName) -> dict[str, float]:
-        found = evaluate(replace(settings, systems=(name,), pool=pool)).results[0].run["q1"]
+        found = evaluate(replace(settings, systems=(name,), candidates=pool)).results[0].run["q1"]
         return dict(zip(found.ids, found.raw["bm25"].tolist(), strict=True))
 
     of_cosine = scores("cosine")

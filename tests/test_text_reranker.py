@@ -21,7 +21,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import DataError, NoIndexError
+from surprise_rerank.errors import DataError, IndexMismatchError, NoIndexError
 from surprise_rerank.rerank.auto import PoolAutoReranker
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
 from surprise_rerank.text_reranker import TextReranker
@@ -186,7 +186,7 @@ def test_what_settings_cannot_make_is_told(tmp_path: Path, index: DocumentIndex)
         PipelineSettings(system="fusion").text_reranker()
     with pytest.raises(DataError, match="'bm25' ranks inside Qdrant"):
         text_reranker_of(index, "bm25")
-    with pytest.raises(DataError, match="has no ensemble"):
+    with pytest.raises(IndexMismatchError, match="has no ensemble"):
         text_reranker_of(index, "surprise")
     with pytest.raises(DataError, match="make one with store_background"):
         pipeline_of(index, "dynamax", min_surprise=0.5)

@@ -29,12 +29,12 @@ FITTED = [name for name in AVAILABLE if SIMILARITIES[name].fitted_on]
 
 
 def pool(encoder: WordEncoder, texts: Sequence[str] = DOCUMENTS) -> Candidates:
-    """Candidates as an index stores them: int8 tokens, and documents with title and text."""
+    """Candidates as an index gives them: tokens, and documents with title and text."""
     documents = tuple(
         Document(id=f"d{i}", title=" ".join(text.split()[:1]), text=" ".join(text.split()[1:]))
         for i, text in enumerate(texts)
     )
-    tokens = encoder.encode([document.content for document in documents]).tokens.stored("int8")
+    tokens = encoder.encode([document.content for document in documents]).tokens
     return Candidates(ids=tuple(d.id for d in documents), tokens=tokens, documents=documents)
 
 

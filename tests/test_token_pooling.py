@@ -15,7 +15,6 @@ from words import WordEncoder
 from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import TokenBatch, TokenForm, pooled_tokens
-from surprise_rerank.core.tokens.batch import STORAGES, Storage
 from surprise_rerank.core.tokens.pooling import clusters
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
@@ -64,13 +63,12 @@ def test_every_token_belongs_to_one_vector_which_is_the_mean_of_its_own(
 @settings(max_examples=30, deadline=None)
 def test_a_text_is_merged_alike_in_any_batch_and_again(seed: int, lengths: list[int], factor: float) -> None:
     tokens = texts(seed, lengths)
-    form = TokenForm("int8", factor, 3)
+    form = TokenForm(factor, 3)
     whole, again = form.of(tokens), form.of(tokens)
     for i in range(len(lengths)):
         alone = form.of(tokens.take([i]))
         for one in (whole.between(i, i + 1), again.take([i])):
             assert np.array_equal(one.directions, alone.directions)
-            assert np.array_equal(one.unit_vectors(), alone.unit_vectors())
             assert one.members is not None
             assert alone.members is not None
             assert np.array_equal(one.members.owners, alone.members.owners)
@@ -99,10 +97,9 @@ def test_ward_merges_what_is_nearest() -> None:
 
 def test_one_token_and_none_stay_what_they_are() -> None:
     tokens = TokenBatch.from_arrays([vectors(1), np.zeros((0, 12)), vectors(1, 1)], 12)
-    for storage in STORAGES:
-        merged = TokenForm(storage, 3.5).of(tokens)
-        assert merged.lengths.tolist() == merged.token_counts.tolist() == [1, 0, 1]
-        np.testing.assert_allclose(merged[0], tokens[0], atol=0.05)
+    merged = TokenForm().of(tokens)
+    assert merged.lengths.tolist() == merged.token_counts.tolist() == [1, 0, 1]
+    np.testing.assert_allclose(merged[0], tokens[0], atol=1e-6)
     assert len(pooled_tokens(TokenBatch.from_arrays([], 12), 3)) == 0
 
 
@@ -115,10 +112,8 @@ def test_tokens_of_zeros_share_a_vector_that_nothing_is_similar_to() -> None:
     assert len({int(owners[i]) for i in (1, 4, 8)}) == 1
     assert (owners == owners[1]).sum() == 3
     assert merged.lengths.tolist() == [3 + 1, 1]
-    for form in (TokenForm("float32", 2, 1), TokenForm("int8", 2, 1)):
-        stored = form.of(TokenBatch.from_arrays([own, np.zeros((3, 12))]))
-        assert not stored[0][owners[1]].any()
-        assert not stored[1].any()
+    assert not merged[0][owners[1]].any()
+    assert not merged[1].any()
 
 
 def test_repeated_tokens_are_merged_before_others() -> None:
@@ -127,7 +122,7 @@ def test_repeated_tokens_are_merged_before_others() -> None:
     np.testing.assert_allclose(merged[0], three)
     assert merged.weights.tolist() == [7, 7, 7]
     same = pooled_tokens(TokenBatch.from_arrays([np.ones((50, 4))]), 5)
-    np.testing.assert_allclose(same.unit_vectors(), np.full((10, 4), 0.5), atol=1e-6)
+    np.testing.assert_allclose(same.directions, np.full((10, 4), 0.5), atol=1e-6)
 
 
 def test_ten_thousand_tokens_take_no_square_of_memory() -> None:
@@ -155,7 +150,7 @@ def test_factors_that_make_no_sense_are_refused(factor: float, least: int) -> No
     with pytest.raises(DataError, match="at least 1"):
         pooled_tokens(TokenBatch.from_arrays([vectors(5)]), factor, least)
     with pytest.raises(DataError, match="at least 1"):
-        TokenForm("int8", factor, least)
+        TokenForm(factor, least)
 
 
 def test_a_merged_text_counts_every_token_in_a_joint_universe() -> None:
@@ -178,15 +173,14 @@ def test_a_merged_text_counts_every_token_in_a_joint_universe() -> None:
     np.testing.assert_allclose(weights, similarity.pool(query, whole)[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("storage", STORAGES)
-def test_a_similarity_that_reads_words_gets_a_vector_for_each(storage: Storage) -> None:
+def test_a_similarity_that_reads_words_gets_a_vector_for_each() -> None:
     encoder = WordEncoder(dimension=64)
     words = [f"word{i}" for i in range(12)]
     contents = [" ".join(np.random.default_rng(i).choice(words, 90)) for i in range(4)]
     documents = tuple(Document(str(i), text) for i, text in enumerate(contents))
     tokens = encoder.encode(contents).require_tokens()
     # As many vectors as different words: the tokens of each word have one of their own.
-    merged = TokenForm(storage, 7.5, 12).of(tokens)
+    merged = TokenForm(7.5, 12).of(tokens)
     assert merged.lengths.tolist() == [12] * 4
     own = encoder.encode(["word3 word5"], "query").require_tokens()
     query = Query("word3 word5", tokens=own[0])

@@ -1,4 +1,4 @@
-"""Ragged token batches: what goes in comes out, whole, in parts and in int8."""
+"""Ragged token batches: what goes in comes out, whole and in parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ragged(draw: st.DrawFn, min_texts: int = 0) -> tuple[list[np.ndarray], int]:
 
 def assert_same(one: TokenBatch, other: TokenBatch) -> None:
     assert one.directions.dtype == other.directions.dtype
-    for name in ("directions", "scales", "norms", "offsets"):
+    for name in ("directions", "norms", "offsets"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
@@ -61,7 +61,7 @@ def test_directions_have_length_one_or_zero(texts: tuple[list[np.ndarray], int])
 def test_take_picks_texts_in_the_order_asked_for(texts: tuple[list[np.ndarray], int], data: st.DataObject):
     batch = TokenBatch.from_arrays(*texts)
     rows = data.draw(st.lists(st.integers(-len(batch), len(batch) - 1), max_size=8))
-    for form in (batch, batch.stored("int8"), with_own_memberships(batch)):
+    for form in (batch, with_own_memberships(batch)):
         taken = form.take(rows)
         assert len(taken) == len(rows)
         assert taken.directions.dtype == form.directions.dtype
@@ -93,71 +93,11 @@ def test_concatenating_parts_gives_the_whole(texts: tuple[list[np.ndarray], int]
     parts = [TokenBatch.from_arrays(part, d) for part in (arrays[:cut], arrays[cut:])]
     whole = TokenBatch.from_arrays(arrays, d)
     assert_same(TokenBatch.concatenate(parts), whole)
-    assert_same(TokenBatch.concatenate([part.stored("int8") for part in parts]), whole.stored("int8"))
 
 
 def test_nothing_cannot_be_concatenated():
     with pytest.raises(DataError, match="at least one TokenBatch"):
         TokenBatch.concatenate([])
-
-
-@given(ragged(min_texts=1))
-@PROPERTY
-def test_int8_moves_a_token_by_at_most_a_level_per_component(texts: tuple[list[np.ndarray], int]):
-    """Rounding moves every component by half a level; giving the token its length back at most doubles it."""
-    arrays, d = texts
-    batch = TokenBatch.from_arrays(arrays, d)
-    for got, expected in zip(batch.stored("int8"), arrays, strict=True):
-        error = np.linalg.norm(got - expected, axis=1)
-        level = np.abs(expected).max(axis=1, initial=0.0) / 127
-        assert (error <= np.sqrt(d) * level * (1 + 1e-4) + 1e-6).all()
-        assert (error <= np.sqrt(d) / 127 * np.linalg.norm(expected, axis=1) * (1 + 1e-4) + 1e-6).all()
-
-
-@given(ragged(min_texts=1))
-@PROPERTY
-def test_a_quantised_unit_token_has_similarity_one_to_itself(texts: tuple[list[np.ndarray], int]):
-    batch = TokenBatch.from_arrays(*texts)
-    small = batch.stored("int8")
-    assert small.directions.dtype == np.int8
-    np.testing.assert_array_equal(small.norms, batch.norms)
-    unit = small.directions.astype(np.float64) * small.scales[:, None].astype(np.float64)
-    np.testing.assert_allclose((unit * unit).sum(axis=1), (batch.norms > 0).astype(float), atol=1e-6)
-
-
-def test_quantising_twice_changes_nothing():
-    batch = TokenBatch.from_arrays([np.random.default_rng(0).normal(size=(5, 8))]).stored("int8")
-    assert_same(batch.stored("int8"), batch)
-
-
-@pytest.mark.parametrize(("storage", "size"), [("float32", 4), ("int8", 1)])
-def test_storages_take_the_bytes_that_they_promise(storage: str, size: int):
-    batch = TokenBatch.from_arrays([np.random.default_rng(0).normal(size=(50, 64))]).stored(storage)
-    assert batch.storage == storage
-    assert batch.directions.nbytes == 50 * 64 * size
-    assert batch.nbytes == 50 * 64 * size + 50 * 8 + 16
-
-
-@pytest.mark.parametrize(("storage", "error"), [("float32", 1e-6), ("int8", 2e-2)])
-def test_a_storage_moves_tokens_by_its_rounding_and_keeps_their_length(storage: str, error: float):
-    texts = [np.random.default_rng(3).normal(size=(40, 32)).astype(np.float32) * 5]
-    batch = TokenBatch.from_arrays(texts).stored(storage)
-    moved = np.linalg.norm(batch[0] - texts[0], axis=1) / np.linalg.norm(texts[0], axis=1)
-    assert moved.max() < error
-    if storage != "float32":
-        assert moved.max() > error / 100, "it did round"
-    np.testing.assert_allclose(np.linalg.norm(batch[0], axis=1), np.linalg.norm(texts[0], axis=1), rtol=1e-6)
-
-
-def test_an_unknown_storage_is_refused():
-    with pytest.raises(DataError, match="'int4' is not known; choose one of float32, int8"):
-        TokenBatch.from_arrays([np.ones((1, 2))]).stored("int4")
-
-
-def test_batches_of_different_storages_do_not_mix():
-    batch = TokenBatch.from_arrays([np.ones((2, 4))])
-    with pytest.raises(DataError, match="float32 of dimension 4 and int8 of dimension 4"):
-        TokenBatch.concatenate([batch, batch.stored("int8")])
 
 
 def test_no_texts_are_a_batch_of_the_dimension_given():

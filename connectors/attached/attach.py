@@ -88,7 +88,8 @@ class Collection(AttachedCollection, Ranked):
             embed: the model of its dense vectors: what `as_encoder` takes, such as a function from texts to
                 vectors, an embedding object of a framework, or a model's name. None for what asks no
                 questions, such as `enrich`.
-            token_encoder: a model of token vectors, for `enrich`, where `embed` has none.
+            token_encoder: a model of token vectors, for the collection's multivectors or for `enrich`, where
+                `embed` has none. A collection that has multivectors only needs no other.
             sparse: a question's sparse vector, for the collection's own: what `sparse_embed` takes. Qdrant's
                 BM25 in English is recognised.
             text: key of the payload with the text; found by its name where None. A dot leads into an object.
@@ -126,6 +127,8 @@ class Collection(AttachedCollection, Ranked):
             own_tokens = None if token_encoder is None else as_encoder(token_encoder)
             encoder, tokens_of = _both(model, own_tokens)
             layout, notes = _with_tokens(tokens_of, layout, multivector, engine.where)
+            if not layout.has_dense:
+                encoder = model = tokens_of
             files = _files(keep, connection, engine)
             name, differs = "", tuple[str, ...]()
             if model is not None:
@@ -293,6 +296,8 @@ def _look(
     records = next(iter(engine.scroll(None, wanted, batch=_LOOKED_AT)), [])
     if not records:
         raise DataError(f"{engine.where} is empty; add documents first")
+    if not layout.has_dense:
+        return layout, find_layout([(r.id, r.payload) for r in records], keys, engine.where), records
     vectors, rows = dense_of(records, layout)
     if not rows:
         raise DataError(
@@ -339,14 +344,15 @@ def _with_tokens(
 ) -> tuple[VectorLayout, tuple[str, ...]]:
     """The layout without multivectors that are of another model than the one of token vectors."""
     size = None if source is None else token_dimension(source)
-    if layout.tokens is None or size == layout.token_size:
+    is_asked = layout.has_dense or source is not None
+    if layout.tokens is None or size == layout.token_size or not is_asked:
         return layout, ()
     what = f"{size} dimensions" if size else "no token vectors"
     problem = f"the multivector {layout.tokens!r} has {layout.token_size} dimensions, the model has {what}"
-    if named is not None:
+    if named is not None or not layout.has_dense:
         raise DataError(
-            f"{where}: {problem}; give the model that it was made with as token_encoder=, or leave "
-            "multivector= out"
+            f"{where}: {problem}; give the model that it was made with as token_encoder=, or name another "
+            "with multivector="
         )
     return replace(layout, tokens=None, token_size=0), (f"{problem}: it is not read",)
 

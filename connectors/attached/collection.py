@@ -40,7 +40,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
     by_id,
-    dense_vector,
 )
 from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
@@ -166,6 +165,11 @@ class AttachedCollection(Searched):
         return "" if self._encoder is None else self._encoder.fingerprint
 
     @property
+    def has_dense(self) -> bool:
+        """Whether documents have one dense vector each; else they are found by MaxSim of token vectors."""
+        return self.vectors.has_dense
+
+    @property
     def similarity(self) -> VectorSimilarity:
         """How dense vectors are compared."""
         return self.vectors.similarity
@@ -219,7 +223,8 @@ class AttachedCollection(Searched):
         options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
         """The documents nearest to a query; see `Searched.search`."""
-        dense, pools = dense_vector(query), self.pools
+        pools = self.pools
+        dense = pools.asked(query)
         chosen = options.exactly() if exact else options
         return pools.run(Search(lambda limit: [pools.near(dense, limit)], depth, fields, chosen))
 
@@ -435,7 +440,7 @@ class AttachedCollection(Searched):
         self, records: Sequence[Record], fields: frozenset[Field], names: Sequence[str] | None = None
     ) -> Candidates:
         """The pool of points that were asked for by id."""
-        answers = self.pools.answered(self.pools.parts(records, fields), NO_OPTIONS)
+        answers = self.pools.answered(self.pools.parts(records, fields))
         return self.pools.candidates(records, fields, answers.get("terms", ()), names)
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
@@ -448,7 +453,7 @@ class AttachedCollection(Searched):
         pool, points = self.there(pool)
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
-        records = self.pools.answered({"hashes": by_id(points, (HASH,), vectors=(WORDS,))}, NO_OPTIONS)
+        records = self.pools.answered({"hashes": by_id(points, (HASH,), vectors=(WORDS,))})
         names = [str(point) for point in points]
         _, old = self.enriched.words_of(names, pool.documents, records["hashes"])
         return old_words(old, len(pool))

@@ -95,7 +95,7 @@ class EnrichmentRecord:
             values: dict[str, Any] = json.loads(content)
             schema, words = values["schema"], values.pop("words")
             if schema == _SCHEMA:
-                words = None if words is None else Bm25.from_json(words)
+                words = None if words is None else Bm25(**words)
                 return cls(**values, words=words)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DataError(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.enriched import HASH, KEYS, TOKENS, WORDS, Enriched
 from surprise_rerank.connectors.attached.payloads import (
     PayloadLayout,
@@ -21,6 +21,7 @@ from surprise_rerank.connectors.attached.payloads import (
 from surprise_rerank.connectors.attached.statistics import dense_of, terms_of, tokens_of
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice, payload_selector
+from surprise_rerank.connectors.qdrant.multivectors import query_vectors
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search
@@ -29,6 +30,8 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     SearchOptions,
     Stage,
     by_id,
+    dense_vector,
+    maxsim_stage,
     nearest,
     request,
 )
@@ -93,12 +96,11 @@ class ForeignPools(Pools):
         self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
     ) -> models.QueryRequest:
         """A request for a number of points of a search, with stages and options in place of its own."""
-        for name in ("consistency", "tenant"):
-            if getattr(options, name) is not None:
-                raise DataError(
-                    f"{name}={getattr(options, name)!r} is for an index of surprise-rerank; leave it away "
-                    "for a collection that somebody else made"
-                )
+        if options.tenant is not None:
+            raise DataError(
+                f"tenant={options.tenant!r} is for an index of surprise-rerank; leave it away for a "
+                "collection that somebody else made"
+            )
         if self._is_apart(search):
             return request(stages, limit, (), search.vectors, options)
         vectors = tuple(dict.fromkeys((*self.vectors_of(search.fields), *search.vectors)))
@@ -126,9 +128,15 @@ class ForeignPools(Pools):
         """A filter for these points."""
         return self.among([record.id for record in records])
 
+    def asked(self, query: Query) -> Float32Array:
+        """The question's dense vector; its (m, d) token vectors where documents have those only."""
+        return dense_vector(query) if self.vectors.has_dense else query_vectors(query.require_tokens())
+
     def near(self, dense: Float32Array, limit: int) -> Stage:
         """The nearest as the collection compares its vectors."""
         own = self.vectors
+        if not own.has_dense:
+            return maxsim_stage(dense, own.dense, limit)
         return Stage(nearest(dense), own.using, f"{own.score} of dense vectors", limit)
 
     def nearness(self, records: Sequence[Record]) -> tuple[str, Float64Array]:
@@ -168,10 +176,10 @@ class ForeignPools(Pools):
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
     ) -> list[Record]:
         """Those with a dense vector, where that is asked for."""
-        dense = self.vectors.dense
-        return [
-            record for record in records if "dense" not in fields or record.vectors.get(dense) is not None
-        ]
+        own = self.vectors
+        if "dense" not in fields or not own.has_dense:
+            return list(records)
+        return [record for record in records if record.vectors.get(own.dense) is not None]
 
     def made(
         self,
@@ -184,14 +192,18 @@ class ForeignPools(Pools):
         return replace(self.candidates(records, fields, answers.get("terms", ())), scores=scores)
 
     def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
-        """A request for inclusion of a question's tokens in what was added to points."""
-        return self.enriched.inclusion(asked, wanted, limit)
+        """A request for inclusion of a question's tokens in what was added to points, or in their own."""
+        if self.reads_added:
+            return self.enriched.inclusion(asked, wanted, limit)
+        return asked.among(wanted, limit, self.vectors.tokens or "", ())
 
     def included(
         self, pool: Candidates, points: Sequence[str], asked: AskedInclusion, found: Sequence[Record]
     ) -> Candidates:
         """Candidates with what was found by `inclusion`, and a note where that is of earlier texts."""
-        return self.enriched.included(pool, points, asked, found)
+        if self.reads_added:
+            return self.enriched.included(pool, points, asked, found)
+        return replace(pool, inclusion=asked.inclusion(found, points, None))
 
     def points_of(self, ids: Sequence[str]) -> dict[str, PointId | None]:
         """The point of each document; None for what can be no document's id."""
@@ -225,7 +237,7 @@ class ForeignPools(Pools):
     def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors to fetch for candidates with these fields."""
         own = self.vectors
-        names = [own.dense] * ("dense" in fields)
+        names = [own.dense] * ("dense" in fields and own.has_dense)
         if "tokens" in fields and own.tokens is not None and not self.reads_added:
             names.append(own.tokens)
         if "terms" in fields and own.sparse is not None and self.enriched.words is None:
@@ -252,7 +264,7 @@ class ForeignPools(Pools):
             if self.payloads.id and len(set(names)) < len(names):
                 raise one_id(self.points.where, self.payloads.id, names)
         dense = None
-        if "dense" in fields:
+        if "dense" in fields and self.vectors.has_dense:
             dense, rows = dense_of(records, self.vectors)
             records, names = [records[i] for i in rows], [names[i] for i in rows]
         documents = None

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from surprise_rerank.connectors.attached.payloads import PayloadLayout
-from surprise_rerank.connectors.attached.statistics import dense_of
+from surprise_rerank.connectors.attached.statistics import dense_of, tokens_of
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.encoders.base import Encoder, encode_documents
 from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.dynamax import DynaMax
 
 _PROBES = 5
 _SHORT = 40  # characters
@@ -30,8 +31,8 @@ def require_same_model(
     """What to say of a model whose vectors differ from the stored ones.
 
     Args:
-        records: points with their dense vectors.
-        layout: which vectors these are.
+        records: points with the vectors that they are found by.
+        layout: which vectors these are; of token vectors, inclusion stands for the cosine.
         payloads: where the texts are.
         model: of questions.
         where: the collection, for messages.
@@ -39,8 +40,8 @@ def require_same_model(
     Raises:
         DataError: if the vectors are of another model.
     """
-    vectors, rows = dense_of(records, layout)
-    documents = [payloads.document(records[i].id, records[i].payload) for i in rows]
+    own_vectors = [record for record in records if record.vectors.get(layout.dense) is not None]
+    documents = [payloads.document(record.id, record.payload) for record in own_vectors]
     told = [i for i, own in enumerate(documents) if own.text.strip()]
     # Short ones are encoded quickly; the shortest may be such that many are alike.
     probes = sorted(told, key=lambda i: (len(documents[i].text) < _SHORT, len(documents[i].text)))[:_PROBES]
@@ -48,7 +49,11 @@ def require_same_model(
         return ()
 
     def near(texts: list[str]) -> Float32Array:
-        return unit_rows(encode_documents(model, texts).dense) @ unit_rows(vectors).T
+        encoded = encode_documents(model, texts)
+        if layout.has_dense:
+            return unit_rows(encoded.dense) @ unit_rows(dense_of(own_vectors, layout)[0]).T
+        tokens, stored = encoded.require_tokens(), tokens_of(own_vectors, layout, where)
+        return np.stack([DynaMax().pool(tokens[i], stored) for i in range(len(texts))])
 
     of_itself = np.arange(len(probes)), probes
     cosines = near([documents[i].text for i in probes])

@@ -309,8 +309,8 @@ class CollectionScan:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        sparse = () if self.vectors.sparse is None else (self.vectors.sparse,)
-        return (self.vectors.dense, *sparse)
+        own = self.vectors
+        return (*([own.dense] if own.has_dense else []), *([own.sparse] if own.sparse is not None else []))
 
 
 def dense_of(page: Sequence[Record], layout: VectorLayout) -> tuple[Float32Array, list[int]]:

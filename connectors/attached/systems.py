@@ -32,7 +32,9 @@ class AttachedInputs(SystemInputs):
 
     @property
     def default(self) -> str:
-        """The best system that there is enough for: one scorer is enough for both."""
+        """The best system that there is enough for: one scorer is enough for all."""
+        if not self.index.has_dense:
+            return "dynamax" if self.words is None else "fusion"
         return "auto" if is_linear(self.index.similarity) else "fusion"
 
     @property
@@ -41,8 +43,8 @@ class AttachedInputs(SystemInputs):
         there = {
             self.default: True,
             "fusion": True,
-            "cosine": True,
-            "surprise": True,
+            "cosine": self.index.has_dense,
+            "surprise": self.index.has_dense,
             "bm25": self.words is not None,
             "dynamax": self.index.has_tokens,
         }
@@ -60,8 +62,8 @@ class AttachedInputs(SystemInputs):
 
     @property
     def compares_here(self) -> bool:
-        """Also the collection's own multivectors: Qdrant scales the rows of those compared by the cosine."""
-        return self.of_texts or not self.index.pools.reads_added
+        """Also the collection's own multivectors beside dense ones: Qdrant takes no token weights there."""
+        return self.of_texts or (self.index.has_dense and not self.index.pools.reads_added)
 
     @property
     def gives_cosines(self) -> bool:

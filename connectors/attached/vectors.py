@@ -30,7 +30,8 @@ class VectorLayout:
     """The vectors that are compared.
 
     Attributes:
-        dense: name of the dense vector; empty for the one without a name.
+        dense: name of the dense vector, empty for the one without a name; of a collection without any, the
+            multivector's, whose MaxSim finds documents then.
         size: its dimension d.
         distance: how Qdrant compares it.
         tokens: name of the multivector of tokens; None without one.
@@ -50,6 +51,11 @@ class VectorLayout:
     unit: bool = True
 
     @property
+    def has_dense(self) -> bool:
+        """Whether there is one dense vector of each document."""
+        return self.dense != self.tokens
+
+    @property
     def using(self) -> str | None:
         """The dense vector in a request."""
         return self.dense or None
@@ -67,6 +73,8 @@ class VectorLayout:
     @property
     def score(self) -> str:
         """What the scores of Qdrant's search are called."""
+        if not self.has_dense:
+            return "MaxSim"
         name = _SIMILARITIES[self.distance]
         return name if name != "dot" else ("cosine" if self.unit else "dot")
 
@@ -84,12 +92,13 @@ class VectorLayout:
         """Names and values for `status`."""
         named = repr(self.dense) if self.dense else "the one without a name"
         lengths = "" if self.unit else ", not of length 1"
+        dense = f"{named}, {self.size} dimensions, {self.distance.value}{lengths}"
         tokens = (
             "none" if self.tokens is None else f"multivector {self.tokens!r}, {self.token_size} dimensions"
         )
         idf = ", with Qdrant's IDF" if self.idf else ""
         return [
-            ("dense vector", f"{named}, {self.size} dimensions, {self.distance.value}{lengths}"),
+            ("dense vector", dense if self.has_dense else "none: documents are found by MaxSim"),
             ("token vectors", tokens),
             ("sparse vector", "none" if self.sparse is None else f"{self.sparse!r}{idf}"),
         ]
@@ -112,7 +121,7 @@ def find_vectors(
         vector: name of the dense vector; the only one, or the only one of the size, by default.
         multivector: name of the multivector; the only one by default.
         sparse_vector: name of the sparse vector; the only one by default.
-        size: dimension of the model's vectors, where it is known.
+        size: dimension of the model's dense vectors, where it is known.
 
     Raises:
         DataError: if a name is not there, there are several and none was named, or the dimension is another
@@ -120,11 +129,22 @@ def find_vectors(
     """
     dense, multi = _params(config)
     words = {name: own for name, own in (config.sparse_vectors or {}).items() if name != ADDED_WORDS}
-    if not dense:
+    if not dense and not multi:
         raise DataError(
-            f"{where} has no dense vectors, which documents are found by; it has "
-            f"{_listed([*multi, *words]) or 'none at all'}"
+            f"{where} has no dense vectors and no multivectors, which documents are found by; it has "
+            f"{_listed(words) or 'none at all'}"
         )
+    token_name = _chosen("multivector", multivector, multi, where) if multi or multivector else None
+    sparse_name = _chosen("sparse_vector", sparse_vector, words, where) if words or sparse_vector else None
+    token_size = 0 if token_name is None else multi[token_name].size
+    idf = sparse_name is not None and words[sparse_name].modifier == models.Modifier.IDF
+    if not dense and vector is None and token_name is not None:
+        distance = models.Distance(multi[token_name].distance)
+        if _SIMILARITIES[distance] != "dot":
+            raise DataError(
+                f"{where} compares {token_name!r} by {distance.value}; MaxSim is of Cosine or Dot"
+            )
+        return VectorLayout(token_name, token_size, distance, token_name, token_size, sparse_name, idf)
     fitting = {name: params for name, params in dense.items() if params.size == size}
     own = _chosen("vector", vector, fitting if vector is None and len(fitting) == 1 else dense, where)
     if size is not None and dense[own].size != size:
@@ -132,17 +152,8 @@ def find_vectors(
             f"{where}: the vector {own!r} has {dense[own].size} dimensions, the model's have {size}; give "
             "the model that the collection was made with (embed=), or another vector="
         )
-    token_name = _chosen("multivector", multivector, multi, where) if multi or multivector else None
-    sparse_name = _chosen("sparse_vector", sparse_vector, words, where) if words or sparse_vector else None
-    return VectorLayout(
-        own,
-        dense[own].size,
-        models.Distance(dense[own].distance),
-        token_name,
-        0 if token_name is None else multi[token_name].size,
-        sparse_name,
-        sparse_name is not None and words[sparse_name].modifier == models.Modifier.IDF,
-    )
+    distance = models.Distance(dense[own].distance)
+    return VectorLayout(own, dense[own].size, distance, token_name, token_size, sparse_name, idf)
 
 
 def are_unit(vectors: Float32Array) -> bool:

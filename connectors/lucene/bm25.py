@@ -1,102 +1,81 @@
-"""BM25 as a retriever like any other: Pyserini's Lucene in this process, with no Java to install."""
+"""BM25 as a retriever like any other: Pyserini's Lucene in this process, with no Java to install.
+
+Documents are indexed by Pyserini's `LuceneIndexer` (Porter stems, Lucene's English stop words). Searching
+asks Anserini's bag-of-words query of the index and breaks ties by document id, as Pyserini's `LuceneSearcher`
+does, but fetches all hits in two arrays: `LuceneSearcher` makes a Python object of each, rounds the scores,
+and takes seconds to import, because torch and transformers come with searchers that are not used here.
+"""
 
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.lucene.jvm import exclusive, java_errors, start
-from surprise_rerank.connectors.lucene.searching import LuceneIndex, write_index
+from surprise_rerank.connectors.lucene.jvm import EXTRA, java, java_class
 from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, staged_folder
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document, encodable
-from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
+from surprise_rerank.errors import DataError, StoreError
 
 if TYPE_CHECKING:
     # BM25 needs no torch, which takes seconds to import.
     from surprise_rerank.candidates import Field
 
-SCHEMA = 1
-K1 = 0.9
-B = 0.4
+K1, B = 0.9, 0.4
 
-_MANIFEST = "bm25.json"
-_LUCENE = "lucene"
-_EXACT = 20_000  # best scores that moments are made of: some 40 ms where so many documents match
-_SAMPLED = 2048  # documents that stand for the others; their mean is known to some percent
+_RECORD, _LUCENE = "bm25.json", "lucene"
 _REBUILD = "delete the folder and build the index again"
-
-
-@dataclass(frozen=True, slots=True)
-class _Manifest:
-    """What an index folder stores about itself."""
-
-    documents: int
-    fingerprint: str
-    k1: float
-    b: float
-    schema: int = SCHEMA
-
-    def write(self, folder: Path) -> None:
-        (folder / _MANIFEST).write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
-
-    @classmethod
-    def read(cls, folder: Path) -> _Manifest:
-        file = folder / _MANIFEST
-        try:
-            values = json.loads(file.read_text(encoding="utf-8"))
-            schema = values["schema"]
-            if schema == SCHEMA:
-                return cls(**values)
-        except FileNotFoundError as error:
-            raise StoreError(f"no BM25 index at {folder}: make one with BM25Index.build") from error
-        except OSError as error:
-            raise StoreError(f"cannot read {file}: {error}; check the path and its permissions") from error
-        except (ValueError, TypeError, KeyError) as error:
-            raise StoreError(f"{file} is damaged ({error!r}): {_REBUILD}") from error
-        raise IndexMismatchError(f"the BM25 index {folder} has schema {schema}, not {SCHEMA}: {_REBUILD}")
+_BATCH = 1000
+# Lucene refuses longer terms, and the id is one.
+_LONGEST_ID = 32_766
+# What Java's String.trim removes: Anserini skips a document of which nothing else is left.
+_BLANK = "".join(map(chr, range(33)))
 
 
 class BM25Index:
-    """A BM25 index in a folder, open for searching; `with` closes it.
+    """A BM25 index in a folder, open for searching. `build`, `open` and `open_or_build` make one.
 
-    Threads may share it; their searches take turns, because pyjnius does not support several at once.
-    `build`, `open` and `open_or_build` make one. A score is Lucene's BM25, summed over the query's words:
-    ln(1 + (N - n + .5) / (n + .5)) * tf / (tf + k1 * (1 - b + b * length / mean length)), where n of the N
-    documents hold the word; lengths of 40 words and more are rounded down to what fits one byte.
+    Threads may share it; their searches take turns. A score is Lucene's BM25, summed over the query's words:
+    ln(1 + (N - n + .5) / (n + .5)) * tf / (tf + k1 * (1 - b + b * length / mean length)) with k1 = .9 and
+    b = .4, where n of the N documents hold the word; lengths of 40 words and more are rounded down to what
+    fits one byte.
 
     Attributes:
         path: the folder.
         documents: how many documents it holds.
-        fingerprint: what the caller said the documents are, when it was built.
-        k1: how fast repetitions of a word saturate.
-        b: how much long documents pay for their length.
     """
 
-    def __init__(self, path: Path, manifest: _Manifest) -> None:
+    def __init__(self, path: Path, documents: int) -> None:
         self.path = path
-        self.documents = manifest.documents
-        self.fingerprint = manifest.fingerprint
-        self.k1 = manifest.k1
-        self.b = manifest.b
-        self._sampled: Any = None  # Lucene's query for random documents, once it was needed
-        with exclusive(), java_errors(f"cannot read the BM25 index {path}", _REBUILD):
-            self._lucene: LuceneIndex | None = LuceneIndex(path / _LUCENE, self.k1, self.b)
-        if self._lucene.size != self.documents:
-            size = self._lucene.size
+        self.documents = documents
+        with java(f"cannot read the BM25 index {path}", _REBUILD):
+            searcher_class = java_class("org.apache.lucene.search.IndexSearcher")
+            # Lucene's limit of 1,024 words is for queries that people type; a document can be one, too.
+            searcher_class.setMaxClauseCount(2**31 - 1)
+            self._anserini: Any = java_class("io.anserini.search.SimpleSearcher")(str(path / _LUCENE))
+            self._anserini.set_bm25(K1, B)
+            self._searcher = searcher_class(self._anserini.reader)
+            self._searcher.setSimilarity(self._anserini.get_similarity())
+            by = java_class("org.apache.lucene.search.SortField")
+            by_id = by("id", java_class("org.apache.lucene.search.SortField$Type").STRING_VAL)
+            self._order = java_class("org.apache.lucene.search.Sort")(by.FIELD_SCORE, by_id)
+            self._generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
+            self._json = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
+            size = int(self._anserini.reader.numDocs())
+        if size != documents:
             self.close()
-            raise StoreError(f"the BM25 index {path} holds {size} of {self.documents} documents: {_REBUILD}")
+            raise StoreError(f"the BM25 index {path} holds {size} of {documents} documents: {_REBUILD}")
 
     @classmethod
     def build(
@@ -105,8 +84,6 @@ class BM25Index:
         documents: Iterable[Document],
         *,
         fingerprint: str = "",
-        k1: float = K1,
-        b: float = B,
         on_progress: Callable[[int], None] | None = None,
     ) -> BM25Index:
         """Index documents and open the index; one that is there already is replaced at the very end.
@@ -117,48 +94,38 @@ class BM25Index:
             path: the index's folder.
             documents: each is indexed as its `content` under its `id`; they are read once.
             fingerprint: any text that changes when the documents do, for `open_or_build`.
-            k1: how fast repetitions of a word saturate; at least 0.
-            b: how much long documents pay for their length; 0 to 1.
             on_progress: called with the number of documents so far, every thousand and at the end.
 
         Raises:
-            DataError: if an id comes twice or is longer than 32,766 bytes, or k1 or b is out of range.
+            DataError: if an id comes twice or is longer than 32,766 bytes.
             StoreError: if the folder is something else than an index, or cannot be written.
             MissingExtraError: if the extra "pyserini" is not installed.
         """
-        _check_parameters(k1, b)
-        start()
         target = Path(path).resolve()
         what = f"the BM25 index {target}"
-        with staged_folder(target, _MANIFEST, what) as folder:
-            with java_errors(f"cannot write {what}", "check its permissions and the free space"):
-                count = write_index(folder / _LUCENE, documents, on_progress)
+        with staged_folder(target, _RECORD, what) as folder:
+            with java(f"cannot write {what}", "check its permissions and the free space"):
+                count = _write(folder / _LUCENE, documents, on_progress)
             with disk_errors(what):
-                _Manifest(count, fingerprint, k1, b).write(folder)
+                record = json.dumps({"documents": count, "fingerprint": fingerprint})
+                (folder / _RECORD).write_text(f"{record}\n", encoding="utf-8")
+            try:  # Anserini only logs a document that it cannot write
+                cls(folder, count).close()
+            except StoreError as error:
+                advice = "check its permissions and the free space"
+                raise StoreError(f"cannot write {what}: not all of it is there; {advice}") from error
         return cls.open(target)
 
     @classmethod
-    def open(
-        cls, path: str | os.PathLike[str], *, k1: float | None = None, b: float | None = None
-    ) -> BM25Index:
+    def open(cls, path: str | os.PathLike[str]) -> BM25Index:
         """Open an index that `build` made.
-
-        Args:
-            path: the index's folder.
-            k1: in place of the one it was built with; Lucene needs it for searching only.
-            b: in place of the one it was built with.
 
         Raises:
             StoreError: if there is no index, or it cannot be read or is damaged.
-            IndexMismatchError: if another version of this package made it.
-            DataError: if k1 or b is out of range.
             MissingExtraError: if the extra "pyserini" is not installed.
         """
-        target = Path(path).resolve()
-        manifest = _Manifest.read(target)
-        manifest = replace(manifest, k1=manifest.k1 if k1 is None else k1, b=manifest.b if b is None else b)
-        _check_parameters(manifest.k1, manifest.b)
-        return cls(target, manifest)
+        folder = Path(path).resolve()
+        return cls(folder, _record(folder)[0])
 
     @classmethod
     def open_or_build(
@@ -167,31 +134,14 @@ class BM25Index:
         documents: Iterable[Document],
         fingerprint: str,
         *,
-        k1: float = K1,
-        b: float = B,
         on_progress: Callable[[int], None] | None = None,
     ) -> BM25Index:
-        """Open the index if it has this fingerprint and is whole, or build it.
-
-        Args:
-            path: the index's folder.
-            documents: read only if the index has to be built.
-            fingerprint: what the documents are; an empty one equals none, so that the index is built.
-            k1: as in `build`; another value alone needs no new index.
-            b: as in `build`; another value alone needs no new index.
-            on_progress: as in `build`.
-
-        Raises:
-            DataError: as `build` does.
-            StoreError: as `build` does.
-            MissingExtraError: if the extra "pyserini" is not installed.
-        """
-        _check_parameters(k1, b)
-        # No index, a damaged one or one of another version: building replaces it, or reports why it cannot.
+        """Open the index if it has this fingerprint and is whole, or `build` it."""
+        # No index, or a damaged one: building replaces it, or reports why it cannot.
         with suppress(StoreError):
-            if fingerprint and _Manifest.read(Path(path).resolve()).fingerprint == fingerprint:
-                return cls.open(path, k1=k1, b=b)
-        return cls.build(path, documents, fingerprint=fingerprint, k1=k1, b=b, on_progress=on_progress)
+            if fingerprint and _record(Path(path).resolve())[1] == fingerprint:
+                return cls.open(path)
+        return cls.build(path, documents, fingerprint=fingerprint, on_progress=on_progress)
 
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """The documents that share a word with the query, best first; ties go by id, as in Anserini.
@@ -209,18 +159,11 @@ class BM25Index:
         """
         if depth < 1:
             raise DataError(f"depth must be at least 1, got {depth}")
-        with self._reading() as lucene:
-            return lucene.top(lucene.words(query), depth)
+        with self._reading():
+            return self._top(self._words(query), depth)
 
     def score(self, query: str, ids: Sequence[str]) -> Float64Array:
-        """The BM25 score of each of these documents, the same as `search` gives.
-
-        Args:
-            query: the question.
-            ids: n documents of this index, in any order.
-
-        Returns:
-            (n,) scores, 0 for a document that shares no word with the query.
+        """(n,) the BM25 score of each of n documents of this index, the same as `search` gives, or 0.
 
         Raises:
             DataError: if an id is not in the index; names it.
@@ -230,83 +173,118 @@ class BM25Index:
         distinct = set(names)
         if not distinct:
             return np.zeros(0)
-        with self._reading() as lucene:
-            among = lucene.any_of(distinct)
-            found, values = lucene.top(
-                lucene.within(lucene.words(query), among, matching=False), len(distinct)
-            )
-        self._check_known(distinct, found)
+        with self._reading():
+            terms, term = java_class("java.util.ArrayList")(), java_class("org.apache.lucene.util.BytesRef")
+            for name in distinct:
+                # As bytes, because a string takes four times as long to cross into Java.
+                terms.add(term(name.encode()))
+            among = java_class("org.apache.lucene.search.TermInSetQuery")("id", terms)
+            occur = java_class("org.apache.lucene.search.BooleanClause$Occur")
+            builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
+            both = builder.add(self._words(query), occur.SHOULD).add(among, occur.FILTER).build()
+            found, values = self._top(both, len(distinct))
+        if unknown := distinct.difference(found):
+            raise DataError(f"document {min(unknown)!r} is not in the BM25 index {self.path}")
         scores = dict(zip(found, values, strict=True))
         return np.array([scores[name] for name in names])
 
     def moments(self, query: str) -> Moments:
-        """Mean and population deviation of the query's BM25 scores over all documents.
+        """Mean and population deviation of the query's BM25 scores over all documents: two scalars.
 
-        A document that shares no word with the query counts with score 0. The 20,000 best scores are taken
-        as they are. Where more documents match, which takes a large collection and frequent words, the
-        others' mean and mean square are those of the documents that match no better among 2,048 random ones.
-
-        Args:
-            query: the question.
-
-        Returns:
-            Two scalars; 0 and 0 where no document matches.
+        A document that shares no word with the query counts with score 0.
 
         Raises:
             StoreError: if the index is closed or cannot be read.
         """
-        with self._reading() as lucene:
-            words = lucene.words(query)
-            best = lucene.top_scores(words, _EXACT)
-            others = np.zeros(1)
-            if len(best) == _EXACT and self.documents > _EXACT:
-                scores = np.zeros(_SAMPLED)
-                sampled = lucene.within(words, self._sample_of(lucene), matching=True)
-                matching = lucene.top_scores(sampled, _SAMPLED)
-                scores[: len(matching)] = matching
-                others = scores[scores <= best[-1]] if scores.min() <= best[-1] else best[-1:]
-                best = best[best > best[-1]]  # of equal ones some are left: the sample has them all
+        with self._reading():
+            top = self._searcher.search(self._words(query), max(1, self.documents))
+            # One string for all hits: each call into Java costs as much as scoring many documents there.
+            hits = json.loads(self._json.writeValueAsString(top))["scoreDocs"]
+        # Through float32, which is what they are, so that they equal those of `search` in every bit.
+        scores = np.array([hit["score"] for hit in hits], dtype=np.float32).astype(np.float64)
         share = 1 / max(self.documents, 1)
-        left = 1 - share * len(best)
-        mean = share * best.sum() + left * others.mean()
-        variance = share * ((best - mean) ** 2).sum() + left * ((others - mean) ** 2).mean()
+        mean = share * scores.sum()
+        variance = share * ((scores - mean) ** 2).sum() + (1 - share * len(scores)) * mean**2
         return Moments(np.asarray(mean), np.asarray(np.sqrt(variance)), members=self.documents)
 
     def close(self) -> None:
         """Close the index's files; searching it afterwards is a StoreError, closing it again is nothing."""
-        with exclusive(), java_errors(f"cannot close the BM25 index {self.path}", "nothing is lost"):
-            lucene, self._lucene = self._lucene, None
-            if lucene is not None:
-                lucene.close()
+        anserini, self._anserini = self._anserini, None
+        if anserini is not None:
+            with java(f"cannot close the BM25 index {self.path}", "nothing is lost"):
+                anserini.close()
 
     def __len__(self) -> int:
         return self.documents
 
-    def __enter__(self) -> BM25Index:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @contextmanager
-    def _reading(self) -> Iterator[LuceneIndex]:
-        with exclusive(), java_errors(f"cannot read the BM25 index {self.path}", _REBUILD):
-            if self._lucene is None:
+    def _reading(self) -> Iterator[None]:
+        with java(f"cannot read the BM25 index {self.path}", _REBUILD):
+            if self._anserini is None:
                 raise StoreError(f"the BM25 index {self.path} is closed: open it again")
-            yield self._lucene
+            yield
 
-    def _sample_of(self, lucene: LuceneIndex) -> Any:
-        """The query for random documents, the same ones for every question."""
-        if self._sampled is None:
-            self._sampled = lucene.any_of(lucene.random_ids(_SAMPLED))
-        return self._sampled
+    def _words(self, text: str) -> Any:
+        """Java's query for any of the text's words, with the whole collection's statistics."""
+        return self._generator.buildQuery("contents", self._anserini.get_analyzer(), encodable(text))
 
-    def _check_known(self, ids: set[str], known: Iterable[str]) -> None:
-        unknown = ids.difference(known)
-        if unknown:
-            raise DataError(f"document {min(unknown)!r} is not in the BM25 index {self.path}")
+    def _top(self, query: Any, depth: int) -> tuple[tuple[str, ...], Float64Array]:
+        # Java's integers have 32 bits, and Lucene refuses 0.
+        limit = max(1, min(depth, self.documents))
+        top = self._searcher.search(query, limit, self._order, True)
+        hits = java_class("io.anserini.search.ScoredDocs").fromTopDocs(top, self._searcher)
+        return tuple(hits.docids), np.array(hits.scores, dtype=np.float64)
+
+
+def _record(folder: Path) -> tuple[int, str]:
+    """How many documents an index has, and its fingerprint."""
+    file = folder / _RECORD
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        return int(values["documents"]), str(values["fingerprint"])
+    except FileNotFoundError as error:
+        raise StoreError(f"no BM25 index at {folder}: make one with BM25Index.build") from error
+    except OSError as error:
+        raise StoreError(f"cannot read {file}: {error}; check the path and its permissions") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{file} is damaged ({error!r}): {_REBUILD}") from error
+
+
+def _write(
+    folder: Path, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
+) -> int:
+    """Index documents into Lucene's new folder, and return their number."""
+    seen: set[str] = set()
+    rows = _rows(documents, seen)
+    with closing(_indexer(folder)) as indexer:
+        while batch := list(islice(rows, _BATCH)):
+            indexer.add_batch_dict(batch)
+            if on_progress is not None:
+                on_progress(len(seen))
+    return len(seen)
+
+
+def _indexer(folder: Path) -> Any:
+    indexer_class = import_extra("pyserini.index.lucene", EXTRA).LuceneIndexer
+    return indexer_class(str(folder), threads=min(8, os.cpu_count() or 1))
+
+
+def _rows(documents: Iterable[Document], seen: set[str]) -> Iterator[dict[str, str]]:
+    for document in documents:
+        if document.id in seen:
+            raise DataError(f"document id {document.id!r} comes twice; ids must be unique")
+        if len(document.id.encode()) > _LONGEST_ID:
+            raise DataError(f"document id {document.id[:40]!r}... is longer than {_LONGEST_ID} bytes")
+        seen.add(document.id)
+        content = document.content
+        # Punctuation holds no words either, but Anserini does not skip it.
+        yield {"id": document.id, "contents": content if content.strip(_BLANK) else "."}
 
 
 class DocumentStore(Protocol):
@@ -351,10 +329,3 @@ class BM25Retriever:
         by_id = dict(zip(ids, scores, strict=True))
         own = np.array([by_id[name] for name in pool.ids], np.float64)
         return replace(pool, scores={self.name: own})
-
-
-def _check_parameters(k1: float, b: float) -> None:
-    if not (math.isfinite(k1) and k1 >= 0):
-        raise DataError(f"BM25's k1 must be a number of at least 0, got {k1}")
-    if not 0 <= b <= 1:
-        raise DataError(f"BM25's b must be between 0 and 1, got {b}")

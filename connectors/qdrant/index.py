@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 from qdrant_client import models
@@ -52,7 +53,6 @@ from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
 from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, SyncReport
-from surprise_rerank.connectors.qdrant.writing.locking import exclusive
 from surprise_rerank.connectors.qdrant.writing.pipeline import delete_documents
 from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
@@ -67,8 +67,23 @@ from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
+Index = TypeVar("Index", bound="QdrantIndex")
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _LOOKED_UP = 1000  # documents in a request
 _FIRST_POINTS = models.Filter(must=[models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))])
+
+
+def exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
+    """A method that changes an index: it waits for the index's other changes."""
+
+    @functools.wraps(change)
+    def changed(self: Index, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.changing, self.storage.engine.changing():
+            return change(self, *args, **kwargs)
+
+    return changed
 
 
 class QdrantIndex(Searched):
@@ -80,6 +95,10 @@ class QdrantIndex(Searched):
         storage: the points, and the files beside them.
         is_closed: whether `close` was called.
     """
+
+    id_key = ID
+    metadata_key = METADATA
+    similarity: VectorSimilarity = "dot"  # of unit vectors, which is their cosine
 
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
         self.storage = storage
@@ -173,16 +192,6 @@ class QdrantIndex(Searched):
         return self.storage.engine.kind
 
     @property
-    def id_key(self) -> str:
-        """The key of a document's id in the payload."""
-        return ID
-
-    @property
-    def metadata_key(self) -> str:
-        """The key of the metadata in the payload."""
-        return METADATA
-
-    @property
     def where(self) -> str:
         """The place, for messages."""
         return self.storage.where
@@ -196,11 +205,6 @@ class QdrantIndex(Searched):
     def fingerprint(self) -> str:
         """What tells the model's weights apart."""
         return self.manifest.fingerprint
-
-    @property
-    def similarity(self) -> VectorSimilarity:
-        """The dot product of unit vectors, which is their cosine."""
-        return "dot"
 
     @property
     def language(self) -> str:
@@ -271,24 +275,7 @@ class QdrantIndex(Searched):
         on_progress: Callable[[int], None] | None = None,
         show_progress: bool = False,
     ) -> SyncReport:
-        """Bring the index up to date: only new and changed documents are encoded and stored.
-
-        Documents may be a stream: some thousands are in memory at a time. After an interruption the next call
-        continues; at most two windows of work are lost.
-
-        Args:
-            documents: the collection; ids must be unique.
-            prune: remove stored documents that are not in `documents`; where those name a `source`, only such
-                as were read from one of these.
-            encoded: vectors of the n documents, if they exist already; no document is split then.
-            on_progress: called with the number of documents of every finished part.
-            show_progress: a bar with documents a second and the time left, on the error stream.
-
-        Raises:
-            DataError: if an id occurs twice or metadata is not JSON; what was stored before stays.
-            IndexMismatchError: if the encoder computes in another precision than the index holds.
-            IndexingError: if documents cannot be stored; names those that are not, the others are.
-        """
+        """Bring the index up to date; see `DocumentIndex.sync`, which measures its background, too."""
         if encoded is None:
             self.manifest.check_precision(self.encoder, self.storage.where)
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
@@ -322,22 +309,7 @@ class QdrantIndex(Searched):
         collection_settings: Mapping[str, Any] | None = None,
         show_progress: bool = False,
     ) -> SyncReport:
-        """Index everything again into a new version, and replace this one by it in one step.
-
-        Until then this version answers. After an error it stays in use, and another call continues. The new
-        version keeps the ensemble if the model is the same.
-
-        Args:
-            documents: the whole collection.
-            encoder: another model, as for `open`, or the same.
-            token_encoder: gives the token vectors in its place, as for `open`.
-            options: others, or the same.
-            collection_settings: as for `open`; shards and copies stay as they are where it does not say.
-            show_progress: as for `sync`.
-
-        Raises:
-            IndexingError: if documents cannot be stored.
-        """
+        """Index everything again into a new version; see `DocumentIndex.rebuild`."""
         model = given_model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
         made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
@@ -357,9 +329,8 @@ class QdrantIndex(Searched):
         before, self.storage = self.storage, made
         self._encoder, self._statistics, self._density = model, successor._statistics, None
         self._terms = successor._terms
-        before.hand_over()
         try:
-            before.close()
+            before.release()
         finally:
             made.drop_others()
         return report
@@ -380,15 +351,10 @@ class QdrantIndex(Searched):
         return self.pools.run(search)
 
     def fetch(
-        self,
-        ids: Sequence[str],
-        fields: frozenset[Field],
-        *,
-        skip_missing: bool = False,
-        options: SearchOptions = NO_OPTIONS,
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
         """Documents by id; see `Searched.fetch`."""
-        return self.pools.fetch(ids, fields, skip_missing=skip_missing, options=options)
+        return self.pools.fetch(ids, fields, skip_missing=skip_missing)
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
@@ -425,10 +391,7 @@ class QdrantIndex(Searched):
         return pool, [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
 
     def term_statistics(self) -> TermStatistics:
-        """What every term weighs over all documents; over their passages, where they are split.
-
-        They are stored, and kept up to date by whatever changes documents. Where they are not there (an index
-        that a killed process left) they are counted in one pass, on a server stored if that is allowed.
+        """What every term weighs over all documents, or passages; see `KeptTerms`.
 
         Raises:
             DataError: if the index stores no sparse vectors.
@@ -467,15 +430,8 @@ class QdrantIndex(Searched):
     ) -> int:
         """Give every document its moments over an ensemble, in one pass; new ones get theirs in `sync`.
 
-        Args:
-            ensemble: of questions, or of documents (`index.ensemble()`), as vectors of the index's encoder.
-            source: where its members come from, for `status`.
-            shrink_mean: how far each document's mean is moved to the one that all share, from 0 to 1.
-            shrink_deviation: the same for deviations; 1 is the pooled model.
-            show_progress: as for `sync`.
-
-        Returns:
-            How many documents were changed.
+        Means and deviations are moved to those that all documents share, by shares from 0 to 1; a deviation's
+        1 is the pooled model. The source is for `status`. Returns how many documents were changed.
 
         Raises:
             DataError: if the ensemble has fewer than two members, or is of another dimension.
@@ -550,11 +506,7 @@ class QdrantIndex(Searched):
         )
 
     def placement(self) -> Placement | None:
-        """How the points are spread over the nodes of a server; None where the index is on this machine.
-
-        Raises:
-            NoAccess: if the key or token may not see that.
-        """
+        """How the points are spread over the nodes of a server; None where the index is on this machine."""
         return self.storage.engine.placement()
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -80,38 +80,17 @@ class Bm25:
         _require("language", self.language, self.language in LANGUAGES, known)
 
     def documents(self, texts: Iterable[str]) -> list[SparseVector]:
-        """Vectors of documents; empty ones for texts without a term.
-
-        Raises:
-            MissingExtraError: if qdrant_edge is not installed.
-        """
+        """Vectors of documents; empty ones for texts without a term."""
         embed = _model(self).embed_document
         return [_sparse(embed(_text(text))) for text in texts]
 
     def query(self, text: str) -> SparseVector:
-        """Vector of a query: 1 for each of its terms, however often it occurs.
-
-        Raises:
-            MissingExtraError: if qdrant_edge is not installed.
-        """
+        """Vector of a query: 1 for each of its terms, however often it occurs."""
         return _sparse(_model(self).embed_query(_text(text)))
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Bm25:
-        """What `to_json` gave; TypeError or DataError if it is something else."""
-        return cls(**values)
 
 
 def term_hashes(settings: Bm25) -> Callable[[str], list[int]]:
-    """A function from a word to the hashes of its terms; none for a stop word.
-
-    Raises:
-        MissingExtraError: if qdrant_edge is not installed.
-    """
+    """A function from a word to the hashes of its terms; none for a stop word."""
     model = _model(settings)
     return lambda word: list(model.embed_query(_text(word)).indices)
 

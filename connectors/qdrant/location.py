@@ -104,11 +104,10 @@ class Location:
 
     @classmethod
     def at(cls, target: str | os.PathLike[str], collection: str = "documents") -> Self:
-        """What one name says: a folder, or a server's url with a collection as http://localhost:6333/papers.
+        """What one name says: a folder, `:memory:`, or a server's url with a collection.
 
-        Args:
-            target: the name; of a cluster several urls with commas between, the last with the collection.
-            collection: in the memory, where target is `:memory:`.
+        That is http://localhost:6333/papers; of a cluster several urls with commas between, the last with the
+        collection.
 
         Raises:
             DataError: if a url names no collection.

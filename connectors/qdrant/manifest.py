@@ -73,35 +73,20 @@ class IndexOptions:
         """Where a payload has the tenant; empty where there are none."""
         return "" if self.tenant is None else f"{METADATA}.{self.tenant}"
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> IndexOptions:
-        """What `to_json` gave; KeyError, TypeError or DataError if it is something else."""
+        """What `asdict` gave; KeyError, TypeError or DataError if it is something else."""
         passages, bm25 = values["passages"], values["bm25"]
-        return cls(
-            **{
-                **values,
-                "passages": None if passages is None else Passages(**passages),
-                "bm25": None if bm25 is None else Bm25.from_json(bm25),
-            }
-        )
+        split = None if passages is None else Passages(**passages)
+        return cls(**{**values, "passages": split, "bm25": None if bm25 is None else Bm25(**bm25)})
 
 
 @dataclass(frozen=True, slots=True)
 class StatisticsRecord:
     """Which ensemble a collection's statistics come from; the ensemble itself is stored beside it.
 
-    Attributes:
-        ensemble: its `identity`.
-        count: how many members it has.
-        source: where it comes from, in a user's words.
-        shrink_mean: how far each document's mean is moved to the one that all share.
-        shrink_deviation: the same for deviations; 1 is the pooled model.
-        pooled_mean: the mean that all documents share.
-        pooled_deviation: the deviation that they share.
+    It is known by its `identity`. `shrink_mean` and `shrink_deviation` say how far each document's moments
+    are moved to the pooled ones.
     """
 
     ensemble: str
@@ -153,11 +138,7 @@ class Manifest:
 
     @classmethod
     def of(cls, encoder: Encoder, options: IndexOptions | None = None) -> Manifest:
-        """Of a new collection for an encoder's vectors.
-
-        Args:
-            encoder: of the vectors.
-            options: what is stored; by default everything that the encoder has.
+        """Of a new collection for an encoder's vectors, by default with everything that the encoder has.
 
         Raises:
             DataError: if token vectors are to be stored, and the encoder has none.
@@ -181,7 +162,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**asdict(self), "options": self.options.to_json()}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], where: str) -> Manifest:
@@ -202,8 +183,11 @@ class Manifest:
                 token_dimension=int(values["token_dimension"]),
                 options=IndexOptions.from_json(values["options"]),
                 # A server leaves away what is null.
-                statistics=_record(values.get("statistics")),
-                latest=_record(values.get("latest")),
+                **{
+                    name: StatisticsRecord(**values[name])
+                    for name in ("statistics", "latest")
+                    if values.get(name) is not None
+                },
                 precision=str(values["precision"]),
                 files=tuple(values["files"]),
             )
@@ -227,11 +211,7 @@ class Manifest:
             )
 
     def check_precision(self, encoder: Encoder, where: str) -> None:
-        """Refuse to add documents in another precision; questions may be of any (docs/performance.md).
-
-        Raises:
-            IndexMismatchError: if the encoder's precision is another than that of the documents.
-        """
+        """Refuse to add documents in another precision; questions may be of any (docs/performance.md)."""
         if precision_of(encoder) != self.precision:
             raise IndexMismatchError(
                 f"the documents of {where} are encoded in {self.precision}, the encoder computes in "
@@ -262,21 +242,11 @@ def is_index(metadata: Mapping[str, Any]) -> bool:
     return metadata.keys() >= {"fingerprint", "schema"}
 
 
-def _record(values: Mapping[str, Any] | None) -> StatisticsRecord | None:
-    return None if values is None else StatisticsRecord(**values)
-
-
 @dataclass(frozen=True, slots=True)
 class IndexStatus:
-    """What an index holds.
+    """What an index holds: documents, and points, which are passages where documents are split.
 
-    Attributes:
-        where: the place.
-        engine: `edge`, `local` or `server`.
-        documents: number of documents.
-        points: number of points that are found: documents, or passages where they are split.
-        manifest: how it was made.
-        behind: documents whose moments are not those of the latest ensemble.
+    `behind` counts documents whose moments are not those of the latest ensemble.
     """
 
     where: str
@@ -288,5 +258,4 @@ class IndexStatus:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        values = asdict(self)
-        return {**values, "manifest": self.manifest.to_json()}
+        return asdict(self)

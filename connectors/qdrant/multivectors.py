@@ -70,13 +70,7 @@ def stored_tokens(
     dimension: int,
     names: Sequence[str],
 ) -> TokenBatch:
-    """The token vectors of n texts, but for the rounding of their numbers.
-
-    Args:
-        vectors: n multivectors.
-        payloads: n, with what `token_payload` gave.
-        dimension: of the token vectors.
-        names: n, for errors.
+    """The token vectors of n texts, but for the rounding of their numbers, from what `token_payload` gave.
 
     Raises:
         DataError: if something is damaged; names the text.
@@ -88,7 +82,7 @@ def stored_tokens(
     tokens = np.array([part.tokens for part in parts], np.int64)
     owners = np.concatenate([np.zeros(0, np.uint16), *(part.owners for part in parts)])
     merged = Members(owners, offsets_of(tokens)) if len(owners) else None
-    return TokenBatch(unit, np.ones(len(norms), np.float32), norms, offsets_of(counts), members=merged)
+    return TokenBatch(unit, norms, offsets_of(counts), members=merged)
 
 
 class _Text(NamedTuple):

@@ -154,17 +154,19 @@ class _Comparer:
 
     def _dynamax(self, rows: IntArray, found: Neighbours) -> Float64Array:
         """(p,) DynaMax of the pairs."""
-        from surprise_rerank.similarities.int8_jaccard import joint_jaccard
+        from surprise_rerank.similarities.dynamax import DynaMax
 
+        dynamax, device = DynaMax("jaccard", "joint"), self._task.device
         tokens, similarity = self._queries.tokens_of(rows), np.empty(len(found))
         starts = np.searchsorted(found.query, np.arange(len(rows) + 1))
         for text in range(len(rows)):
             pairs = slice(int(starts[text]), int(starts[text + 1]))
             if pairs.start < pairs.stop:
                 others = self._keys.tokens_of(found.key[pairs])
-                similarity[pairs] = joint_jaccard(
-                    tokens.between(text, text + 1), others, device=self._task.device
-                )[0]
+                own = tokens.between(text, text + 1)
+                similarity[pairs] = dynamax.pool(
+                    own.directions, others, query_weights=own.weights, device=device
+                )
         return similarity
 
 

@@ -37,7 +37,7 @@ from surprise_rerank.errors import DataError
 # Documents of a part; texts that are encoded at a time, and documents that an index sends.
 CHUNK, _WINDOW = 1024, 128
 # Compared in a tenth of the time of all tokens, and nearly as similar (docs/similar.md).
-_FORM = TokenForm("int8", 3.5)
+_FORM = TokenForm()
 
 # Documents, with their vectors and token vectors where these are known.
 Batch: TypeAlias = tuple[Sequence[Document], Float32Array | None, TokenBatch | None]
@@ -99,7 +99,7 @@ def of_index(index: DocumentIndex, tokens: bool) -> Iterator[Batch]:
                 Document(r.payload[ID], r.payload.get(TEXT, ""), r.payload.get(TITLE, "")) for r in records
             ]
             dense = unit_rows(np.array([record.vectors[DENSE] for record in records], np.float32))
-            kept = index.pools.tokens_of(records).stored("int8") if tokens else None
+            kept = index.pools.tokens_of(records) if tokens else None
             yield documents, dense, kept
 
 
@@ -176,8 +176,8 @@ def _store_vectors(folder: Path, number: int, dense: Float32Array, tokens: Token
         return
     if tokens is not None:
         arrays: dict[str, npt.NDArray[Any]] = {
-            "directions": tokens.directions,
-            "scales": tokens.scales,
+            "directions": tokens.directions.astype(np.float16),
+            "norms": tokens.norms,
             "offsets": tokens.offsets,
         }
         if tokens.members is not None:
@@ -286,7 +286,8 @@ class Corpus:
             self._tokens[owner].take(rows[owners == owner] - self._starts[owner])
             for owner in np.unique(owners)
         ]
-        return TokenBatch.concatenate(batches).take(np.argsort(order, kind="stable"))
+        found = TokenBatch.concatenate(batches).take(np.argsort(order, kind="stable"))
+        return replace(found, directions=found.directions.astype(np.float32))
 
     @cached_property
     def _tokens(self) -> list[TokenBatch]:
@@ -296,8 +297,7 @@ class Corpus:
             def read(name: str) -> Any:
                 return read_array(part(self.folder, "tokens", number, f"-{name}.npy"))
 
-            scales = read("scales")
-            found = TokenBatch(read("directions"), scales, (scales > 0).astype(np.float32), read("offsets"))
+            found = TokenBatch(read("directions"), read("norms"), read("offsets"))
             if not part(self.folder, "tokens", number, "-owners.npy").exists():
                 return found
             return replace(found, members=Members(read("owners"), read("ends")))

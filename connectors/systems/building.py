@@ -53,20 +53,13 @@ def build_system(
     fitted: bool = True,
     of_texts: bool = False,
 ) -> BuiltSystem:
-    """A system on a collection, with the weights that were fitted for it, if any were.
+    """A system on a collection; see `SystemInputs` for index, options, mode and of_texts.
 
-    Args:
-        name: which one.
-        index: that is searched.
-        options: filter and search parameters.
-        mode: where surprise is computed; the usual place where None.
-        fitted: False leaves fitted weights out.
-        of_texts: whether it is to rank given texts.
+    The weights that were fitted for it, if any were, are its own unless `fitted` is False.
 
     Raises:
         DataError: if there is no such system, what it needs is not there, or fitted weights are damaged.
-        IndexMismatchError: if surprise is asked for and documents carry no moments, or others; if weights
-            were fitted with another model.
+        IndexMismatchError: if documents carry no moments, or others, or weights are of another model.
     """
     system = find_system(name)
     system.require_mode(mode)
@@ -95,12 +88,9 @@ def build_system(
 def with_scorers(
     built: BuiltSystem, scorers: Sequence[object], weights: Mapping[str, float] = MappingProxyType({})
 ) -> BuiltSystem:
-    """The same with further scorers in its sum, and with these weights in place of its own.
+    """The same with further scorers in its sum, and with these weights by part in place of its own.
 
-    Args:
-        built: a system that adds scores on one scale.
-        scorers: each a `Scorer`, or what `CrossEncoderScorer` takes.
-        weights: name of a part -> its factor.
+    A scorer is a `Scorer`, or what `CrossEncoderScorer` takes.
 
     Raises:
         DataError: if the system has one score, two scorers have one name, or a weight is for none.
@@ -131,6 +121,7 @@ def _is_scorer(given: object) -> TypeGuard[Scorer]:
 
 def cosine(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's own order, or a given pool in the order of its cosines."""
+    _require_dense(inputs, "cosine")
     reranker = None if inputs.first_stage is None else CosineReranker()
     return BuiltSystem("cosine", inputs.dense, reranker)
 
@@ -139,7 +130,16 @@ def surprise(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's pool by z over the ensemble: inside Qdrant where documents carry their moments, else here."""
     if inputs.ensemble is not None:
         return BuiltSystem("surprise", inputs.dense, SurpriseReranker(inputs.ensemble, weight=1.0))
+    _require_dense(inputs, "surprise")
     return inputs.surprise()
+
+
+def _require_dense(inputs: SystemInputs, system: str) -> None:
+    if not inputs.index.has_dense:
+        raise DataError(
+            f"{inputs.index.where} has no dense vectors, which {system} reads; choose one of "
+            f"{', '.join(inputs.possible)}"
+        )
 
 
 def bm25(inputs: SystemInputs) -> BuiltSystem:
@@ -166,26 +166,25 @@ def dynamax(inputs: SystemInputs) -> BuiltSystem:
 
 
 def fusion(inputs: SystemInputs) -> BuiltSystem:
-    """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored.
-
-    Raises:
-        DataError: if an index stores neither token vectors nor words.
-    """
+    """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored."""
     words, tokens = inputs.words, inputs.token_sample(weighs=False)
     if tokens is None and words is None and inputs.default == "cosine":
         raise inputs.lacking("token vectors, which a fusion compares", "--tokens")
-    sample = inputs.sample()
     # Nothing but scores travels: neither tokens nor dense vectors.
-    only_scores = _is_asked_together(inputs)
-    scorers: list[Scorer] = [CosineScorer(sample.corpus, retrieved=only_scores)]
+    only_scores, scorers, size = _is_asked_together(inputs), list[Scorer](), 0
+    if inputs.index.has_dense:
+        sample = inputs.sample()
+        scorers.append(CosineScorer(sample.corpus, retrieved=only_scores))
+        size = sample.size
     if tokens is not None:
+        size = size or len(tokens.tokens)
         scorers.append(DynaMaxScorer(tokens.tokens, retrieved=not inputs.compares_here))
     weights = {}
     if words is not None:
         scorers.insert(0, RetrievedScorer("bm25"))
         weights["bm25"] = BM25_WEIGHT
     terms = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
-    measured = _measured(sample.size, all_words=words is not None)
+    measured = _measured(size, all_words=words is not None)
     reranking = f"client: {terms}, each in deviations above its mean over {measured}"
     reranker = FusionReranker(scorers, "surprise", weights)
     retriever = _hybrid(inputs, tokens, cosines=only_scores)
@@ -193,15 +192,12 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
 
 
 def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltSystem:
-    """The default: see `rerank/auto.py`.
-
-    Args:
-        inputs: what it is made of.
-        settings: its numbers; others than the usual ones for studies.
+    """The default: see `rerank/auto.py`; other settings than the usual ones are for studies.
 
     Raises:
-        DataError: if the collection compares its vectors by a distance that auto cannot read.
+        DataError: if the collection compares its vectors by a distance that auto cannot read, or has none.
     """
+    _require_dense(inputs, "auto")
     if not is_linear(inputs.index.similarity):
         raise DataError(
             f"{inputs.index.where} compares its vectors by {inputs.index.similarity.capitalize()}, which "

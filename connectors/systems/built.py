@@ -41,18 +41,12 @@ class BuiltSystem:
     @property
     def scorers(self) -> tuple[str, ...]:
         """What it adds, by name; nothing, where one score ranks."""
-        if isinstance(self.reranker, AutoReranker):
-            own = self.reranker
-            there = {
-                "bm25": own.words is not None,
-                "cosine": own.corpus is not None,
-                "dynamax": own.sample is not None,
-            }
+        own = self.reranker
+        if isinstance(own, AutoReranker):
+            there = {"bm25": own.words, "cosine": own.corpus, "dynamax": own.sample}
             more = (scorer.name for scorer in own.more)
-            return (*(name for name in SCORERS if there[name]), *more)
-        if isinstance(self.reranker, FusionReranker):
-            return tuple(scorer.name for scorer in self.reranker.scorers)
-        return ()
+            return (*(name for name in SCORERS if there[name] is not None), *more)
+        return tuple(scorer.name for scorer in own.scorers) if isinstance(own, FusionReranker) else ()
 
     @property
     def needs(self) -> frozenset[Field]:

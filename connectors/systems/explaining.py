@@ -73,7 +73,7 @@ def explain_ranking(
     index = cast(_OverIndex, system.retriever).index
     pool = _Pool(index, query, ranking)
     sample = _Sample(index, query, isinstance(system.reranker, AutoReranker))
-    names = _scorers(system)
+    names = tuple(name for name in _scorers(system) if name != "cosine" or index.has_dense)
     shares = tuple(_share(system, name, pool, sample) for name in names)
     if isinstance(system.reranker, AutoReranker):
         shares += tuple(_pool_share(name, part) for name, part in ranking.parts.items() if name not in names)

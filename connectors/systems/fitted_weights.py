@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -14,23 +14,13 @@ from surprise_rerank.errors import DataError, IndexMismatchError
 if TYPE_CHECKING:  # `status` shows weights, and does without torch
     from surprise_rerank.rerank.weight_fitting import WeightFit
 
-_FORMAT = 1
-
 
 @dataclass(frozen=True, slots=True)
 class FittedWeights:
-    """Weights of a system, and how they were found.
+    """Weights of a system by part, and what they would be without.
 
-    Attributes:
-        system: whose.
-        weights: part's name -> factor.
-        start: the weights of the system without them.
-        model: that the documents were encoded with.
-        fingerprint: of its weights.
-        questions: how many they were fitted on.
-        before: mean nDCG@10 of held-back questions by `start`.
-        after: the same by fitted weights that have not seen the question.
-        error: standard error of the difference.
+    They are of a model (with its weights' `fingerprint`) and of so many questions. `before` and `after` are
+    mean nDCG@10 of questions that the weights have not seen, `error` the standard error of the difference.
     """
 
     system: str
@@ -42,6 +32,11 @@ class FittedWeights:
     before: float
     after: float
     error: float
+
+    def __post_init__(self) -> None:
+        numbers = (*self.weights.values(), *self.start.values(), self.before, self.after, self.error)
+        if not all(math.isfinite(number) for number in (*numbers, self.questions)):
+            raise ValueError("a number is not finite")
 
     def __str__(self) -> str:
         weights = ", ".join(f"{name} {weight:.2f}" for name, weight in self.weights.items())
@@ -77,18 +72,13 @@ def fitted_weights(index: Searched, system: str) -> FittedWeights | None:
     Raises:
         DataError: if the file is damaged.
     """
-    name = _file_name(system)
-    content = index.files.read_file(name)
+    content = index.files.read_file(_file_name(system))
     if content is None:
         return None
     try:
-        values = json.loads(content)
-        if values.pop("format") != _FORMAT:
-            raise DataError(f"{index.where}: {name} has weights of another format; fit them again")
-        return _checked(values)
-    except DataError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return FittedWeights(**json.loads(content))
+    except (ValueError, TypeError, AttributeError) as error:
+        name = _file_name(system)
         raise DataError(f"{index.where}: {name} is damaged; fit the weights again") from error
 
 
@@ -111,8 +101,7 @@ def store_weights(index: Searched, system: str, fit: WeightFit) -> FittedWeights
         fit.after,
         fit.error,
     )
-    content = json.dumps({"format": _FORMAT, **asdict(kept)}, indent=1, allow_nan=False)
-    index.files.write_file(_file_name(system), content.encode())
+    index.files.write_file(_file_name(system), json.dumps(asdict(kept), indent=1).encode())
     return kept
 
 
@@ -124,30 +113,6 @@ def delete_weights(index: Searched, system: str) -> None:
 def has_weights(index: Searched, system: str) -> bool:
     """Whether there are some for the system, readable or not."""
     return index.files.read_file(_file_name(system)) is not None
-
-
-def _checked(values: dict[str, Any]) -> FittedWeights:
-    """What `store_weights` wrote.
-
-    Raises:
-        ValueError: if a number is none, or not finite.
-        KeyError: if something is missing.
-        TypeError: if something is of another kind.
-    """
-    for name in ("weights", "start"):
-        values[name] = {str(part): _finite(weight) for part, weight in values[name].items()}
-    for name in ("before", "after", "error"):
-        values[name] = _finite(values[name])
-    for name in ("system", "model", "fingerprint"):
-        values[name] = str(values[name])
-    return FittedWeights(**{**values, "questions": int(values["questions"])})
-
-
-def _finite(value: Any) -> float:
-    number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{number} is no weight")
-    return number
 
 
 def _file_name(system: str) -> str:

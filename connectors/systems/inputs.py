@@ -31,13 +31,7 @@ _FEWEST = 32  # documents of the sample, where each has many passages
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What stands for the corpus.
-
-    Attributes:
-        size: how many documents that are.
-        corpus: the ensemble of the first ones: all would be read for every start.
-        words: the terms of the same as of `corpus`; None where there are none.
-    """
+    """What stands for the corpus: so many documents, and the vectors and terms of the first of them."""
 
     size: int
     corpus: Ensemble
@@ -73,14 +67,11 @@ class SystemInputs:
     @property
     def possible(self) -> list[str]:
         """The systems that there is enough for, the default first."""
-        options = self.index.manifest.options
-        stored = {
-            "ensemble": self.index.manifest.statistics is not None,
-            "sparse": options.bm25 is not None,
-            "tokens": options.tokens,
-        }
-        there = {need for need, is_there in stored.items() if is_there}
-        able = [name for name, system in all_systems().items() if system.needs <= there]
+        lacks = {"lucene", "judgements"}
+        lacks |= {"ensemble"} if self.index.manifest.statistics is None else set()
+        lacks |= {"sparse"} if self.words is None else set()
+        lacks |= set() if self.has_tokens else {"tokens"}
+        able = [name for name, system in all_systems().items() if not system.needs & lacks]
         return list(dict.fromkeys((self.default, *able)))
 
     @property
@@ -113,11 +104,9 @@ class SystemInputs:
     @property
     def lacks(self) -> str:
         """What is left out of a sum of scorers, and why; empty where nothing is."""
-        there = {
-            "words: the index stores no sparse vectors": self.words is not None,
-            "tokens: the index stores no token vectors": self.has_tokens,
-        }
-        return "; ".join(f"without {part}" for part, is_there in there.items() if not is_there)
+        parts = [] if self.words is not None else ["without words: the index stores no sparse vectors"]
+        parts += [] if self.has_tokens else ["without tokens: the index stores no token vectors"]
+        return "; ".join(parts)
 
     def sample(self, *, terms: bool = False) -> Sample:
         """Documents, or points where these are passages, that stand for the corpus; with words if asked."""
@@ -133,25 +122,13 @@ class SystemInputs:
 
     def surprise(self) -> BuiltSystem:
         """Cosine's pool by z over the ensemble, inside Qdrant from the moments that documents carry."""
-        manifest = self.index.manifest
-        if manifest.statistics is None:
-            raise DataError(
-                f"{self.index.where} has no ensemble, which surprise is measured against; give it one with "
-                "'surprise-rerank ensemble set'"
-            )
-        if self.mode == "vector" and not manifest.options.surprise_vector:
-            raise self.lacking("augmented vectors, which the mode 'vector' searches", "--surprise-vector")
-        mode = self.mode or "formula"
-        return BuiltSystem("surprise", SurpriseRetriever(self.index, mode, options=self.options))
+        retriever = SurpriseRetriever(self.index, self.mode or "formula", options=self.options)
+        return BuiltSystem("surprise", retriever)
 
     def surprise_of_texts(self) -> Reranker:
         """What orders given texts by surprise."""
         statistics = self.index.statistics()
-        if statistics is None:
-            raise DataError(
-                f"{self.index.where} has no ensemble, which surprise is measured against; set one with "
-                "set_ensemble"
-            )
+        assert statistics is not None  # the system was built
         record = statistics.record
         return SurpriseReranker(
             statistics.ensemble,
@@ -182,13 +159,7 @@ def sampled(index: Searched, ids: Sequence[str], fields: frozenset[Field]) -> Ca
 def inputs_of(
     index: Searched, options: SearchOptions = NO_OPTIONS, mode: SurpriseMode | None = None
 ) -> SystemInputs:
-    """What systems of a collection are made of; the kinds of collections register theirs.
-
-    Args:
-        index: that is searched.
-        options: filter and search parameters.
-        mode: where surprise is computed; its usual place where None.
-    """
+    """What systems of a collection are made of; the kinds of collections register theirs."""
     raise TypeError(f"no systems are known for a {type(index).__name__}")
 
 

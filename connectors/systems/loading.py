@@ -37,22 +37,10 @@ def pipeline_of(
     scorers: Sequence[object] = (),
     weights: Mapping[str, float] = MappingProxyType({}),
 ) -> Pipeline:
-    """A system as a pipeline, with its background where there is one.
-
-    Args:
-        index: opened with its encoder.
-        system: which; the best that there is enough for by default.
-        depth: size of the candidate pool.
-        min_surprise: leave out what is less surprising.
-        filter: only documents that it lets through.
-        mode: where surprise is computed; its usual place by default.
-        diversity: of what a search shows.
-        scorers: more of them; see `with_scorers`, as of weights.
-        weights: of parts.
+    """A system as a pipeline, with its background where there is one; see `Collection.pipeline`.
 
     Raises:
-        DataError: if what the system or the mode needs is not there, or min_surprise is given and there is no
-            background for the system.
+        DataError: if what the system or the mode needs is not there, or min_surprise has no background.
     """
     options = NO_OPTIONS if filter is None else SearchOptions(filter=filter)
     built = build_system(system or inputs_of(index).default, index, options, mode)
@@ -93,17 +81,9 @@ def text_reranker_of(
 ) -> TextReranker:
     """A re-ranker of given texts that fetches the vectors of those that are stored, by their ids.
 
-    Args:
-        index: opened with its encoder.
-        system: one that ranks texts; the best that there is enough for by default.
-        min_surprise: leave out what is less surprising.
-        diversity: of what it shows.
-        scorers: more of them; see `with_scorers`, as of weights.
-        weights: of parts.
-
     Raises:
-        DataError: if the system cannot rank given texts or lacks what it needs, or min_surprise is given and
-            there is no background for the system.
+        DataError: if the system cannot rank given texts or lacks what it needs, or min_surprise has no
+            background.
     """
     inputs = inputs_of(index)
     name = system or inputs.default

@@ -27,20 +27,12 @@ _PATIENCE = 0.5
 class IndexPipelines(Mapping[str, Pipeline]):
     """Pipelines over an index, by the name of their system: those that it stores enough for.
 
-    The first is the one that was asked for, or the best one. Another system is made when it is asked for the
-    first time, and gets a background then if it has none, which takes seconds. Threads may share an object:
-    those that ask for a system which another one makes are told so at once.
-
-    Args:
-        index: opened with its encoder.
-        system: the first; the best that the index stores enough for by default.
-        depth: size of the candidate pools.
-        min_surprise: of the first alone: others may have no background.
-        diversity: of what searches show.
+    The first is the one that was asked for, or the best one; `min_surprise` is of it alone. Another system is
+    made when it is asked for the first time, and gets a background then if it has none, which takes seconds.
+    Threads that ask for a system which another one makes are told so at once.
 
     Raises:
-        DataError: if the index lacks what the first needs, or min_surprise is given and there is no
-            background.
+        DataError: if the index lacks what the first needs, or min_surprise has no background.
     """
 
     def __init__(
@@ -80,11 +72,7 @@ class IndexPipelines(Mapping[str, Pipeline]):
         return name in self._names  # the mapping's own would make the pipeline
 
     def built(self, name: str) -> BuiltSystem:
-        """What a pipeline is made of, for explanations.
-
-        Raises:
-            KeyError: as for the pipeline.
-        """
+        """What a pipeline is made of, for explanations."""
         return self._of(name)[0]
 
     def summaries(self) -> dict[str, str]:

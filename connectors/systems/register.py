@@ -33,40 +33,26 @@ ENTRY_POINTS = "surprise_rerank.systems"
 class System:
     """A way to rank documents, by name.
 
-    Attributes:
-        name: what it is asked for by.
-        summary: what it does, in one line.
-        build: makes it: a function of `SystemInputs` that returns a `BuiltSystem`, or its path
-            `module:function`. A system of an evaluation gets the `Resources` of that.
-        kind: by what it finds documents.
-        needs: what it cannot do without.
-        uses: what it does without where that is not there.
-        first_stage: the scorers that make its pool, where another one orders it.
-        modes: names of the places where its scores can be computed.
-        encodes: whether it reads vectors of the question; False for a system of words alone, which the
-            command line searches without loading the model.
-        fits: whether its weights can be fitted on judged questions and stored beside an index.
-        ranks_texts: whether it can rank texts that another system retrieved; it needs a re-ranker for that.
-        text_reranker: path of a re-ranker without arguments that ranks texts without any index; of a system
-            that `fits`, what the index knows of the corpus replaces it.
-        module: an optional module that it cannot do without.
-        extra: the extra of this package that installs the module.
+    `build` makes it of `SystemInputs`; that of an evaluation alone gets the `Resources` of that.
     """
 
-    name: str
-    summary: str
-    build: Callable[[Any], BuiltSystem] | str
+    name: str  # what it is asked for by
+    summary: str  # what it does, in one line
+    build: Callable[[Any], BuiltSystem] | str  # a function, or its path `module:function`
     kind: Kind = "dense"
-    needs: frozenset[Need] = frozenset()
-    uses: frozenset[Need] = frozenset()
-    first_stage: tuple[str, ...] = ()
-    modes: tuple[str, ...] = ()
+    needs: frozenset[Need] = frozenset()  # what it cannot do without
+    uses: frozenset[Need] = frozenset()  # what it does without where that is not there
+    first_stage: tuple[str, ...] = ()  # the scorers that make its pool, where another one orders it
+    modes: tuple[str, ...] = ()  # the places where its scores can be computed
+    # Whether it reads vectors of the question; the command line loads no model for a system of words alone.
     encodes: bool = True
-    fits: bool = False
-    ranks_texts: bool = True
+    fits: bool = False  # whether its weights can be fitted on judged questions and stored beside an index
+    ranks_texts: bool = True  # whether it can rank texts that another system retrieved
+    # Path of a re-ranker without arguments that ranks texts without any index. Of a system that `fits`, what
+    # the index knows of the corpus replaces it.
     text_reranker: str = ""
-    module: str = ""
-    extra: str = ""
+    module: str = ""  # an optional module that it cannot do without
+    extra: str = ""  # the extra of this package that installs the module
 
     def __post_init__(self) -> None:
         unknown = (self.needs | self.uses) - set(get_args(Need))
@@ -84,22 +70,16 @@ class System:
         return self.kind in ("late-interaction", "hybrid")
 
     def require_mode(self, mode: str | None) -> None:
-        """Refuse a place where its scores cannot be computed.
-
-        Raises:
-            DataError: if it is given, and none of `modes`.
-        """
+        """Refuse a place where its scores cannot be computed."""
         if mode is None or mode in self.modes:
             return
         if not self.modes:
-            others = ", ".join(other.name for other in SYSTEMS.values() if mode in other.modes)
             raise DataError(
                 f"mode {mode!r} is where scores are computed, and {self.name!r} has one place only; leave it "
-                f"out, or choose one of {others or 'the systems that have several'}"
+                "out"
             )
-        raise DataError(
-            f"{self.name!r} has no mode {mode!r}; choose one of {', '.join(self.modes)}, or leave it out"
-        )
+        able = ", ".join(self.modes)
+        raise DataError(f"{self.name!r} has no mode {mode!r}; choose one of {able}, or leave it out")
 
     def built(self, inputs: Any) -> BuiltSystem:
         """The system at work; see `build`."""
@@ -179,13 +159,7 @@ SYSTEMS: Mapping[str, System] = MappingProxyType(_SYSTEMS)
 
 
 def register_system(system: System) -> System:
-    """Make a system known by its name, everywhere where systems are named.
-
-    Args:
-        system: with a name that no other one has.
-
-    Returns:
-        The same.
+    """Make a system known by its name, everywhere where systems are named; returns the same.
 
     Raises:
         DataError: if the name is taken by another system.
@@ -195,21 +169,19 @@ def register_system(system: System) -> System:
     return system
 
 
-def find_systems(names: Iterable[str], more: Mapping[str, System] | None = None) -> dict[str, System]:
-    """The systems of these names, other packages' included.
-
-    Args:
-        names: of systems.
-        more: systems that are known beside the registered ones.
+def find_systems(
+    names: Iterable[str], more: Mapping[str, System] = MappingProxyType({})
+) -> dict[str, System]:
+    """The systems of these names, other packages' and `more` included.
 
     Raises:
         DataError: if one is not known; names the nearest.
     """
-    found, others = {}, more or {}
+    found = {}
     for name in names:
-        if name not in _SYSTEMS and name not in others:
+        if name not in _SYSTEMS and name not in more:
             _load_entry_points()
-        known = {**_SYSTEMS, **others}
+        known = {**_SYSTEMS, **more}
         if name not in known:
             raise DataError(f"unknown system {name!r}; {near_or_all(name, known)}")
         found[name] = known[name]

@@ -27,11 +27,11 @@ report_option = click.option(
     metavar="FILE",
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the result to a file, too: .html, a page with plots that needs no other file; .md, .tex, "
-    ".json; or .svg, one plot. Its folder must be there. Several times.",
+    help="Write the result to a file, too: .html, a page with pictures that needs no other file; .json, .md "
+    "or .tex. Its folder must be there. Several times.",
 )
 json_option = click.option(
-    "--json", "as_json", is_flag=True, help="One JSON document of everything, for programs, not the tables."
+    "--json", "as_json", is_flag=True, help="One JSON document of everything that was measured."
 )
 quiet_option = click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
 

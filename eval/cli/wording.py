@@ -25,8 +25,6 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     (r"TextReranker\.with_background\(questions, retrieve\)\.background\.save\(path\)", "'surprise-rerank "
      "background set'"),
     (r"\bwith_background\(questions\)", "'surprise-rerank background set', and search that index"),
-    (r"give it one with set_ensemble, or on the command line with", "give it one with"),
-    (r"set it with set_ensemble, or omit it", "set it with 'surprise-rerank ensemble set'"),
     (r"\bset_ensemble\b", "'surprise-rerank ensemble set'"),
     (r"\brefresh_statistics\b", "'surprise-rerank ensemble refresh'"),
     (r"\bEnsemble\.save\b", "'surprise-rerank ensemble save'"),

@@ -1,1 +1,1 @@
-"""Reports: tables and plots, as a terminal, Markdown, LaTeX, JSON or one HTML page shows them."""
+"""Reports: tables and pictures as data, and how a terminal, a page and files show them."""

@@ -18,7 +18,6 @@ from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System, find_systems
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoder, encode_queries, precision_of
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
@@ -26,20 +25,12 @@ from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, d
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
-from surprise_rerank.eval.retrieval.pools import POOLS, PoolName
+from surprise_rerank.eval.retrieval.pools import POOLS
 from surprise_rerank.eval.retrieval.results import SystemResult, run_system
-from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, FITTED_ON, RetrievalSettings
 from surprise_rerank.eval.retrieval.systems import EVALUATED, build
-from surprise_rerank.eval.retrieval.trec import ExternalRun, Run
+from surprise_rerank.eval.retrieval.trec import ExternalRun, Run, read_run, run_path, split_run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key, load_anchors
-from surprise_rerank.eval.retrieval.yaml_systems import (
-    RunFiles,
-    check_name,
-    read_systems,
-    run_names,
-    run_path,
-    split_run,
-)
 
 AnySystem: TypeAlias = System | ExternalRun
 
@@ -68,11 +59,6 @@ class Evaluation:
     facts: Mapping[str, Any]
     questions: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def short_name(self) -> str:
-        """The name as a file's or a folder's."""
-        return short_name(self.name)
-
 
 def evaluate(
     settings: RetrievalSettings, terminal: Terminal | None = None, encoder: Encoder | None = None
@@ -91,16 +77,13 @@ def evaluate(
     terminal = terminal or Terminal(quiet=True)
     built_in = find_systems(settings.systems, EVALUATED)
     measures = parse_measures(settings.measures)
-    dataset = load_dataset(settings.dataset, settings.split)
-    try_measures(measures, next(iter(dataset.queries)))
-    place = short_name(f"{dataset.name}/{dataset.split}")  # of the whole, as runs of other programs are
-    limited = []
-    if settings.limit is not None:
-        dataset = dataset.limited(settings.limit)
-        limited = [f"--limit {settings.limit}: a part of the corpus; these figures compare with nothing"]
-    systems, notes = _available({**built_in, **_of_files(settings, dataset, place)})
-    pool = _pool(settings, dataset, place)
-    notes = [*limited, *notes, *_without_baseline(settings, systems), *_gaps(dataset)]
+    whole = load_dataset(settings.dataset, settings.split)
+    try_measures(measures, next(iter(whole.queries)))
+    dataset = whole if settings.limit is None else whole.limited(settings.limit)
+    systems, notes = _available({**built_in, **_runs(settings, whole)})
+    pool = settings.candidates if settings.candidates in POOLS else None
+    given = _run(settings.candidates, whole) if settings.candidates and pool is None else None
+    notes = [*_gaps(settings, dataset), *notes, *_without_baseline(settings, systems)]
     if encoder is None:
         with terminal.bar(f"loading {settings.model}", None, "models"):
             encoder = load_model(settings, dataset)
@@ -118,14 +101,13 @@ def evaluate(
         terminal=terminal,
         passages=settings.passages,
         pooling=settings.pooling,
-        approximate=settings.approximate,
     )
-    lessons = Lessons(settings.dataset, settings.fit, dataset.split, encoder, terminal)
+    lessons = Lessons(settings.dataset, FITTED_ON, dataset.split, encoder, terminal)
     if any("judgements" in _needs(system) for system in systems.values()):
         _ = lessons.judged  # errors in them are reported before the documents are indexed
-    asked = pool in ("bm25-lucene", "both-lucene") or any("lucene" in _reads(s) for s in systems.values())
+    asked = pool in ("bm25-lucene", "both-lucene") or any("lucene" in _needs(s) for s in systems.values())
     with workspace.resources(dataset, anchors, lessons, lucene=asked and has_lucene()) as opened:
-        resources = replace(opened, pool=pool)
+        resources = replace(opened, pool=given or pool)
         queries, encoding = _encoded(encoder, dataset, terminal)
         depth = min(settings.depth, len(dataset.documents))  # engines refuse very large numbers
         results = []
@@ -134,24 +116,25 @@ def evaluate(
             with terminal.bar(name, len(queries), "questions") as advance:
                 run, seconds = run_system(built, queries, depth, resources.document_ids, advance)
             values, per_query = measure_run(run, dataset, measures)
-            is_run = isinstance(built, ExternalRun)
-            results.append(SystemResult(name, run, values, per_query, seconds, is_run))
+            results.append(
+                SystemResult(name, run, values, per_query, seconds, isinstance(built, ExternalRun))
+            )
             if isinstance(built, BuiltSystem) and built.note:
                 notes.append(f"{name}: {built.note}")
             notes.extend(_remarks(name, run, dataset))
         engine = resources.index.engine
         pooling = resources.index.manifest.options.pooling
     seconds_in_all = time.perf_counter() - start
-    notes.extend(_lengths(settings, encoder))
+    if encoder.window is not None and settings.passages:
+        notes.append(f"documents of more than {encoder.window} tokens are split; their best passage counts")
+    elif encoder.window is not None:
+        notes.append(f"documents are cut after {encoder.window} tokens (--passages splits them)")
     notes.append(f"token vectors: {pooling:g} tokens merged into a vector")
-    if settings.approximate:
-        notes.append("--approximate: candidates of an approximate search, where the engine has a graph")
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
+    url = shown_url(settings.qdrant_url) if settings.qdrant_url else None
+    if url:
+        notes.append(f"the collection {workspace.name} stays on {url} for the next run")
     facts = {
-        "settings": {
-            **{k: _as_json(v) for k, v in asdict(settings).items()},
-            "qdrant_url": shown_url(settings.qdrant_url) if settings.qdrant_url else None,
-        },
         "dataset": dataset.name,
         "split": dataset.split,
         "documents": len(dataset.documents),
@@ -164,13 +147,12 @@ def evaluate(
         },
         "engine": engine,
         "collection": workspace.name if engine == "server" else None,
-        "search": "approximate" if settings.approximate else "exact",
         "pooling": pooling,
         "seconds_in_all": seconds_in_all,
+        "settings": asdict(settings) | {"cache": None, "qdrant_url": url},
     }
-    name = f"{dataset.name}/{dataset.split}"
     return Evaluation(
-        name,
+        f"{dataset.name}/{dataset.split}",
         title,
         tuple(measures),
         tuple(results),
@@ -215,21 +197,13 @@ def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir
     twice = next((place for i, place in enumerate(places) if place in places[:i]), None)
     if twice is not None:
         raise DatasetError(f"two data sets are called {twice!r}; give each once, or rename a folder")
-    runs = [(Path(), split_run(given)[1]) for given in settings.runs]
-    if settings.pool is not None and settings.pool not in POOLS:
-        runs.append((Path(), settings.pool))
-    if settings.systems_from is not None:
-        runs += [(settings.systems_from.parent, name) for name in run_names(settings.systems_from)]
-    for folder, name in runs:
-        for place in places:
-            found = run_path(folder, name, place)
-            if not found.is_file():
-                names = ", ".join(POOLS)
-                raise DatasetError(f"there is no run file {found} (a pool is also one of {names})")
-            if run_dir is not None and found.resolve().is_relative_to(run_dir.resolve()):
-                raise DataError(
-                    f"{found} lies in --run-dir, where it could be overwritten; give another folder"
-                )
+    runs = [split_run(given)[1] for given in settings.runs]
+    runs += [settings.candidates] if settings.candidates and settings.candidates not in POOLS else []
+    for found in (run_path(name, place) for name in runs for place in places):
+        if not found.is_file():
+            raise DatasetError(f"there is no run file {found} (candidates are also {', '.join(POOLS)})")
+        if run_dir is not None and found.resolve().is_relative_to(run_dir.resolve()):
+            raise DataError(f"{found} lies in --run-dir, where it could be overwritten; give another folder")
 
 
 def short_name(name: str) -> str:
@@ -246,20 +220,30 @@ def _encoded(encoder: Encoder, dataset: RetrievalDataset, terminal: Terminal) ->
     return queries, (time.perf_counter() - began) / len(queries)
 
 
-def _of_files(settings: RetrievalSettings, dataset: RetrievalDataset, place: str) -> dict[str, AnySystem]:
-    """The systems of the YAML file and the run files."""
-    systems: dict[str, AnySystem] = {}
-    if settings.systems_from is not None:
-        systems = read_systems(settings.systems_from, lambda folder: _run_files(folder, dataset, place))
+def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, ExternalRun]:
+    """Run files of other programs, by the names of their systems."""
+    systems: dict[str, ExternalRun] = {}
     for given in settings.runs:
         name, file = split_run(given)
-        run = _run_files(Path(), dataset, place).read(file)
-        name = name or run.name
+        run = _run(file, dataset)
+        name = name.strip() or run.name
         if name in systems or name in SYSTEMS or name in EVALUATED:
             raise DataError(f"two systems have the name {name!r}; name the run: --run NAME={file}")
-        check_name(f"--run {given}", name)
         systems[name] = ExternalRun(run)
     return systems
+
+
+def _run(file: str, dataset: RetrievalDataset) -> Run:
+    """A run file with the ids of a whole data set, some of whose questions it must rank."""
+    path = run_path(file, short_name(f"{dataset.name}/{dataset.split}"))
+    run = read_run(path).named(dataset.queries, (document.id for document in dataset.documents))
+    if not run.rankings.keys() & dataset.queries.keys():
+        raise DatasetError(
+            f"{path} ranks none of the {len(dataset.queries)} questions, such as "
+            f"{next(iter(dataset.queries))!r}; its first is {next(iter(run.rankings))!r}: is it of another "
+            "data set?"
+        )
+    return run
 
 
 def _without_baseline(settings: RetrievalSettings, systems: Mapping[str, AnySystem]) -> list[str]:
@@ -279,27 +263,7 @@ def _without_baseline(settings: RetrievalSettings, systems: Mapping[str, AnySyst
     return [f"nothing is compared: the baseline {settings.baseline} is not among the systems"]
 
 
-def _pool(settings: RetrievalSettings, dataset: RetrievalDataset, place: str) -> PoolName | Run | None:
-    match settings.pool:
-        case None | "cosine" | "bm25" | "both" | "bm25-lucene" | "both-lucene":
-            return settings.pool
-        case name:
-            try:
-                return _run_files(Path(), dataset, place).read(name)
-            except DatasetError as error:
-                raise DatasetError(f"--pool: {error}; a pool is also one of {', '.join(POOLS)}") from error
-
-
-def _run_files(folder: Path, dataset: RetrievalDataset, place: str) -> RunFiles:
-    documents = tuple(document.id for document in dataset.documents)
-    return RunFiles(folder, place, tuple(dataset.queries), documents)
-
-
 def _needs(system: AnySystem) -> frozenset[Need]:
-    return frozenset() if isinstance(system, ExternalRun) else system.needs
-
-
-def _reads(system: AnySystem) -> frozenset[Need]:
     return frozenset() if isinstance(system, ExternalRun) else system.needs | system.uses
 
 
@@ -329,27 +293,16 @@ def _missing(system: System) -> str:
     return ""
 
 
-def _gaps(dataset: RetrievalDataset) -> list[str]:
+def _gaps(settings: RetrievalSettings, dataset: RetrievalDataset) -> list[str]:
+    """What is missing from the data set."""
     notes = []
+    if settings.limit is not None:
+        notes.append(f"--limit {settings.limit}: a part of the corpus; these figures compare with nothing")
     if dataset.missing_documents:
         notes.append(f"{dataset.missing_documents} judged documents are not in the corpus, and not found")
     if dataset.missing_queries:
         notes.append(f"{dataset.missing_queries} judged questions have no text and were left out")
     return notes
-
-
-def _lengths(settings: RetrievalSettings, encoder: Encoder) -> list[str]:
-    """What became of documents that are longer than the model reads."""
-    if encoder.window is None:
-        return []
-    if settings.passages:
-        return [f"documents of more than {encoder.window} tokens are split; their best passage counts"]
-    return [f"documents are cut after {encoder.window} tokens (--passages splits them)"]
-
-
-def _as_json(value: Any) -> Any:
-    """A setting as a JSON value; names of files can hold bytes that are not UTF-8."""
-    return encodable(str(value)) if isinstance(value, Path | str) else value
 
 
 def _remarks(name: str, run: Mapping[str, Ranking], dataset: RetrievalDataset) -> list[str]:

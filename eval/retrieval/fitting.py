@@ -46,7 +46,7 @@ class Lessons:
         if self.split == self.tested:
             raise DatasetError(
                 f"weights fitted on the split {self.split!r} cannot be evaluated on it; "
-                "give another one with --fit or --split"
+                "give another one with --split"
             )
         return judged_questions(self.dataset, self.split)
 

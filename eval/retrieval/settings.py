@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-Test: TypeAlias = Literal["randomization", "bootstrap"]
 # As `encoders.base` has it, which `--help` cannot wait for.
 Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 
@@ -19,47 +18,41 @@ class RetrievalSettings:
         dataset: `demo`, an id of ir_datasets, or a BEIR folder.
         split: which judged questions; None for the data set's test split.
         systems: names of systems.
-        systems_from: a YAML file that describes more of them; see `yaml_systems`.
         runs: run files of other programs as systems, as FILE or NAME=FILE; `{dataset}` stands for the data
             set's short name.
-        pool: where every system takes its candidates from: one of `pools.POOLS` or a run file; None for each
-            one's own.
+        candidates: where every system takes its candidates from: one of `pools.POOLS` or a run file; None
+            for each one's own.
         baseline: the system that the others are compared with.
-        test: `randomization` or `bootstrap`, the paired test of the first measure's differences.
-        depth: size of the candidate pool.
+        depth: how many candidates are re-ranked.
         model: name or folder of a sentence-transformers model, or word vectors.
         precision: of the numbers that the model multiplies; int8 is calibrated on a sample of the documents.
-        ensemble: `documents`, `train-questions`, or a file.
-        fit: the split whose judged questions `auto-fitted` and `fusion-lucene-fitted` learn from.
+        ensemble: `documents`, `train-questions`, or a file of one question a line.
         measures: in ir_measures' syntax; differences are tested in the first.
         qdrant_url: of a server in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
         passages: split documents that are longer than the model reads, instead of cutting them.
         pooling: tokens that are merged into one vector, on average, as for an index; None for its default.
         limit: look at the first questions and a part of the corpus only.
-        approximate: search by the engine's approximate index, where it has built one, as a service does.
     """
 
     dataset: str = "demo"
     split: str | None = None
-    systems: tuple[str, ...] = ("bm25", "cosine", "surprise", "dynamax", "fusion", "auto")
-    systems_from: Path | None = None
+    systems: tuple[str, ...] = ("bm25-lucene", "bm25", "cosine", "surprise", "dynamax", "fusion", "auto")
     runs: tuple[str, ...] = ()
-    pool: str | None = None
+    candidates: str | None = None
     baseline: str = "cosine"
-    test: Test = "randomization"
     depth: int = 100
     model: str = "all-MiniLM-L6-v2"
     precision: Precision = "float32"
     ensemble: str = "documents"
-    fit: str = "train"
-    measures: tuple[str, ...] = ("nDCG@10", "R@100", "RR", "Success@1")
+    measures: tuple[str, ...] = ("nDCG@10", "R@100", "RR")
     qdrant_url: str | None = None
     cache: Path | None = None
     passages: bool = False
     pooling: float | None = None
     limit: int | None = None
-    approximate: bool = False
 
 
 DEFAULTS = RetrievalSettings()
+# The judged questions that the systems auto-fitted and fusion-lucene-fitted learn their weights from.
+FITTED_ON = "train"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -14,9 +14,9 @@ from surprise_rerank.connectors.systems.building import auto
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
 from surprise_rerank.eval.retrieval.fitting import MOST_GUARDED
-from surprise_rerank.eval.retrieval.pools import PoolName, Resources
+from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.eval.retrieval.trec import Run
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
 from surprise_rerank.rerank.rerankers import FusionReranker, Reranker, SurpriseReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
@@ -27,12 +27,6 @@ from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 # Size of the pools that weights are fitted on.
 _FIT_DEPTH = 100
-
-# The scorers of a fusion: BM25 by Qdrant or by Lucene, and two that need no words.
-SCORERS = ("bm25", "bm25-lucene", "cosine", "dynamax")
-
-# What people choose from, beside the registered systems; the others are variants of a study.
-CHOSEN = ("surprise-crossover", "bm25-lucene", "fusion-lucene", "auto-fitted", "fusion-lucene-fitted")
 
 
 def build(system: System, resources: Resources) -> BuiltSystem:
@@ -63,47 +57,6 @@ def similarity(name: str, resources: Resources) -> BuiltSystem:
     return BuiltSystem(name, resources.retriever("cosine"), reranker)
 
 
-def with_settings(settings: AutoSettings, resources: Resources) -> BuiltSystem:
-    """`auto` with other numbers than the usual ones."""
-    return auto(resources.of_index(), settings)
-
-
-def fusion(
-    scorers: Sequence[str],
-    method: FusionMethod,
-    weights: Mapping[str, float],
-    usual: PoolName,
-    resources: Resources,
-) -> BuiltSystem:
-    """A pool by the sum of several scores.
-
-    Args:
-        scorers: of `SCORERS`, with one BM25 at most.
-        method: how they come onto one scale.
-        weights: of the scorers; 1 where not given.
-        usual: where the pool comes from, unless the resources say otherwise.
-        resources: what the system is made of.
-    """
-    known: dict[str, Scorer] = {
-        "bm25": RetrievedScorer("bm25"),
-        "bm25-lucene": RetrievedScorer("bm25"),
-        "cosine": CosineScorer(resources.corpus),
-        "dynamax": DynaMaxScorer(resources.sample_tokens, retrieved=True),
-    }
-    factors = {"bm25" if name == "bm25-lucene" else name: weight for name, weight in weights.items()}
-    reranker = FusionReranker([known[name] for name in scorers], method, factors)
-    retriever = resources.retriever(usual, bm25=_bm25_of(scorers))
-    if "dynamax" in scorers:
-        retriever = InclusionScored(
-            retriever, resources.index, TokenSample(resources.sample_tokens, weighs=False)
-        )
-    return BuiltSystem("fusion", retriever, reranker)
-
-
-def _bm25_of(scorers: Sequence[str]) -> str:
-    return next((name for name in scorers if name.startswith("bm25")), "")
-
-
 def _bm25_lucene(resources: Resources) -> BuiltSystem:
     """BM25's own order, or a given pool in the order of its BM25 scores."""
     if resources.pool is None:
@@ -113,11 +66,18 @@ def _bm25_lucene(resources: Resources) -> BuiltSystem:
 
 
 def _fusion_lucene(method: FusionMethod, bm25_weight: float, resources: Resources) -> BuiltSystem:
+    """The pools of Lucene's BM25 and of cosine, by the sum of their scores and DynaMax's."""
+    tokens = resources.sample_tokens
+    scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(tokens, retrieved=True)]
+    note, weights = "without BM25, of cosine and dynamax only", dict[str, float]()
     if resources.lucene is None:
-        built = fusion(("cosine", "dynamax"), method, {}, "cosine", resources)
-        return replace(built, note="without BM25, of cosine and dynamax only")
-    scorers = ("bm25-lucene", "cosine", "dynamax")
-    return fusion(scorers, method, {"bm25-lucene": bm25_weight}, "both-lucene", resources)
+        retriever = resources.retriever("cosine")
+    else:
+        note, weights = "", {"bm25": bm25_weight}
+        scorers.insert(0, RetrievedScorer("bm25"))
+        retriever = resources.retriever("both-lucene", bm25="bm25-lucene")
+    scored = InclusionScored(retriever, resources.index, TokenSample(tokens, weighs=False))
+    return BuiltSystem("fusion", scored, FusionReranker(scorers, method, weights), note=note)
 
 
 def _pools_to_fit(
@@ -141,7 +101,9 @@ def _refitted(built: BuiltSystem, reranker: Reranker, note: str) -> BuiltSystem:
 
 
 def _auto_fitted(resources: Resources) -> BuiltSystem:
-    make = partial(with_settings, AUTO_DEFAULTS)
+    def make(own: Resources) -> BuiltSystem:
+        return auto(own.of_index(), AUTO_DEFAULTS)
+
     built = make(resources)
     assert isinstance(built.reranker, Weighted)
     retrieve = _pools_to_fit(make, resources)
@@ -159,18 +121,15 @@ def _fusion_fitted(resources: Resources) -> BuiltSystem:
     return _refitted(built, fitted, note)
 
 
-def _surprise(
-    name: str, summary: str, model: SurpriseModel, weight: Weight = "crossover", shrink: float = 0.0
-) -> System:
+def _surprise(name: str, model: SurpriseModel, weight: Weight, shrink: float, summary: str) -> System:
     return System(name=name, summary=summary, build=partial(surprise, model, weight, shrink))
 
 
 def _similarity(name: str) -> System:
     named = find_similarity(name)
-    summary = f"cosine's pool by {named.summary}"
     return System(
         name=name,
-        summary=summary,
+        summary=f"cosine's pool by {named.summary}",
         build=partial(similarity, name),
         kind="late-interaction",
         module=named.module,
@@ -178,15 +137,9 @@ def _similarity(name: str) -> System:
     )
 
 
-def _lucene(
-    name: str,
-    summary: str,
-    build: Callable[[Resources], BuiltSystem],
-    needs: frozenset[Need] = frozenset(),
-) -> System:
-    return System(
-        name=name, summary=summary, build=build, kind="hybrid", needs=needs, uses=frozenset({"lucene"})
-    )
+def _fusion(name: str, method: FusionMethod, bm25_weight: float, summary: str) -> System:
+    build = partial(_fusion_lucene, method, bm25_weight)
+    return System(name=name, summary=summary, build=build, kind="hybrid", uses=frozenset({"lucene"}))
 
 
 _JUDGED: frozenset[Need] = frozenset({"judgements"})
@@ -203,71 +156,55 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
                 needs=frozenset({"lucene"}),
             ),
             _surprise(
-                "surprise-crossover",
+                *("surprise-crossover", "gaussian", "crossover", 0.0),
                 "cosine's pool by surprise, Gaussian model, mixed with the cosine by the crossover weight",
-                "gaussian",
             ),
-            _surprise("surprise-mixed", "the same with w = .5", "gaussian", 0.5),
+            _surprise("surprise-mixed", "gaussian", 0.5, 0.0, "the same with w = .5"),
             _surprise(
-                "surprise-pooled",
+                *("surprise-pooled", "pooled", 1.0, 0.0),
                 "z with one deviation for all documents: only their means differ",
-                "pooled",
-                1.0,
             ),
-            _surprise("surprise-pooled-mixed", "pooled surprise with w = .5", "pooled", 0.5),
+            _surprise("surprise-pooled-mixed", "pooled", 0.5, 0.0, "pooled surprise with w = .5"),
             _surprise(
-                "surprise-shrunk",
+                *("surprise-shrunk", "gaussian", 1.0, 0.5),
                 "z with means and variances moved half way to those of all documents",
-                "gaussian",
-                1.0,
-                0.5,
             ),
             _surprise(
-                "surprise-percentile",
+                *("surprise-percentile", "percentile", "crossover", 0.0),
                 "surprise with median and percentile in place of mean and deviation",
-                "percentile",
             ),
-            _surprise("surprise-empirical", "surprise by its definition, over a sample", "empirical"),
+            _surprise(
+                *("surprise-empirical", "empirical", "crossover", 0.0),
+                "surprise by its definition, over a sample",
+            ),
             *(_similarity(name) for name in with_raw() if name not in SYSTEMS),
             System(
                 name="auto-fitted",
-                summary="auto with weights fitted on the judged questions of another split (--fit), if they "
-                "help on those that were held back",
+                summary="auto with weights fitted on judged training questions, if they help on others",
                 build=_auto_fitted,
                 kind="hybrid",
                 needs=_JUDGED,
             ),
-            _lucene(
-                "fusion-lucene",
-                "BM25 by Lucene (weight .5) + cosine + dynamax over both pools, surprise-normalised per "
-                "question",
-                partial(_fusion_lucene, "surprise", BM25_WEIGHT),
+            _fusion(
+                *("fusion-lucene", "surprise", BM25_WEIGHT),
+                "BM25 by Lucene (weight .5) + cosine + dynamax, surprise-normalised per question",
             ),
-            _lucene(
-                "fusion-lucene-equal",
-                "the same with equal weights",
-                partial(_fusion_lucene, "surprise", 1.0),
+            _fusion("fusion-lucene-equal", "surprise", 1.0, "the same with equal weights"),
+            System(
+                name="fusion-lucene-fitted",
+                summary="the same with weights fitted on the judged training questions",
+                build=_fusion_fitted,
+                kind="hybrid",
+                needs=_JUDGED,
+                uses=frozenset({"lucene"}),
             ),
-            _lucene(
-                "fusion-lucene-fitted",
-                "the same with weights fitted on the judged questions of another split (--fit)",
-                _fusion_fitted,
-                _JUDGED,
-            ),
-            _lucene(
-                "fusion-lucene-zscore",
+            _fusion(
+                *("fusion-lucene-zscore", "zscore", 1.0),
                 "the same by deviations within the pool, equal weights",
-                partial(_fusion_lucene, "zscore", 1.0),
             ),
-            _lucene(
-                "fusion-lucene-rrf",
-                "the same by reciprocal ranks, equal weights",
-                partial(_fusion_lucene, "rrf", 1.0),
-            ),
-            _lucene(
-                "fusion-lucene-minmax",
-                "the same by min-max over the pool, equal weights",
-                partial(_fusion_lucene, "minmax", 1.0),
+            _fusion("fusion-lucene-rrf", "rrf", 1.0, "the same by reciprocal ranks, equal weights"),
+            _fusion(
+                "fusion-lucene-minmax", "minmax", 1.0, "the same by min-max over the pool, equal weights"
             ),
         )
     }

@@ -76,6 +76,21 @@ def read_run(path: Path) -> Run:
     return Run(path.stem, {query: _ordered(scores) for query, scores in found.items()})
 
 
+def split_run(given: str) -> tuple[str, str]:
+    """What `--run` names: a name, which may be empty, and a file.
+
+    >>> split_run("theirs=runs/theirs.trec"), split_run("runs/k1=0.9.trec")
+    (('theirs', 'runs/theirs.trec'), ('', 'runs/k1=0.9.trec'))
+    """
+    name, separator, file = given.partition("=")
+    return (name, file) if separator and "/" not in name and not Path(given).is_file() else ("", given)
+
+
+def run_path(name: str, dataset: str) -> Path:
+    """Where a run lies; `{dataset}` in its name stands for the data set's short name."""
+    return Path(name.replace("{dataset}", dataset)).expanduser()
+
+
 def _ordered(scores: Mapping[str, np.float32]) -> Ranking:
     by_id = sorted(scores.items(), key=lambda item: item[0], reverse=True)
     ordered = sorted(by_id, key=lambda item: item[1], reverse=True)  # stable: ties stay as they are

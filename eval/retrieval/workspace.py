@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,9 +14,8 @@ from surprise_rerank.connectors.datasets.demo import DEMO
 from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
-from surprise_rerank.connectors.qdrant.location import Location, shown_url
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
-from surprise_rerank.connectors.qdrant.storage.server import collections_of
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens import TokenBatch
@@ -32,9 +31,8 @@ from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import CorpusStatistics, FittedOn
 from surprise_rerank.surprise.ensemble import Ensemble
 
-# Documents whose words are counted at a time, between two signs of progress.
 _SAMPLED = 256  # documents that stand for the corpus
-_COUNTED = 256
+_COUNTED = 256  # documents whose words are read together
 
 
 def has_lucene() -> bool:
@@ -66,7 +64,6 @@ class Workspace:
         terminal: for progress and messages.
         passages: split documents that are longer than the model reads, instead of cutting them.
         pooling: as for `IndexOptions`.
-        approximate: search by the approximate index, where the engine has built one.
     """
 
     cache: Path
@@ -76,7 +73,6 @@ class Workspace:
     terminal: Terminal
     passages: bool = False
     pooling: float | None = None
-    approximate: bool = False
 
     @property
     def options(self) -> IndexOptions:
@@ -113,25 +109,25 @@ class Workspace:
         folder = self.cache / self.name
         with contextlib.ExitStack() as stack:
             index = stack.enter_context(self._opened(folder / "qdrant", dataset))
-            self._report(self._sync(index, dataset), index)
+            with self.terminal.bar("indexing", len(dataset.documents), "documents") as advance:
+                done = index.sync(dataset.documents, prune=True, on_progress=advance, background=False)
+            self.terminal.say(_told(done, index.engine))
             words = None
             if lucene:
                 words = stack.enter_context(self._open_bm25(folder / "bm25", dataset))
-            corpus = index.ensemble()
             ids, tokens = index.token_sample(_SAMPLED)
-            fitting = self._fitting(dataset, ids, tokens)
             yield Resources(
                 index=index,
                 # By default figures do not depend on an approximate index.
-                options=NO_OPTIONS if self.approximate else NO_OPTIONS.exactly(),
+                options=NO_OPTIONS.exactly(),
                 ensemble=anchors,
                 document_ids=frozenset(document.id for document in dataset.documents),
-                corpus=corpus,
+                corpus=index.ensemble(),
                 sample_ids=ids,
                 sample_tokens=tokens,
                 lucene=words,
                 encoder=self.encoder,
-                fitting=fitting,
+                fitting=self._fitting(dataset, ids, tokens),
                 lessons=lessons,
             )
 
@@ -144,10 +140,6 @@ class Workspace:
             DocumentIndex.renew(place, dataset.documents, self.encoder, options=own, background=False)
             return DocumentIndex.open(place, self.encoder, options=own)
 
-    def _sync(self, index: DocumentIndex, dataset: RetrievalDataset) -> SyncReport:
-        with self.terminal.bar("indexing", len(dataset.documents), "documents") as advance:
-            return index.sync(dataset.documents, prune=True, on_progress=advance, background=False)
-
     def _fitting(
         self, dataset: RetrievalDataset, ids: tuple[str, ...], tokens: TokenBatch
     ) -> Callable[[frozenset[FittedOn]], CorpusStatistics]:
@@ -158,15 +150,8 @@ class Workspace:
         @cache
         def statistics() -> WordStatistics:
             texts = [document.content for document in dataset.documents]
-
-            def words(advance: Callable[[int], None]) -> Iterator[tuple[str, ...]]:
-                for start in range(0, len(texts), _COUNTED):
-                    part = texts[start : start + _COUNTED]
-                    yield from word_lists(self.encoder, part)
-                    advance(len(part))
-
-            with self.terminal.bar("counting words", len(texts), "documents") as advance:
-                return WordStatistics.of(words(advance))
+            parts = (texts[start : start + _COUNTED] for start in range(0, len(texts), _COUNTED))
+            return WordStatistics.of(own for part in parts for own in word_lists(self.encoder, part))
 
         @cache
         def sample() -> Texts:
@@ -181,21 +166,6 @@ class Workspace:
             )
 
         return fitting
-
-    def _report(self, done: SyncReport, index: DocumentIndex) -> None:
-        place = {
-            "edge": "embedded Qdrant Edge",
-            "local": "Qdrant in memory",
-            "server": shown_url(self.url or ""),
-        }
-        if not (done.added or done.updated or done.removed):
-            what = f"re-using the index of {done.unchanged} documents"
-        else:
-            what = f"indexed {done.added} new documents"
-            what += f", {done.updated} changed" if done.updated else ""
-            what += f", removed {done.removed}" if done.removed else ""
-            what += f", re-used {done.unchanged}" if done.unchanged else ""
-        self.terminal.say(f"{what} ({place[index.engine]})")
 
     def _open_bm25(self, path: Path, dataset: RetrievalDataset) -> BM25Index:
         digest = hashlib.sha256()
@@ -212,53 +182,30 @@ class Workspace:
             return BM25Index.open_or_build(path, dataset.documents, digest.hexdigest(), on_progress=advanced)
 
 
-def left_on_server(url: str, names: Iterable[str], *, clean: bool) -> str:
-    """What evaluations leave on a server, in a line that names every collection.
-
-    Args:
-        url: of the server.
-        names: of the workspaces' indexes.
-        clean: remove them.
-
-    Raises:
-        StoreError: if the server cannot be reached, or refuses it.
-    """
-    places = [Location(url=url, collection=name) for name in dict.fromkeys(names)]
-    found = [name for place in places for name in collections_of(place, remove=clean)]
-    listed = ", ".join(found) or "nothing"
-    if clean:
-        return f"removed from {shown_url(url)}: {listed}"
-    return f"left on {shown_url(url)} for the next run: {listed}; --clean removes them"
+def _told(done: SyncReport, engine: str) -> str:
+    """What was indexed, in a line."""
+    if not (done.added or done.updated or done.removed):
+        return f"re-using the index of {done.unchanged} documents ({engine})"
+    what = f"indexed {done.added} new documents"
+    what += f", {done.updated} changed" if done.updated else ""
+    what += f", removed {done.removed}" if done.removed else ""
+    return f"{what}{f', re-used {done.unchanged}' if done.unchanged else ''} ({engine})"
 
 
 def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> Ensemble | None:
     """The ensemble that `--ensemble` names; None for the documents themselves.
 
     Args:
-        name: `documents`, `train-questions`, a .npz that `Ensemble.save` wrote, or a text file of one
-            question a line.
+        name: `documents`, `train-questions`, or a text file of one question a line.
         spec: the data set, for its train questions.
         encoder: of the documents.
         terminal: for progress.
 
     Raises:
-        SurpriseRerankError: if there are no such questions, or the ensemble is of another model.
+        SurpriseRerankError: if there are no such questions.
     """
     if name == "documents":
         return None
-    if name.endswith(".npz"):
-        loaded = Ensemble.load(name)
-        if (loaded.model, loaded.dimension) != (encoder.name, encoder.dimension):
-            raise DataError(
-                f"the ensemble {name} is of model {loaded.model!r} ({loaded.dimension} dimensions), the "
-                f"documents are of {encoder.name!r} ({encoder.dimension}); use one model for both"
-            )
-        if loaded.similarity != "dot":
-            raise DataError(
-                f"the ensemble {name} is for the similarity {loaded.similarity!r}, documents are compared by "
-                "dot product of unit vectors; make it with similarity='dot'"
-            )
-        return loaded
     if name == "train-questions":
         questions = list(judged_questions(spec, "train")[0].values())
     else:

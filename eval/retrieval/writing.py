@@ -11,7 +11,7 @@ from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.documents import encodable
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.reports.writing import write_report
-from surprise_rerank.eval.retrieval.evaluation import Evaluation
+from surprise_rerank.eval.retrieval.evaluation import Evaluation, short_name
 from surprise_rerank.eval.retrieval.trec import write_run
 
 
@@ -28,14 +28,13 @@ def make_folder(folder: Path) -> None:
 def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Report) -> None:
     """A TREC run file per system of ours, `per-question.tsv` and `results.json`.
 
-    Run files of several data sets lie in a folder each, named after the data set: as `{dataset}` says it in
-    the name of a run.
+    Run files of several data sets lie in a folder each, as `{dataset}` in the name of a run says it.
 
     Raises:
         StoreError: if the folder cannot be written.
     """
     for evaluation in evaluations:
-        place = folder if len(evaluations) == 1 else folder / evaluation.short_name
+        place = folder if len(evaluations) == 1 else folder / short_name(evaluation.name)
         for result in evaluation.results:
             if result.is_run:
                 continue  # it is somebody's file already

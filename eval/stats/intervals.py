@@ -10,11 +10,9 @@ import numpy as np
 from scipy import stats
 
 from surprise_rerank.core.arrays import Float64Array, IntArray
-from surprise_rerank.errors import DataError
 
 Verdict: TypeAlias = Literal["win", "loss", "tie", "none"]
 
-LEVEL = 0.95
 RESAMPLES = 10_000
 
 # What float32 leaves of two forms of one similarity is no difference: correlations differ in later digits.
@@ -48,97 +46,27 @@ class Differences:
         return "loss" if self.high[i] < 0 else "tie"
 
 
-def pearson_difference(
-    gold: Float64Array, system: Float64Array, baseline: Float64Array, axis: int = -1
-) -> Float64Array:
-    """r(gold, system) - r(gold, baseline) along an axis: the reference form.
-
-    NaN where all numbers of one of them are equal.
-
-    Args:
-        gold: (..., n) judgements.
-        system: (..., n) similarities.
-        baseline: (..., n) the baseline's similarities.
-        axis: that of the n pairs.
-    """
-
-    def standard(values: Float64Array) -> Float64Array:
-        centred = values - values.mean(axis=axis, keepdims=True)
-        constant = np.ptp(values, axis=axis, keepdims=True) == 0
-        deviations = np.where(constant, np.nan, centred.std(axis=axis, keepdims=True))
-        return np.asarray(centred / deviations, dtype=np.float64)
-
-    judged = standard(gold)
-    difference = (judged * standard(system)).mean(axis=axis) - (judged * standard(baseline)).mean(axis=axis)
-    return _rounded(np.asarray(difference))
-
-
-def difference_interval(
-    gold: Float64Array,
-    system: Float64Array,
-    baseline: Float64Array,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> tuple[float, float]:
-    """The BCa 95 % interval of a difference of two correlations: the reference form, resample by resample.
-
-    (Efron and Tibshirani, 'An Introduction to the Bootstrap', 1993, chapter 14; scipy's `bootstrap` over
-    pairs.)
-
-    Args:
-        gold: (n,) judgements.
-        system: (n,) similarities.
-        baseline: (n,) the baseline's similarities.
-        resamples: of the n pairs.
-        seed: of the resamples.
-    """
-    result = stats.bootstrap(
-        (gold, system, baseline),
-        pearson_difference,
-        paired=True,
-        vectorized=True,
-        n_resamples=resamples,
-        batch=_batch(len(gold)),
-        confidence_level=LEVEL,
-        method="BCa",
-        rng=np.random.default_rng(seed),
-    )
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
-
-
 def difference_intervals(
     gold: Float64Array,
     systems: Float64Array,
     baseline: Float64Array,
     *,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Differences:
-    """BCa 95 % intervals of many systems' differences to a baseline, over the same pairs: the fast form.
+    """BCa 95 % intervals of many systems' differences to a baseline, over the same pairs.
 
-    A resample is how often it has each pair. A correlation is made of means of z, z^2 and z g, so that one
-    product of those counts with a matrix of 3 columns a system gives all systems' differences in all
-    resamples. They are the resamples that `difference_interval` draws with the same seed.
+    (Efron and Tibshirani, 'An Introduction to the Bootstrap', 1993, chapter 14; scipy's `bootstrap` over
+    pairs.) A resample is how often it has each pair. A correlation is made of means of z, z^2 and z g, so
+    that one product of those counts with 3 columns a system gives all differences in all resamples.
 
     Args:
         gold: (n,) judgements.
         systems: (k, n) similarities.
         baseline: (n,) the baseline's similarities.
         resamples: of the n pairs.
-        seed: of the resamples.
-
-    Raises:
-        DataError: if there are not as many similarities as judgements, or fewer than 3.
     """
     n = len(gold)
-    if systems.ndim != 2 or systems.shape[1] != n or baseline.shape != (n,) or n < 3:
-        raise DataError(
-            f"{n} judgements, similarities of shape {systems.shape} and {baseline.shape}: expected n of at "
-            "least 3, and the shapes (k, n) and (n,)"
-        )
-    k = len(systems)
-    if not k:
+    if not len(systems):
         return Differences(np.zeros(0), np.zeros(0), np.zeros(0))
     products = _Products(gold, np.concatenate([systems, baseline[None, :]]))
     with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
@@ -149,10 +77,10 @@ def difference_intervals(
             lambda rows, axis: products.differences(rows),
             vectorized=True,
             n_resamples=resamples,
-            batch=_batch(n),
-            confidence_level=LEVEL,
+            batch=max(1, _NUMBERS // n),
+            confidence_level=0.95,
             method="BCa",
-            rng=np.random.default_rng(seed),
+            rng=np.random.default_rng(0),
         )
         values = products.differences(np.arange(n))
     drawn = result.bootstrap_distribution
@@ -207,7 +135,3 @@ def _counts(drawn: IntArray, n: int) -> Float64Array:
 
 def _rounded(differences: Float64Array) -> Float64Array:
     return differences.round(_DIGITS) + 0.0  # no -0, which tables would show
-
-
-def _batch(n: int) -> int:
-    return max(1, _NUMBERS // n)

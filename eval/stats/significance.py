@@ -54,41 +54,6 @@ def paired_randomization(
     return float(result.pvalue)
 
 
-def paired_bootstrap(
-    first: npt.ArrayLike, second: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
-) -> float:
-    """Two-sided p-value of the paired bootstrap test by the shift method (Smucker et al., CIKM 2007).
-
-    Questions are drawn with replacement; the mean differences of these samples, shifted to have mean 0, are
-    what chance does. The p-value is the share that is at least as large as the difference that was seen, both
-    counted once more, as in the randomisation test. Where all questions differ alike, samples show no chance;
-    the p-value is then that of swapping, 2^(1 - n).
-
-    Args:
-        first: (n,) values of one system, a question each.
-        second: (n,) values of the other, of the same questions.
-        resamples: number of samples.
-        seed: of the samples.
-
-    Raises:
-        DataError: if the shapes differ or there is no question.
-    """
-    differences = _differences(first, second)
-    if len(differences) < 2 or not differences.any():
-        return 1.0
-    if np.ptp(differences) <= _ROUNDING:
-        return 2.0 ** (1 - len(differences))
-    seen = abs(differences.mean()) - _ROUNDING
-    centred = differences - differences.mean()
-    rng = np.random.default_rng(seed)
-    larger = 0
-    for start in range(0, resamples, _AT_ONCE):
-        shape = (min(_AT_ONCE, resamples - start), len(centred))
-        means = centred[rng.integers(len(centred), size=shape)].mean(axis=1)
-        larger += int((np.abs(means) >= seen).sum())
-    return (larger + 1) / (resamples + 1)
-
-
 def difference_interval(
     first: npt.ArrayLike, second: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[float, float]:

@@ -14,11 +14,12 @@ from scipy import stats
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.reports.records import read_report
+from surprise_rerank.eval.reports.records import read_values
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 
 # A score and the similarity that it is of.
 Score: TypeAlias = tuple[str, str]
+Values: TypeAlias = Mapping[str, Any]
 
 _LEAST_MODELS = 3
 # All orders of up to `_EXACT_MODELS` models are tried for a p-value; of more, `_ORDERS` random ones.
@@ -43,8 +44,8 @@ _TABLES: Mapping[str, tuple[int, tuple[str, ...] | None]] = {
 }
 
 
-def read_reports(places: Sequence[Path]) -> list[Report]:
-    """The reports of files and folders.
+def read_reports(places: Sequence[Path]) -> list[Values]:
+    """The reports of files and folders, as `read_values` gives them.
 
     Args:
         places: files that `--report FILE.json` wrote, and folders of them, which are read by name.
@@ -54,10 +55,10 @@ def read_reports(places: Sequence[Path]) -> list[Report]:
         DataError: if a file is no report.
         StoreError: if a file cannot be read.
     """
-    return [read_report(file) for place in places for file in _files(place)]
+    return [read_values(file) for place in places for file in _files(place)]
 
 
-def correlate(reports: Sequence[Report]) -> Report:
+def correlate(reports: Sequence[Values]) -> Report:
     """Correlate every intrinsic score with the accuracy of every downstream task, over models.
 
     MR counts negatively, so that higher is better throughout. The mean is over the tasks that all models
@@ -68,8 +69,7 @@ def correlate(reports: Sequence[Report]) -> Report:
 
     Returns:
         The tables `correlation-mean`, with the mean accuracy: three coefficients, and the p-value of
-        Spearman's; `correlation`, Spearman's with every task; `correlation-pearson` and
-        `correlation-kendall`, the same for these. Rows are scores and similarities.
+        Spearman's; and `correlation`, Spearman's with every task. Rows are scores and similarities.
 
     Raises:
         DataError: if there are no downstream accuracies, no intrinsic scores, or fewer than 3 models that
@@ -84,10 +84,9 @@ def correlate(reports: Sequence[Report]) -> Report:
     rows = {score: row for score, row in rows.items() if len(row.models) >= _LEAST_MODELS}
     if not rows:
         raise _too_few(found)
-    by_task = [_by_task(name, rows, found, tasks) for name in _COEFFICIENTS]
     return Report(
         title="Correlation of intrinsic scores with downstream accuracy, over models",
-        tables=(_with_mean(rows), *by_task),
+        tables=(_with_mean(rows), _by_task(rows, found, tasks)),
         plots=tuple(_plots(rows)),
         notes=tuple(_notes(found, rows, tasks, shared)),
         facts={
@@ -115,22 +114,22 @@ class _Collected:
     classifiers: dict[str, None] = field(default_factory=dict)
     without_scores: int = 0
 
-    def add(self, report: Report) -> None:
+    def add(self, report: Values) -> None:
         """Take the scores of a report; they replace those of earlier ones."""
-        tables = [table for table in report.tables if table.name in _TABLES]
+        tables = {name: rows for name, rows in report["tables"].items() if name in _TABLES}
         self.without_scores += not tables
-        if any(table.name == "downstream" for table in tables):
-            self.classifiers[str(report.facts.get("classifier", "unknown"))] = None
-        for table in tables:
-            for model, score, value in _cells(table):
-                if table.name == "downstream" and score[0] == "mean":
+        if "downstream" in tables:
+            self.classifiers[str(report.get("classifier", "unknown"))] = None
+        for table, rows in tables.items():
+            for model, score, value in _cells(table, rows):
+                if table == "downstream" and score[0] == "mean":
                     continue  # over whichever tasks were measured there
-                if table.name == "downstream":
+                if table == "downstream":
                     into, key = self.downstream.setdefault(model, {}), score[0]
                 else:
                     into, key = self.intrinsic.setdefault(score, {}), model
                 if key in into:
-                    self.repeated[model, table.name] = None
+                    self.repeated[model, table] = None
                 into[key] = value
 
 
@@ -188,23 +187,21 @@ def _files(place: Path) -> list[Path]:
     return files
 
 
-def _cells(table: Table) -> Iterator[tuple[str, Score, float]]:
-    """Model, score and value of every finite number; higher is better."""
-    keys, wanted = _TABLES[table.name]
-    if table.keys != keys:
-        raise DataError(f"the table {table.name!r} has {table.keys} key columns, expected {keys}")
-    for row in table.rows:
-        model, *more = map(str, row[:keys])
+def _cells(table: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Score, float]]:
+    """Model, score and value of every number; higher is better."""
+    keys, wanted = _TABLES[table]
+    for row in rows:
+        model, *more = map(str, list(row.values())[:keys])
         similarity = more[0] if more else ""
-        for column, cell in zip(table.columns[keys:], row[keys:], strict=True):
-            if wanted is not None and column.name not in wanted:
+        for column, cell in list(row.items())[keys:]:
+            if wanted is not None and column not in wanted:
                 continue
-            if column.name == "mean" and table.name == "sts" and len(row) < keys + 6:
+            if column == "mean" and table == "sts" and len(row) < keys + 6:
                 continue  # of some years only: means of other years are another score
-            if isinstance(cell, int | float) and math.isfinite(cell):
+            if isinstance(cell, int | float):
                 # In the table of downstream tasks, MR are the movie reviews.
-                sign = -1 if wanted == _RANKS and column.name == "MR" else 1
-                yield model, (_label(table.name, more[1:], column.name), similarity), sign * float(cell)
+                sign = -1 if wanted == _RANKS and column == "MR" else 1
+                yield model, (_label(table, more[1:], column), similarity), sign * float(cell)
 
 
 def _label(table: str, data_set: Sequence[str], column: str) -> str:
@@ -269,38 +266,29 @@ def _with_mean(rows: Mapping[Score, _Row]) -> Table:
     )
 
 
-def _by_task(name: str, rows: Mapping[Score, _Row], found: _Collected, tasks: Sequence[str]) -> Table:
+def _by_task(rows: Mapping[Score, _Row], found: _Collected, tasks: Sequence[str]) -> Table:
     cells: list[tuple[Cell, ...]] = []
     for score, row in rows.items():
         values = found.intrinsic[score]
-        by_task = [_with_task(name, values, found.downstream, task) for task in tasks]
-        cells.append((*score, len(row.models), *by_task, coefficient(name, row.x, row.y)))
-    first = name == next(iter(_COEFFICIENTS))
+        by_task = [_with_task(values, found.downstream, task) for task in tasks]
+        cells.append((*score, len(row.models), *by_task, coefficient("Spearman", row.x, row.y)))
+    columns = (Column("score"), Column("similarity"), Column("models"))
     return Table(
-        "correlation" if first else f"correlation-{name.lower()}",
-        f"{name} correlation with every task",
-        (
-            Column("score"),
-            Column("similarity"),
-            Column("models"),
-            *(Column(task, 2) for task in tasks),
-            Column("mean", 2),
-        ),
+        "correlation",
+        "Spearman correlation with every task",
+        (*columns, *(Column(task, 2) for task in tasks), Column("mean", 2)),
         tuple(cells),
         keys=2,
-        detail=not first or len(rows) > _FEW,
+        detail=len(rows) > _FEW,
     )
 
 
 def _with_task(
-    name: str, values: Mapping[str, float], downstream: Mapping[str, Mapping[str, float]], task: str
+    values: Mapping[str, float], downstream: Mapping[str, Mapping[str, float]], task: str
 ) -> float:
     """Over the models that have the score and the task; NaN where these are fewer than 3."""
     pairs = [(value, downstream[m][task]) for m, value in values.items() if task in downstream.get(m, {})]
-    if len(pairs) < _LEAST_MODELS:
-        return math.nan
-    x, y = np.array(pairs).T
-    return coefficient(name, x, y)
+    return coefficient("Spearman", *np.array(pairs).T) if len(pairs) >= _LEAST_MODELS else math.nan
 
 
 def _plots(rows: Mapping[Score, _Row]) -> Iterator[Plot]:

@@ -1,36 +1,51 @@
-"""Few-shot training on cosines: shared by fine-tuning an encoder and by a linear map of its vectors.
+"""Few-shot training on cosines: of all weights of a model, or of a linear map of frozen vectors.
 
 The routine of 'Taken by Surprise: Contrast effect for Similarity Scores' (arXiv 2308.09765). Every text is
-paired with every label; the target t of a pair is 1 for a label of the text's own, and a little for others.
-The loss is the focal loss (Lin et al., 'Focal Loss for Dense Object Detection', ICCV 2017) of the cosine:
+paired with every label; the target t of a pair is 1 for a label of the text's own, .05 for others. The loss
+is the focal loss (Lin et al., 'Focal Loss for Dense Object Detection', ICCV 2017) of the cosine:
 
     - t (1 - p)^gamma log p - (1 - t) p^gamma log(1 - p),   p = max(cos, 0) + 1e-10
 
-and training ends with the first epoch whose cross-entropy (gamma = 0), averaged over its batches, is low
-enough. The published program draws batches from the pairs. Here a batch has some texts and all labels, so
-that each of them is encoded once for a step.
+with gamma 1, and training ends with the first epoch whose cross-entropy (gamma 0), averaged over its batches,
+is low enough. The published program draws batches from the pairs. Here a batch has some texts and all labels,
+so that each of them is encoded once for a step.
+
+The linear map W of vectors, cos(W x, W l), is the identity at first, and is trained in the same way. It is
+for machines that cannot fine-tune, and for encoders that cannot be fine-tuned.
 """
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from surprise_rerank.core.arrays import BoolArray, Float64Array, FloatArray
-from surprise_rerank.encoders.base import Progress
-from surprise_rerank.errors import DataError
+from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, FloatArray, matrix, unit_rows
+from surprise_rerank.documents import encodable
+from surprise_rerank.encoders.base import Encoder, Progress
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
+from surprise_rerank.errors import DataError, ModelError
 
 if TYPE_CHECKING:
     import torch
 
 TrainingMethod: TypeAlias = Literal["fine-tune", "linear"]
 
+# Published.
+_LEARNING_RATE = 1e-4
+_WEIGHT_DECAY = 0.01
+_GAMMA = 1.0
+_SOFT_NEGATIVE = 0.05
+_TEXTS_PER_BATCH = 16
+# AdamW changes each of the d^2 weights of a map by about the rate, so a unit vector moves by up to d times
+# that: this is a share of its length that suits all dimensions. Chosen on training questions of TREC-6.
+_LARGEST_STEP = 0.4
 # The logarithms' arguments stay this far from 0 and 1. The upper bound differs from 1 in float32.
 _SMALLEST, _LARGEST = 1e-10, 1 - 1e-7
 # Where a cosine is barely above 0, the loss is as steep as 1 / cos. One such pair would dominate AdamW's
@@ -43,15 +58,11 @@ class FewShotTraining:
     """How to train with a few labelled texts; the defaults are the published ones.
 
     Attributes:
-        method: `fine-tune` all weights of a sentence-transformers model (`finetune.fine_tune`), or fit a
-            `linear` map of frozen vectors (`linear_map.fit_linear_map`), which takes seconds on any machine.
+        method: `fine-tune` all weights of a sentence-transformers model, or fit a `linear` map of frozen
+            vectors, which takes seconds on any machine.
         learning_rate: of AdamW, constant; None: 1e-4 to fine-tune, .4 / d for a map of d dimensions.
-        weight_decay: AdamW's; it pulls a model's weights towards zero, and the map towards the identity.
-        gamma: of the focal loss; 0 is the cross-entropy.
-        soft_negative: target of a text with a label that is not its own. A text of no label at all has 0.
         target_loss: train until the mean cross-entropy of an epoch's batches is below it; 0: all epochs.
         max_epochs: train no longer than that; `TrainingHistory.reached` reports whether it was enough.
-        texts_per_batch: texts of a step; all L labels are in every step.
         seed: of the texts' order and the model's dropout.
 
     Raises:
@@ -60,12 +71,8 @@ class FewShotTraining:
 
     method: TrainingMethod = "fine-tune"
     learning_rate: float | None = None
-    weight_decay: float = 0.01
-    gamma: float = 1.0
-    soft_negative: float = 0.05
     target_loss: float = 0.3
     max_epochs: int = 70
-    texts_per_batch: int = 16
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -74,12 +81,9 @@ class FewShotTraining:
             raise DataError(f"training method {self.method!r} is not known; choose one of {choices}")
         if self.learning_rate is not None and not (_is_number(self.learning_rate) and self.learning_rate > 0):
             raise DataError(f"learning_rate must be a number above 0 or None, got {self.learning_rate!r}")
-        for name in ("weight_decay", "gamma", "target_loss"):
-            if not _is_number(value := getattr(self, name)):
-                raise DataError(f"{name} must be a finite number of at least 0, got {value!r}")
-        if not (_is_number(self.soft_negative) and self.soft_negative < 1):
-            raise DataError(f"soft_negative must be at least 0 and below 1, got {self.soft_negative!r}")
-        for name, least in (("max_epochs", 1), ("texts_per_batch", 1), ("seed", 0)):
+        if not _is_number(self.target_loss):
+            raise DataError(f"target_loss must be a finite number of at least 0, got {self.target_loss!r}")
+        for name, least in (("max_epochs", 1), ("seed", 0)):
             value = getattr(self, name)
             if not _is_number(value, Integral) or value < least:
                 raise DataError(f"{name} must be an integer of at least {least}, got {value!r}")
@@ -100,41 +104,123 @@ class TrainingHistory:
     seconds: float
 
 
-def check_members(members: npt.ArrayLike, texts: int, labels: int) -> BoolArray:
-    """(n, L) which labels are a text's own; refuses what does not fit.
+def fine_tune(
+    encoder: Encoder,
+    texts: Sequence[str],
+    members: BoolArray,
+    label_texts: Sequence[str],
+    training: FewShotTraining,
+    on_progress: Progress | None = None,
+) -> tuple[SentenceTransformerEncoder, TrainingHistory]:
+    """A copy of an encoder, trained on a few labelled texts, and how that went.
+
+    The encoder stays as it is. Training runs where the model is, in float32, with the model's dropout; on a
+    CPU the same seed gives the same weights. All labels are encoded in every step.
 
     Args:
-        members: (n, L) booleans, or 0 and 1. A text may have one label, several, or none.
-        texts: n, at least 1.
-        labels: L, at least 1.
+        encoder: a `SentenceTransformerEncoder`.
+        texts: n. Equal ones are one text that has the labels of all.
+        members: (n, L) which labels are a text's own; it may have several, or none.
+        label_texts: L, in the form that texts are compared with ("this matter is sport").
+        training: its method is not used.
+        on_progress: called with the number of texts of every finished step.
 
     Raises:
-        DataError: if there is no text, no label, the shape is another one, or a value is neither 0 nor 1.
+        ModelError: if the encoder has no weights that can be trained, as word vectors do not.
+        DataError: if training diverges.
     """
-    if not texts or not labels:
-        raise DataError(f"training needs a text and a label at least, got {texts} texts and {labels} labels")
-    given = np.asarray(members)
-    if given.shape != (texts, labels):
-        raise DataError(
-            f"members has shape {given.shape}, expected ({texts}, {labels}): a row for each text, a column "
-            "for each label"
+    from torch.nn.functional import normalize
+
+    if not isinstance(encoder, SentenceTransformerEncoder):
+        raise ModelError(
+            f"{encoder.name} is no sentence-transformers model and cannot be fine-tuned; train a linear map "
+            'of its vectors, method="linear"'
         )
-    if given.dtype.kind not in "biuf" or not np.isin(given, (0, 1)).all():
-        raise DataError("members must be booleans: whether a label is the text's own")
-    return given.astype(np.bool_)
+    model = copy.deepcopy(encoder.model).float()
+    parameters = [weights for weights in model.parameters() if weights.requires_grad]
+    if not parameters:
+        raise ModelError(
+            f'all weights of {encoder.name} are frozen; train a linear map of its vectors, method="linear"'
+        )
+    first, own = merged_duplicates(texts, members)
+    given = [encoder.prompt("document") + encodable(texts[row]) for row in first]
+    labels = [encoder.prompt("query") + encodable(text) for text in label_texts]
+
+    def vectors(some: list[str]) -> torch.Tensor:
+        features = model.preprocess(some)
+        on_device = {name: part.to(model.device) for name, part in features.items() if hasattr(part, "to")}
+        return normalize(model(on_device)["sentence_embedding"])
+
+    with _seeded(training.seed, model.device):
+        model.train()
+        history = minimize(
+            lambda rows: vectors([given[row] for row in rows]) @ vectors(labels).T,
+            parameters,
+            pair_targets(own),
+            training,
+            training.learning_rate or _LEARNING_RATE,
+            on_progress,
+        )
+    model.eval()
+    model.zero_grad()
+    name = f"{encoder.name} (fine-tuned)"
+    return SentenceTransformerEncoder(model, name, prompt_tokens=encoder.reading.prompt_tokens), history
+
+
+def fit_linear_map(
+    vectors: FloatArray,
+    members: BoolArray,
+    label_vectors: FloatArray,
+    training: FewShotTraining,
+    on_progress: Progress | None = None,
+) -> tuple[Float32Array, TrainingHistory]:
+    """(d, d) weights of the map for a few labelled texts, and how its training went.
+
+    The same seed gives the same map. AdamW's weight decay works on W - I: it pulls towards the cosine of the
+    vectors as they are.
+
+    Args:
+        vectors: (n, d) of the texts. Equal ones are one text that has the labels of all.
+        members: (n, L) which labels are a text's own; it may have several, or none.
+        label_vectors: (L, d).
+        training: its method is not used.
+        on_progress: called with the number of texts of every finished step.
+
+    Raises:
+        DataError: if dimensions differ, values are not finite, or training diverges.
+    """
+    import torch
+
+    labels = unit_rows(matrix(label_vectors, "label_vectors"))
+    texts = unit_rows(matrix(vectors, "vectors", labels.shape[1]))
+    first, own = merged_duplicates([row.tobytes() for row in texts], members)
+    given, anchors = torch.from_numpy(texts[first]), torch.from_numpy(labels)
+    change = torch.nn.Parameter(torch.zeros(labels.shape[1], labels.shape[1]))
+
+    def moved(rows: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.normalize(rows + rows @ change.T)
+
+    history = minimize(
+        lambda rows: moved(given[rows]) @ moved(anchors).T,
+        [change],
+        pair_targets(own),
+        training,
+        training.learning_rate or _LARGEST_STEP / labels.shape[1],
+        on_progress,
+    )
+    return np.eye(labels.shape[1], dtype=np.float32) + change.detach().numpy(), history
+
+
+def mapped(vectors: FloatArray, weights: Float32Array) -> Float32Array:
+    """(n, d) vectors under a map, of length 1; a vector of zeros stays one."""
+    return unit_rows(matrix(vectors, "vectors", len(weights)) @ weights.T)
 
 
 def merged_duplicates(texts: Sequence[Hashable], members: BoolArray) -> tuple[list[int], BoolArray]:
     """Equal texts as one text that has the labels of all, as in the published program.
 
-    Otherwise, for a text of two labels in two rows, each label would be a negative example, too.
-
-    Args:
-        texts: n texts, or whatever else is equal where they are.
-        members: (n, L) which labels are a text's own.
-
-    Returns:
-        The row where each of the m different texts occurs first, and their (m, L) members.
+    Otherwise, for a text of two labels in two rows, each label would be a negative example, too. Returned are
+    the row where each of the m different texts occurs first, and their (m, L) members.
 
     >>> merged_duplicates(["b", "a", "b"], np.array([[True, False], [False, False], [False, True]]))
     ([0, 1], array([[ True,  True],
@@ -147,35 +233,19 @@ def merged_duplicates(texts: Sequence[Hashable], members: BoolArray) -> tuple[li
     return np.unique(groups, return_index=True)[1].tolist(), merged
 
 
-def pair_targets(members: BoolArray, soft_negative: float) -> Float64Array:
-    """(n, L) targets of all pairs: 1 for a text's own labels, 0 for a text of no label, else `soft_negative`.
+def pair_targets(members: BoolArray) -> Float64Array:
+    """(n, L) targets of all pairs: 1 for a text's own labels, 0 for a text of no label, else .05.
 
-    >>> pair_targets(np.array([[True, False], [False, False]]), 0.05)
+    >>> pair_targets(np.array([[True, False], [False, False]]))
     array([[1.  , 0.05],
            [0.  , 0.  ]])
     """
-    others = np.where(members.any(axis=1, keepdims=True), soft_negative, 0.0)
+    others = np.where(members.any(axis=1, keepdims=True), _SOFT_NEGATIVE, 0.0)
     return np.where(members, 1.0, others)
 
 
-def focal_loss(cosines: FloatArray, targets: FloatArray, gamma: float = 1.0) -> float:
-    """The mean focal loss of pairs, in nats, as the paper writes it.
-
-    Args:
-        cosines: any shape.
-        targets: as many, from 0 to 1.
-        gamma: 0 is the cross-entropy; above it, pairs that are right already count less.
-
-    >>> round(focal_loss(np.array([0.5]), np.array([1.0]), gamma=0), 4)
-    0.6931
-    """
-    t = np.asarray(targets, dtype=np.float64)
-    p = np.minimum(np.maximum(np.asarray(cosines, dtype=np.float64), 0.0) + _SMALLEST, _LARGEST)
-    return float(np.mean(-t * (1 - p) ** gamma * np.log(p) - (1 - t) * p**gamma * np.log(1 - p)))
-
-
-def focal_loss_of_tensors(cosines: torch.Tensor, targets: torch.Tensor, gamma: float = 1.0) -> torch.Tensor:
-    """`focal_loss` of tensors, with a gradient: a scalar. Pairs of cosine 0 and less have none."""
+def focal_loss(cosines: torch.Tensor, targets: torch.Tensor, gamma: float) -> torch.Tensor:
+    """The mean focal loss of pairs, in nats, a scalar. Pairs of cosine 0 and less have no gradient."""
     import torch
 
     p = torch.clamp(torch.relu(cosines) + _SMALLEST, max=_LARGEST)
@@ -198,37 +268,29 @@ def minimize(
         cosines: (b, L) of b texts, given by their rows, and all labels, with a gradient.
         parameters: what to train.
         targets: (n, L), see `pair_targets`.
-        training: all but its method and its learning rate.
+        training: when to end, and the seed.
         learning_rate: of AdamW.
         on_progress: called with the number of texts of every finished step.
 
     Raises:
-        DataError: if the loss or its gradient is no longer finite, or the weights would decay whole.
+        DataError: if the loss or its gradient is no longer finite.
     """
     import torch
 
-    if learning_rate * training.weight_decay >= 1:
-        raise DataError(
-            f"weight_decay {training.weight_decay:g} at a learning_rate of {learning_rate:g} takes all of a "
-            "weight at every step; their product must be below 1"
-        )
-    parameters = list(parameters)
     # Fused, it takes a sixth of the time on a CPU, a quarter of a step less.
-    optimizer = torch.optim.AdamW(
-        parameters, lr=learning_rate, weight_decay=training.weight_decay, fused=True
-    )
+    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=_WEIGHT_DECAY, fused=True)
     order = np.random.default_rng(training.seed)
     losses: list[float] = []
     began = time.perf_counter()
     while len(losses) < training.max_epochs:
         steps: list[float] = []
         texts = order.permutation(len(targets))
-        for start in range(0, len(texts), training.texts_per_batch):
-            rows = texts[start : start + training.texts_per_batch].tolist()
+        for start in range(0, len(texts), _TEXTS_PER_BATCH):
+            rows = texts[start : start + _TEXTS_PER_BATCH].tolist()
             found = cosines(rows)
             wanted = torch.as_tensor(targets[rows], dtype=found.dtype, device=found.device)
             optimizer.zero_grad()
-            loss = focal_loss_of_tensors(found, wanted, training.gamma)
+            loss = focal_loss(found, wanted, _GAMMA)
             loss.backward()  # type: ignore[no-untyped-call]
             length = torch.nn.utils.clip_grad_norm_(parameters, _LONGEST_GRADIENT)
             if not torch.isfinite(loss.detach() + length):
@@ -237,17 +299,26 @@ def minimize(
                     f"gradient's length {length.item():.4g}; give a learning_rate below {learning_rate:g}"
                 )
             optimizer.step()
-            steps.append(float(focal_loss_of_tensors(found.detach(), wanted, gamma=0.0)))
+            steps.append(float(focal_loss(found.detach(), wanted, gamma=0.0)))
             if on_progress is not None:
                 on_progress(len(rows))
         losses.append(float(np.mean(steps)))
         if losses[-1] < training.target_loss:
             break
-    return TrainingHistory(
-        losses=tuple(losses),
-        reached=losses[-1] < training.target_loss,
-        seconds=time.perf_counter() - began,
-    )
+    reached = losses[-1] < training.target_loss
+    return TrainingHistory(tuple(losses), reached, time.perf_counter() - began)
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Random numbers of this seed, on the CPU and the device; afterwards torch's state is as it was."""
+    import torch
+
+    on_cuda = device.type == "cuda"
+    with torch.random.fork_rng(range(torch.cuda.device_count()) if on_cuda else []):
+        # torch.manual_seed would also seed devices whose state is not restored.
+        (torch.manual_seed if on_cuda else torch.default_generator.manual_seed)(seed)
+        yield
 
 
 def _is_number(value: Any, kind: Any = Real) -> bool:

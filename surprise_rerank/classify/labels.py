@@ -1,4 +1,4 @@
-"""Labels of a classifier: their names in a template, their vectors, and the texts that belong to them."""
+"""Labels of a classifier: their names in a template, their vectors, and which text belongs to which."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Labels:
     """The L labels of a classifier.
 
     Attributes:
-        classes: (L,) what is predicted.
+        classes: (L,) what is predicted: strings, or numbers.
         descriptions: what each label is compared by: texts, or a vector.
     """
 
@@ -42,29 +42,30 @@ class Labels:
         Raises:
             DataError: if there are none, two are equal, or one is described by something else.
         """
-        if isinstance(given, Mapping):
-            names = rows_of(list(given))
-            described = [_description(name, value) for name, value in given.items()]
-        elif hasattr(given, "tolist") or (isinstance(given, Sequence) and not isinstance(given, str)):
-            names = rows_of(given)
-            described = [_description(name, name) for name in names]
-        else:
+        if isinstance(given, str) or not (isinstance(given, Mapping | Sequence) or hasattr(given, "tolist")):
             raise DataError(f"labels must be a list of names or a mapping, got {type(given).__name__}")
+        described = dict(given) if isinstance(given, Mapping) else None
+        names = _listed(given if described is None else list(given))
         if not names:
             raise DataError("labels is empty; give at least one")
-        _refuse_equal(names, described)
-        return cls(class_array(names), tuple(described))
-
-    def __len__(self) -> int:
-        return len(self.classes)
+        found: list[tuple[str, ...] | Float32Array] = []
+        seen: dict[object, object] = {}
+        for name, value in zip(names, names if described is None else described.values(), strict=True):
+            found.append(description := _description(name, value))
+            other = seen.setdefault(
+                description if isinstance(description, tuple) else description.tobytes(), name
+            )
+            if len(seen) < len(found):
+                raise DataError(
+                    f"labels {other!r} and {name!r} have the same description, so their scores are the same; "
+                    "describe them differently"
+                )
+        return cls(_of_one_kind(names, "labels"), tuple(found))
 
     def texts(self, template: str | None) -> list[list[str]]:
         """Descriptions in the template; nothing for a label that is a vector."""
         filled = (lambda text: text) if template is None else template.format
-        return [
-            [filled(text) for text in description] if isinstance(description, tuple) else []
-            for description in self.descriptions
-        ]
+        return [list(map(filled, own)) if isinstance(own, tuple) else [] for own in self.descriptions]
 
     def vectors(self, template: str | None, encode: Encode) -> Float32Array:
         """(L, d) unit vectors: of the text, the mean over several descriptions, or the vector given.
@@ -90,19 +91,16 @@ class Labels:
         if len(sizes) > 1:
             raise DataError(f"label vectors have dimensions {', '.join(map(str, sizes))}, expected one")
         found = unit_rows(np.stack(rows))
-        self._refuse_coinciding(found)
-        return found
-
-    def _refuse_coinciding(self, vectors: Float32Array) -> None:
-        """Between two labels of one vector the rounding of a product would choose."""
-        for place, vector in enumerate(vectors):
-            distance = np.linalg.norm(vectors[place + 1 :] - vector, axis=1)
+        for place, vector in enumerate(found):
+            # Between two labels of one vector the rounding of a product would choose.
+            distance = np.linalg.norm(found[place + 1 :] - vector, axis=1)
             if distance.min(initial=np.inf) < _COINCIDING:
                 one, other = (self._shown(i) for i in (place, place + 1 + int(distance.argmin())))
                 raise DataError(
                     f"the labels {one} and {other} have the same vector, so nothing chooses between them; "
                     "describe them in other words, or choose another encoder"
                 )
+        return found
 
     def _shown(self, place: int) -> str:
         """A label as its user described it; one that is a vector by its class."""
@@ -149,7 +147,7 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
     Raises:
         DataError: if a class is not among them, or the shape is another one.
     """
-    if is_indicator(y):
+    if _is_indicator(y):
         indicator = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
         if indicator.shape[1:] != (len(classes),) or not np.isin(indicator, (0, 1)).all():
             raise DataError(
@@ -157,11 +155,11 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
             )
         return indicator.astype(bool)
     column_of = {name: i for i, name in enumerate(classes.tolist())}
-    rows = rows_of(y)
+    rows = _own_classes(y, none_label)
     members = np.zeros((len(rows), len(classes)), dtype=bool)
     for member, row in zip(members, rows, strict=True):
-        for name in _own(row, none_label):
-            if not _is_class(name) or name not in column_of:
+        for name in row:
+            if name not in column_of:
                 known = ", ".join(map(str, list(column_of)[:20]))
                 raise DataError(f"y holds {name!r}, which is none of the labels: {known}")
             member[column_of[name]] = True
@@ -172,62 +170,48 @@ def classes_in(y: Any, none_label: object = None) -> npt.NDArray[Any]:
     """(L,) the classes that occur, in order, without `none_label`.
 
     Raises:
-        DataError: if there is none, one is no class, or they cannot be put in order.
+        DataError: if there is none, one is no string or number, or there are strings and numbers.
     """
-    if is_indicator(y):
+    if _is_indicator(y):
         raise DataError("y is an indicator; give labels=, the classes of its columns")
-    found = [name for row in rows_of(y) for name in _own(row, none_label)]
-    wrong = [name for name in found if not _is_class(name)]
-    if wrong:
-        raise DataError(f"y holds {wrong[0]!r:.60}, expected strings or numbers for classes")
+    found = {name for row in _own_classes(y, none_label) for name in row}
     if not found:
         raise DataError("y holds no class")
-    try:
-        return class_array(sorted(set(found)))
-    except TypeError:
-        raise DataError("y holds strings and numbers; give labels=, the classes in their order") from None
+    return np.sort(_of_one_kind(list(found), "y"))
 
 
-def class_array(names: Sequence[Any]) -> npt.NDArray[Any]:
-    """(L,) classes as an array, of numbers or strings where all are; of objects otherwise."""
-    kinds = {str if isinstance(name, str) else type(name) for name in names}
-    if len(kinds) == 1:
-        return np.array(names)
-    array = np.empty(len(names), dtype=object)
-    array[:] = names
-    return array
-
-
-def is_indicator(y: Any) -> bool:
-    """Whether y is an array or a table of two dimensions."""
+def _is_indicator(y: Any) -> bool:
     return int(getattr(y, "ndim", 1)) > 1
 
 
-def has_strings_and_numbers(y: Any) -> bool:
-    """Whether a list or an array of objects holds both, which become strings in an array of one type."""
-    if not isinstance(y, list | tuple) and getattr(y, "dtype", None) != np.dtype(object):
-        return False
-    return len({isinstance(row, str) for row in rows_of(y)}) > 1
+def _own_classes(y: Any, none_label: object) -> list[list[Any]]:
+    """The classes of each text, which may have one or a collection of them."""
+    rows = [list(row) if isinstance(row, list | tuple | set | frozenset) else [row] for row in _listed(y)]
+    wrong = [name for row in rows for name in row if not _is_class(name)]
+    if wrong:
+        raise DataError(f"y holds {wrong[0]!r:.60}, expected strings or numbers for classes")
+    return [[name for name in row if none_label is None or name != none_label] for row in rows]
 
 
-def rows_of(y: Any) -> list[Any]:
-    """The rows of a list, an array or a series, as Python objects: a number among strings stays one."""
-    rows = y.tolist() if hasattr(y, "tolist") else list(y)
+def _of_one_kind(names: list[Any], what: str) -> npt.NDArray[Any]:
+    """Classes as an array, in which a number beside strings would become a string."""
+    if len({isinstance(name, str) for name in names}) > 1:
+        raise DataError(f"{what} holds strings and numbers; use either for all classes")
+    return np.array(names)
+
+
+def _listed(given: Any) -> list[Any]:
+    """A list, an array or a series as a list of Python objects."""
+    rows = given.tolist() if hasattr(given, "tolist") else list(given)
     return [row.item() if isinstance(row, np.generic) else row for row in rows]
 
 
-def _own(row: Any, none_label: object) -> list[Any]:
-    """The classes of a row, which may be one or a collection of them."""
-    own = list(row) if isinstance(row, list | tuple | set | frozenset) else [row]
-    return [name for name in own if none_label is None or name != none_label]
-
-
 def _is_class(name: object) -> bool:
-    return isinstance(name, str | bool) or (isinstance(name, int | float) and name == name)
+    return isinstance(name, str) or (isinstance(name, int | float) and name == name)
 
 
 def _description(name: object, value: Any) -> tuple[str, ...] | Float32Array:
-    if not _is_class(name.item() if isinstance(name, np.generic) else name):
+    if not _is_class(name):
         raise DataError(f"label {name!r:.60} is a {type(name).__name__}, expected a string or a number")
     if isinstance(value, str):
         return (value,)
@@ -240,15 +224,3 @@ def _description(name: object, value: Any) -> tuple[str, ...] | Float32Array:
     raise DataError(
         f"label {name!r} is described by {value!r:.60}, expected a text, a list of texts, or a vector"
     )
-
-
-def _refuse_equal(names: list[Any], described: list[tuple[str, ...] | Float32Array]) -> None:
-    seen: dict[object, object] = {}
-    for name, description in zip(names, described, strict=True):
-        key = description if isinstance(description, tuple) else description.tobytes()
-        if key in seen:
-            raise DataError(
-                f"labels {seen[key]!r} and {name!r} have the same description, so their scores are the same; "
-                "describe them differently"
-            )
-        seen[key] = name

@@ -177,10 +177,10 @@ class TransformerEncoder(ABC):
         while start < len(order):
             size = max(1, self.batch_tokens // max(1, int(lengths[order[start]])))
             rows = order[start : start + size].tolist()
-            yield rows, self.padded(inputs, rows)
+            yield rows, self._padded(inputs, rows)
             start += size
 
-    def padded(self, inputs: Mapping[str, list[IntArray]], rows: Sequence[int]) -> Features:
+    def _padded(self, inputs: Mapping[str, list[IntArray]], rows: Sequence[int]) -> Features:
         """What the model reads of some rows, at one length."""
         width = max(len(inputs["input_ids"][i]) for i in rows)
         features = {}

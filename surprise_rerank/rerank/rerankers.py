@@ -113,8 +113,6 @@ class SurpriseReranker:
                 f"{self.ensemble.count} members gives them no spread); their score is the {name} alone"
             )
         parts: dict[str, FloatArray] = {name: similarity, "z": result.z, "probability": result.probability}
-        if (result.z_error > 0).any():
-            parts["z_error"] = result.z_error
         return Ranking.order(candidates, result.score, parts, notes, raw={"surprise": result.z})
 
 

@@ -97,7 +97,7 @@ class Texts:
     def __post_init__(self) -> None:
         if self.tokens is None:
             return
-        if not np.isfinite(self.tokens.norms).all() or not np.isfinite(self.tokens.scales).all():
+        if not np.isfinite(self.tokens.norms).all():
             raise DataError("token vectors hold NaN or infinite values; remove or replace them first")
         if self.words is None:
             return
@@ -181,8 +181,8 @@ def word_lists(
 
 def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
     """(total,) whether a token's vector is not zero."""
-    known: npt.NDArray[np.bool_] = (tokens.norms > 0) & (tokens.scales > 0)
-    return known & tokens.directions.any(axis=1)
+    known: npt.NDArray[np.bool_] = (tokens.norms > 0) & tokens.directions.any(axis=1)
+    return known
 
 
 def require_finite(tokens: FloatArray, whose: str) -> None:

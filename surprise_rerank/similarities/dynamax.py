@@ -243,7 +243,7 @@ class DynaMax:
             if documents.members is not None:
                 parts = parts * documents.weights
             if document_weights is not None:
-                parts = parts * _filled(document_weights, len(documents.scales))
+                parts = parts * _filled(document_weights, len(documents.norms))
             sizes = sizes + _sums(parts, documents)
         return sets.quotient(*sizes)
 

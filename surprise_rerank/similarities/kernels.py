@@ -1,4 +1,4 @@
-"""Products of a few query tokens with the many tokens of a pool, in the form in which they are stored.
+"""Products of a few query tokens with the many tokens of a pool.
 
 A pool is divided into chunks that fit the processor's cache. After a chunk is multiplied, only its row and
 column maxima are kept, so that memory beside the pool is bounded for any size. One thread multiplies what
@@ -77,10 +77,10 @@ def pool_maxima(
     m = len(query)
     _require_in_range(row_norms(query), np.ones(1) if unit_tokens else documents.norms)
     in_query = torch.zeros((len(documents), m))
-    in_documents = torch.zeros(len(documents.scales)) if of_documents else None
+    in_documents = torch.zeros(len(documents.norms)) if of_documents else None
     place = device_of(device)
     chunks = _chunks(documents.offsets, m, place) if m else []
-    factors = torch.from_numpy(documents.scales if unit_tokens else documents.scales * documents.norms)
+    factors = None if unit_tokens else torch.from_numpy(documents.norms)
     lengths, stored = torch.from_numpy(documents.lengths), torch.from_numpy(documents.directions)
     x = torch.from_numpy(query).to(place).T
 
@@ -93,7 +93,9 @@ def pool_maxima(
             if rows.start == rows.stop:
                 continue
             own = stored[rows].to(place, torch.float32)
-            products = torch.mm(own, x, out=out[: len(own)]).mul_(factors[rows, None].to(place))
+            products = torch.mm(own, x, out=out[: len(own)])
+            if factors is not None:
+                products.mul_(factors[rows, None].to(place))
             owners = torch.repeat_interleave(torch.arange(stop - start), lengths[start:stop]).to(place)
             best = torch.zeros((stop - start, m), device=place)  # the floor that maxima start from
             best.scatter_reduce_(0, owners[:, None].expand(-1, m), products, "amax")
@@ -116,7 +118,7 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     if documents.own is not None:
         return documents.own
     _require_in_range(documents.norms, documents.norms)
-    own = torch.zeros(len(documents.scales))
+    own = torch.zeros(len(documents.norms))
     with using_threads(_threads(documents, threads)):
         for i in np.flatnonzero(documents.lengths).tolist():
             tokens, first = torch.from_numpy(documents[i]), int(documents.offsets[i])

@@ -92,7 +92,7 @@ def token_matches(
     if not len(query):
         return []
     same_dimension(query, document.dimension)
-    x, y = unit_rows(query), document.unit_vectors()
+    x, y = unit_rows(query), document.directions
     ours, theirs = membership(x, x), membership(y, x)
     counts = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
     added = counts * np.minimum(ours, theirs) / (float(counts @ ours) or 1.0)

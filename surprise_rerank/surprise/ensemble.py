@@ -24,15 +24,7 @@ import numpy.typing as npt
 from surprise_rerank.core import device as device_moments
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, matrix, row_norms
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
-from surprise_rerank.core.moments import (
-    POOLED_ANCHORS,
-    Moments,
-    MomentStream,
-    independent_members,
-    joined,
-    percentile_moments,
-    pooled_moments,
-)
+from surprise_rerank.core.moments import POOLED_ANCHORS, Moments, joined
 from surprise_rerank.core.vectors import (
     VectorSimilarity,
     check_similarity,
@@ -250,7 +242,7 @@ class Ensemble:
         """Mean and deviation of the members' similarity to every anchor q.
 
         For dot and cosine exact and without a scan, q.m and sqrt(q' C q): d^2 multiplications an anchor,
-        whatever the ensemble's size. For the others an estimate from the sample, with its error.
+        whatever the ensemble's size. For the others an estimate from the sample.
 
         Args:
             anchors: (n, d) vectors q.
@@ -280,21 +272,19 @@ class Ensemble:
     def moments_by_scan(self, anchors: npt.ArrayLike) -> Moments:
         """`moments` by computing every similarity to the sample: the reference form, for any similarity.
 
-        Equal to the exact ones where the sample holds all members; with the sampling error otherwise.
+        Equal to the exact ones where the sample holds all members; estimates otherwise.
         """
-        drawn = self._independent(self.sampled)
-        return self._scanned(anchors, lambda block: MomentStream.of(block).moments(self.count, drawn))
+        return self._scanned(anchors, Moments.of_rows)
 
     def percentiles(self, anchors: npt.ArrayLike) -> Moments:
         """(n,) medians and (n,) distances from the median to the 84.134th percentile, over the sample."""
-        drawn = self._independent(self.sampled)
-        return self._scanned(anchors, lambda block: percentile_moments(block, self.count, drawn))
+        return self._scanned(anchors, Moments.percentiles)
 
     def pooled(self, anchors: Ensemble | None = None) -> Moments:
         """The moments that a population of anchors shares: the mean of mu_q, the root mean square of sigma_q.
 
         For dot and cosine exact and without a scan, from the anchors' own mean m_a and covariance C_a: m.m_a
-        and sqrt(tr(C C_a) + m_a' C m_a). For the others over a sample of the anchors, with its error.
+        and sqrt(tr(C C_a) + m_a' C m_a). For the others over a sample of the anchors.
 
         Args:
             anchors: the population that anchors come from; the members themselves if not given.
@@ -314,17 +304,12 @@ class Ensemble:
         return Moments(np.asarray(self.mean @ m), np.sqrt(np.maximum(variance, 0.0)))
 
     def pooled_over_sample(self, moments: Callable[[Float32Array], Moments]) -> Moments:
-        """Scalar moments that these members share as anchors, over a sample of them, with its error.
+        """Scalar moments that these members share as anchors, over a sample of them.
 
         Args:
             moments: (n, d) anchors -> their (n,) moments.
         """
-        chosen = self.sample[:POOLED_ANCHORS]
-        return pooled_moments(moments(chosen), self.count, self._independent(len(chosen)))
-
-    def _independent(self, first: int) -> float:
-        """As how many members the first ones of the sample count: copies of a member are drawn together."""
-        return independent_members(np.unique(self.priorities[:first], return_counts=True)[1])
+        return moments(self.sample[:POOLED_ANCHORS]).pooled()
 
     def require_same_kind(self, anchors: Ensemble) -> None:
         """Refuse a population of anchors that are compared otherwise than the members.

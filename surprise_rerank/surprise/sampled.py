@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray
-from surprise_rerank.core.moments import Moments, MomentStream, percentile_moments
+from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 
@@ -55,8 +55,7 @@ class SampledEnsemble(Generic[Anchors]):
     Attributes:
         similarity: anchors -> (n, s) their similarities to the sampled members.
         sampled: s, how many members are compared.
-        count: |E|; more than `sampled` where the members are a sample without replacement, and then the
-            moments carry their sampling error.
+        count: |E|; more than `sampled` where the members are a sample without replacement.
 
     >>> words = ["tea", "team", "steam"]
     >>> def letters_shared(anchors):
@@ -88,12 +87,12 @@ class SampledEnsemble(Generic[Anchors]):
         return values
 
     def moments(self, anchors: Anchors) -> Moments:
-        """(n,) means and deviations, with the sampling error where members were left out."""
-        return MomentStream.of(self.similarities(anchors)).moments(self.count)
+        """(n,) means and deviations over the sampled members."""
+        return Moments.of_rows(self.similarities(anchors))
 
     def percentiles(self, anchors: Anchors) -> Moments:
         """(n,) medians and distances from the median to the 84.134th percentile."""
-        return percentile_moments(self.similarities(anchors), self.count)
+        return Moments.percentiles(self.similarities(anchors))
 
 
 def of_documents(pool: Pool, documents: TokenBatch, count: int | None = None) -> SampledEnsemble[Any]:

@@ -17,7 +17,7 @@ Phi saturates at 1.0 beyond 8.3 sigma in float64, so scores are ordered by z or 
 tail of Phi does not. (1) over the ensemble's sample, the empirical model, does.
 
 Psi can be any similarity: `Ensemble` has exact moments for dot products and cosines, `SampledEnsemble`
-estimates them for any function, and reports the sampling error.
+estimates them for any function.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.moments import Moments, pooled_moments
+from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.sampled import EnsembleLike
@@ -121,16 +121,6 @@ def z_scores(similarity: npt.ArrayLike, moments: Moments) -> Float64Array:
         psi - moments.mean, moments.deviation, out=np.full(psi.shape, np.nan), where=defined
     )
     return z
-
-
-def z_errors(z: Float64Array, moments: Moments) -> Float64Array:
-    """(n,) standard errors of z that sampling left: hypot(error of mu, z * error of sigma) / sigma."""
-    defined = ~np.isnan(z)
-    parts = np.broadcast_arrays(z, moments.deviation, moments.mean_error, moments.deviation_error)
-    score, deviation, of_mean, of_deviation = (part[defined] for part in parts)
-    errors = np.full(z.shape, np.nan)
-    errors[defined] = np.hypot(of_mean, score * of_deviation) / deviation
-    return errors
 
 
 def probability(z: npt.ArrayLike) -> Float64Array:
@@ -229,7 +219,6 @@ class SurpriseScores:
             defined.
         weight: w of (4).
         defined: (n,) whether the surprise of the pair is defined.
-        z_error: (n,) standard error of z from sampling; 0 where the moments are exact, NaN where not defined.
     """
 
     score: Float64Array
@@ -237,7 +226,6 @@ class SurpriseScores:
     probability: Float64Array
     weight: float
     defined: npt.NDArray[np.bool_]
-    z_error: Float64Array
 
 
 @dataclass(frozen=True)
@@ -359,7 +347,7 @@ class Surprise:
                 "pooled moments and weights below 1 need a population of anchors: "
                 "give Surprise(..., anchors=)"
             )
-        return pooled_moments(own(self.anchors))
+        return own(self.anchors).pooled()
 
     def _scores(self, psi: Float64Array, moments: Moments, others: Float64Array | None) -> SurpriseScores:
         """Equations (2), (4) and (5); (1) where the ensemble's similarities are given."""
@@ -377,9 +365,7 @@ class Surprise:
             # Where surprise is not defined, all of the weight is Psi_hat's.
             score = mixture(psi, smooth, weight, self.split)
             instead = normalized_similarity(psi, self.split)
-        return SurpriseScores(
-            np.where(defined, score, instead), z, sigma, weight, defined, z_errors(z, moments)
-        )
+        return SurpriseScores(np.where(defined, score, instead), z, sigma, weight, defined)
 
 
 def _shares(psi: Float64Array, others: Float64Array, defined: npt.NDArray[np.bool_]) -> Float64Array:

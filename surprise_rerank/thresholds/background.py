@@ -187,7 +187,8 @@ class QuestionBackground:
     ) -> QuestionBackground:
         """The background of encoded questions that have nothing to do with the corpus.
 
-        `rank` makes the candidates of a question, with their dense vectors, and their ranking.
+        `rank` makes the candidates of a question and their ranking. Candidates without dense vectors have no
+        contrast.
 
         Raises:
             DataError: if there are too few questions.
@@ -198,13 +199,19 @@ class QuestionBackground:
                 f"{len(vectors)} background questions; give at least {FEWEST}, better some hundred"
             )
         members = Ensemble.from_vectors(np.stack(vectors), sample_size=0)
+        has_dense = True
 
         def answers() -> Iterator[tuple[str, Ranking]]:
+            nonlocal has_dense
             for query in queries:
                 pool, ranking = rank(query)
-                yield query.text, with_question_contrast(ranking, query, pool, members, is_member=True)
+                has_dense = pool.dense is not None
+                if has_dense:
+                    ranking = with_question_contrast(ranking, query, pool, members, is_member=True)
+                yield query.text, ranking
 
-        return cls.of(answers(), scorer, documents, members)
+        made = cls.of(answers(), scorer, documents, members)
+        return made if has_dense else replace(made, questions=None)
 
     @property
     def needs(self) -> frozenset[Field]:

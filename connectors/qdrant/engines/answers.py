@@ -1,8 +1,8 @@
 """What a server answers to a question, as records, without qdrant-client's models in between.
 
-qdrant-client copies every number of a request, in case a text is to be encoded: 10 ms for the tokens of one.
-By gRPC it looks at every number of an answer's sparse vectors: 20 ms for a pool of 200 points with dense and
-sparse vectors, which take 2 to read. Connections, headers and errors are the client's own.
+qdrant-client copies every number of a request, in case a text is to be encoded, and makes a model of every
+point of an answer: 48 ms for a question of `auto` with 100 candidates of each kind, which take 3 here.
+Connections, headers and errors are the client's own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from qdrant_client import QdrantClient, grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
-from surprise_rerank.connectors.qdrant.engines.base import UNNAMED, Consistency, read_consistency
+from surprise_rerank.connectors.qdrant.engines.base import UNNAMED
 from surprise_rerank.connectors.qdrant.schema import Record
 
 _SECONDS = 5  # until a request by gRPC counts as failed, as qdrant-client has it where nobody says
@@ -28,10 +28,7 @@ class _Sparse(NamedTuple):
 
 
 def query_batch(
-    client: QdrantClient,
-    collection: str,
-    requests: Sequence[models.QueryRequest],
-    consistency: Consistency | None = None,
+    client: QdrantClient, collection: str, requests: Sequence[models.QueryRequest]
 ) -> list[list[Record]]:
     """The points that each of several queries finds, best first, in one request to a server.
 
@@ -39,30 +36,22 @@ def query_batch(
         Exception: as the client's own methods.
     """
     if client.init_options["prefer_grpc"]:
-        batch = _grpc_batch(collection, requests, consistency)
-        return _of_grpc(client.grpc_points.QueryBatch(batch, timeout=_seconds(client)))
-    return _of_json(client.http.client.request(**_json_batch(collection, requests, consistency)))
-
-
-def _json_batch(
-    collection: str, requests: Sequence[models.QueryRequest], consistency: Consistency | None
-) -> dict[str, Any]:
+        asked = [RestToGrpc.convert_query_request(request, collection) for request in requests]
+        sent = grpc.QueryBatchPoints(collection_name=collection, query_points=asked)
+        seconds = float(client.init_options["timeout"] or _SECONDS)
+        found = client.grpc_points.QueryBatch(sent, timeout=seconds).result
+        return [[_from_grpc(point) for point in own.result] for own in found]
     batch = models.QueryRequestBatch.model_construct(searches=list(requests))
-    return {
-        "type_": dict,
-        "method": "POST",
-        "url": "/collections/{collection_name}/points/query/batch",
-        "path_params": {"collection_name": collection},
-        "params": {} if consistency is None else {"consistency": str(consistency)},
-        "headers": {"Content-Type": "application/json"},
-        "content": batch.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True),
-    }
-
-
-def _of_json(answer: Mapping[str, Any]) -> list[list[Record]]:
-    found = answer.get("result")
-    assert found is not None, "Query batch returned None"
-    return [[_from_json(point) for point in own["points"]] for own in found]
+    answer = client.http.client.request(
+        type_=dict,
+        method="POST",
+        url="/collections/{collection_name}/points/query/batch",
+        path_params={"collection_name": collection},
+        headers={"Content-Type": "application/json"},
+        content=batch.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True),
+    )
+    assert answer.get("result") is not None, "Query batch returned None"
+    return [[_from_json(point) for point in own["points"]] for own in answer["result"]]
 
 
 def _from_json(point: Mapping[str, Any]) -> Record:
@@ -72,24 +61,6 @@ def _from_json(point: Mapping[str, Any]) -> Record:
         name: _Sparse(v["indices"], v["values"]) if isinstance(v, dict) else v for name, v in named.items()
     }
     return Record(str(point["id"]), point.get("payload") or {}, vectors, float(point["score"]))
-
-
-def _grpc_batch(
-    collection: str, requests: Sequence[models.QueryRequest], consistency: Consistency | None
-) -> Any:
-    asked = [RestToGrpc.convert_query_request(request, collection) for request in requests]
-    agree = None
-    if consistency is not None:
-        agree = RestToGrpc.convert_read_consistency(read_consistency(consistency))
-    return grpc.QueryBatchPoints(collection_name=collection, query_points=asked, read_consistency=agree)
-
-
-def _seconds(client: QdrantClient) -> float:
-    return float(client.init_options["timeout"] or _SECONDS)
-
-
-def _of_grpc(answer: Any) -> list[list[Record]]:
-    return [[_from_grpc(point) for point in found.result] for found in answer.result]
 
 
 def _from_grpc(point: Any) -> Record:
@@ -107,6 +78,5 @@ def _vector(vector: Any) -> Any:
         case "dense":
             return np.array(vector.dense.data, np.float32)
         case "sparse":
-            own = vector.sparse
-            return _Sparse(own.indices, own.values)
+            return _Sparse(vector.sparse.indices, vector.sparse.values)
     return GrpcToRest.convert_vector_output(vector)

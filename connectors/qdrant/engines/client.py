@@ -13,21 +13,17 @@ from qdrant_client import QdrantClient, models
 from surprise_rerank.connectors.qdrant.engines import answers, retries, versions
 from surprise_rerank.connectors.qdrant.engines.base import (
     UNNAMED,
-    Consistency,
-    Hits,
-    hits_of,
+    Engine,
     pages,
     payload_indexes,
-    read_consistency,
     to_record,
 )
-from surprise_rerank.connectors.qdrant.engines.graph import wait_until_indexed
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.engines.placement import Placement, node_addresses, placement
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
-from surprise_rerank.connectors.qdrant.location import EngineKind, RetryPolicy
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.location import RetryPolicy
+from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.multivectors import CODED_FROM
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
@@ -40,9 +36,9 @@ from surprise_rerank.connectors.qdrant.schema import (
     Record,
     StoredVector,
 )
-from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 # The fields of a payload: their names; all but some; None for all.
@@ -55,7 +51,7 @@ REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
 _OURS = frozenset({"self", "collection_name", "vectors_config", "sparse_vectors_config", "kwargs"})
 
 
-class ClientEngine:
+class ClientEngine(Engine):
     """A collection behind `QdrantClient`s.
 
     Args:
@@ -72,7 +68,7 @@ class ClientEngine:
         moved: Callable[[], str | None] = lambda: None,
         advice: str = "index again",
     ) -> None:
-        self.kind: EngineKind = nodes.kind
+        self.kind = nodes.kind
         self.where = f"{nodes.place}, collection {collection!r}"
         self.nodes = nodes
         self.collection = collection
@@ -88,24 +84,23 @@ class ClientEngine:
         Args:
             manifest: what it will hold, and remember.
             settings: see `create_of`.
-
-        Raises:
-            DataError: if there is no such setting of a collection, or local mode has no such storage.
         """
         made = self.create_of(
             _vector_params(manifest, self.token_numbers(manifest.token_dimension)),
             settings,
-            sparse_vectors_config=_sparse_params(manifest),
+            sparse_vectors_config=None
+            if manifest.options.bm25 is None
+            else {BM25: models.SparseVectorParams()},
             on_disk_payload=True,
             metadata=manifest.to_json(),
         )
-        if self.kind == "server":  # local mode has no payload indexes, and warns of the request
-            for path, kind in payload_indexes(manifest.options).items():
-                schema: models.PayloadFieldSchema = models.PayloadSchemaType(kind)
-                if path == manifest.options.tenant_path:
-                    own = models.KeywordIndexType.KEYWORD
-                    schema = models.KeywordIndexParams(type=own, is_tenant=True)
-                self._index_payload(path, schema)
+        # Local mode has no payload indexes, and warns of the request.
+        indexes = payload_indexes(manifest.options) if self.kind == "server" else {}
+        for path, kind in indexes.items():
+            schema: models.PayloadFieldSchema = models.PayloadSchemaType(kind)
+            if path == manifest.options.tenant_path:
+                schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
+            self._index_payload(path, schema)
         return made
 
     def token_numbers(self, d: int) -> models.Datatype:
@@ -119,10 +114,8 @@ class ClientEngine:
     ) -> bool:
         """Make the collection, unless it exists; returns whether this has certainly made it.
 
-        Args:
-            vectors: name -> what vectors of that name are.
-            settings: of the user, more for `QdrantClient.create_collection`, such as `shard_number`.
-            defaults: further settings, where the user gives none.
+        The settings are a user's, more for `QdrantClient.create_collection`, such as `shard_number`; where
+        there are none, the defaults count.
 
         Raises:
             DataError: if there is no such setting of a collection.
@@ -187,9 +180,6 @@ class ClientEngine:
         """While a change goes on: what it reads is waited for as long as what it writes."""
         return self.nodes.changing()
 
-    def claim(self) -> None:
-        """Nothing: local mode is open once, and a server orders the changes of its clients."""
-
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""
         return self._read(lambda client, name: client.count(name, count_filter=condition, exact=True)).count
@@ -203,26 +193,33 @@ class ClientEngine:
 
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points; waits until they are gone."""
-        for start in range(0, len(point_ids), 10 * _OPERATIONS):
-            part = models.PointIdsList(points=list(point_ids[start : start + 10 * _OPERATIONS]))
-            self._delete(part)
+
+        def send(client: QdrantClient, part: list[PointId]) -> None:
+            client.delete(self.collection, models.PointIdsList(points=part), wait=True)
+
+        self._in_parts(point_ids, 10 * _OPERATIONS, send)
 
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points."""
-        operations = [
+
+        def send(client: QdrantClient, part: list[models.UpdateOperation]) -> None:
+            client.batch_update_points(self.collection, part, wait=True)
+
+        operations: list[models.UpdateOperation] = [
             models.SetPayloadOperation(set_payload=models.SetPayload(payload=payload, points=[name]))
             for name, payload in changes
         ]
-        for start in range(0, len(operations), _OPERATIONS):
-            self._update(operations[start : start + _OPERATIONS])
+        self._in_parts(operations, _OPERATIONS, send)
 
     def set_vectors(self, changes: Sequence[tuple[PointId, Mapping[str, StoredVector]]]) -> None:
         """Set some vectors of points."""
+
+        def send(client: QdrantClient, part: list[models.PointVectors]) -> None:
+            client.update_vectors(self.collection, part, wait=True)
+
         points = [models.PointVectors(id=name, vector=_vectors(vectors)) for name, vectors in changes]
         widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
-        step = max(1, min(_OPERATIONS, REQUEST_BYTES // widest))
-        for start in range(0, len(points), step):
-            self._update_vectors(points[start : start + step])
+        self._in_parts(points, max(1, min(_OPERATIONS, REQUEST_BYTES // widest)), send)
 
     def add_vectors(self, added: Mapping[str, models.VectorParams | models.SparseVectorParams]) -> None:
         """Give points further vectors, by name; nothing happens to those that are there.
@@ -233,26 +230,13 @@ class ClientEngine:
         config = self.info().config.params
         dense = config.vectors if isinstance(config.vectors, dict) else {}
         known = {*dense, *(config.sparse_vectors or {})}
-        for name, own in added.items():
-            if name in known:
-                continue
-            instead = "add them beside the collection"
-            with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, instead):
-                self._call(self._adding(name, own))
 
-    def _adding(
-        self, name: str, own: models.VectorParams | models.SparseVectorParams
-    ) -> Callable[[QdrantClient], Any]:
-        made: models.VectorNameConfig = models.SparseVectorNameConfig(sparse=models.SparseVectorConfig())
-        if isinstance(own, models.VectorParams):
-            dense = models.DenseVectorConfig(
-                size=own.size,
-                distance=own.distance,
-                multivector_config=own.multivector_config,
-                datatype=None if own.datatype is None else models.VectorStorageDatatype(own.datatype.value),
-            )
-            made = models.DenseVectorNameConfig(dense=dense)
-        return lambda client: client.create_vector_name(self.collection, name, made, wait=True)
+        def send(client: QdrantClient, part: list[str]) -> None:
+            for name in part:
+                client.create_vector_name(self.collection, name, _named_vector(added[name]), wait=True)
+
+        with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, "add them beside the collection"):
+            self._in_parts([name for name in added if name not in known], 1, send)
 
     def delete_vector(self, name: str) -> None:
         """Take a named vector off all points."""
@@ -268,40 +252,17 @@ class ClientEngine:
         if self.exists():
             self._call(lambda client: client.delete_collection(self.collection))
 
-    def query(self, request: models.QueryRequest) -> list[Record]:
-        """The best points, best first."""
-        return self.query_batch([request])[0]
-
-    def query_batch(
-        self, requests: Sequence[models.QueryRequest], consistency: Consistency | None = None
-    ) -> list[list[Record]]:
+    def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds, best first, in one request."""
         if self.kind == "server":
-            return self._asked(lambda client, name: answers.query_batch(client, name, requests, consistency))
+            return self._read(lambda client, name: answers.query_batch(client, name, requests), patient=False)
         # Local mode is always exact, and warns of the parameters.
         plain = [request.model_copy(update={"params": None}) for request in requests]
-        responses = self._asked(lambda client, name: client.query_batch_points(name, plain))
+        responses = self._read(lambda client, name: client.query_batch_points(name, plain), patient=False)
         return [[to_record(p, p.score) for p in response.points] for response in responses]
 
-    def search(
-        self, vector: str, queries: Float32Array, limit: int, *, ef: int, least: float | None = None
-    ) -> list[Hits]:
-        """The best points of each of several queries, in one request."""
-        params = models.SearchParams(hnsw_ef=ef)
-        requests = [
-            models.QueryRequest(query=query, using=vector, limit=limit, score_threshold=least, params=params)
-            for query in queries.tolist()
-        ]
-        # A job asks, which may wait.
-        responses = self._read(lambda client, name: client.query_batch_points(name, requests), patient=True)
-        return [hits_of(response.points) for response in responses]
-
     def retrieve(
-        self,
-        point_ids: Sequence[PointId],
-        fields: PayloadChoice,
-        vectors: Sequence[str] = (),
-        consistency: Consistency | None = None,
+        self, point_ids: Sequence[PointId], fields: PayloadChoice, vectors: Sequence[str] = ()
     ) -> list[Record]:
         """Points by id."""
         if not point_ids:
@@ -312,7 +273,6 @@ class ClientEngine:
                 ids=list(point_ids),
                 with_payload=payload_selector(fields),
                 with_vectors=_chosen(vectors),
-                **self._agreeing(consistency),
             )
         )
         return [to_record(r) for r in found]
@@ -347,49 +307,24 @@ class ClientEngine:
     ) -> list[Record]:
         """The points of the smallest ids: the first of a scroll, but in local mode, which does not sort."""
         if self.kind == "server":
-            return next(self.scroll(fields, batch=limit, condition=condition))
+            return super().smallest(limit, fields, condition)
         ids = sorted(record.id for batch in self.scroll((), condition=condition) for record in batch)
         return sorted(self.retrieve(ids[:limit], fields), key=lambda record: record.id)
 
-    def flush(self) -> None:
-        """Nothing to do: every write waited until it was applied."""
-
-    def finish(self) -> None:
-        """Nothing to do: every write waited until it was applied, and a server optimises by itself."""
-
-    def build_graph(self, advance: Callable[[int], None], *, size: int, patience: float) -> None:
-        """Wait until the server has indexed all vectors."""
-        # A server that was started anew goes on with its graphs after any change of settings.
-        unchanged = models.OptimizersConfigDiff()
-        wait_until_indexed(
-            self.info,
-            lambda: self._call(
-                lambda client: client.update_collection(self.collection, optimizers_config=unchanged)
-            ),
-            self.where,
-            advance,
-            patience=patience,
-        )
-
     def close(self) -> None:
-        """Close connections and files."""
+        """Close connections."""
         self.nodes.close()
-
-    def _agreeing(self, consistency: Consistency | None) -> dict[str, Any]:
-        """The argument of a read; none where nothing is asked for, as local mode knows no such argument."""
-        return {} if consistency is None else {"consistency": read_consistency(consistency)}
-
-    def _delete(self, points: models.PointIdsList) -> None:
-        self._call(lambda client: client.delete(self.collection, points, wait=True))
-
-    def _update(self, operations: Sequence[models.UpdateOperation]) -> None:
-        self._call(lambda client: client.batch_update_points(self.collection, operations, wait=True))
-
-    def _update_vectors(self, points: Sequence[models.PointVectors]) -> None:
-        self._call(lambda client: client.update_vectors(self.collection, points, wait=True))
 
     def _index_payload(self, path: str, schema: models.PayloadFieldSchema) -> None:
         self._call(lambda client: client.create_payload_index(self.collection, path, schema, wait=True))
+
+    def _in_parts(
+        self, items: Sequence[S], size: int, send: Callable[[QdrantClient, list[S]], object]
+    ) -> None:
+        """Send changes, so many in a request."""
+        for start in range(0, len(items), size):
+            part = list(items[start : start + size])
+            self._call(lambda client, part=part: send(client, part))  # type: ignore[misc]
 
     def _call(
         self, request: Callable[[QdrantClient], T], *, reads: bool = False, patient: bool | None = None
@@ -397,17 +332,8 @@ class ClientEngine:
         """Send a request; again while its fault may pass, as all of them are idempotent."""
         return self.nodes.call(request, self.where, reads=reads, patient=patient)
 
-    def _asked(self, request: Callable[[QdrantClient, str], T]) -> T:
-        """Send a request that is part of a question."""
-        return self._read(request, patient=False)
-
     def _read(self, request: Callable[[QdrantClient, str], T], *, patient: bool | None = None) -> T:
-        """Send a request that reads; where the collection was replaced meanwhile, to the one in its place.
-
-        Args:
-            request: sends it, to a collection of that name.
-            patient: see `Nodes.call`.
-        """
+        """Send a request that reads; where the collection was replaced, to the one in its place."""
 
         def sent() -> T:
             return self._call(lambda client: request(client, self.collection), reads=True, patient=patient)
@@ -415,21 +341,12 @@ class ClientEngine:
         try:
             return sent()
         except retries.CollectionGone as error:
-            self._follow(error)
+            name = self._moved()
+            if name is None or name == self.collection:
+                gone = f"{self.where}: the collection does not exist any more; {self._advice}"
+                raise retries.CollectionGone(gone) from error
+            self.collection = name
             return sent()
-
-    def _follow(self, error: retries.CollectionGone) -> None:
-        """Go on with the collection that took the place of the one that is gone.
-
-        Raises:
-            CollectionGone: if none did.
-        """
-        name = self._moved()
-        if name is None or name == self.collection:
-            raise retries.CollectionGone(
-                f"{self.where}: the collection does not exist any more; {self._advice}"
-            ) from error
-        self.collection = name
 
 
 def payload_selector(fields: PayloadChoice) -> Any:
@@ -445,9 +362,14 @@ def _chosen(vectors: Sequence[str]) -> Any:
 
 
 def _vector_params(manifest: Manifest, numbers: models.Datatype) -> dict[str, models.VectorParams]:
-    options, d = manifest.options, manifest.dimension
-    dot, on_disk = models.Distance.DOT, options.on_disk or None
-    quantization = _quantization(options)
+    options, d, dot = manifest.options, manifest.dimension, models.Distance.DOT
+    on_disk, quantization = options.on_disk or None, None
+    match options.quantization:
+        case "int8":
+            scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8)
+            quantization = models.ScalarQuantization(scalar=scalar)
+        case "binary":
+            quantization = models.BinaryQuantization(binary=models.BinaryQuantizationConfig())
     params = {
         DENSE: models.VectorParams(size=d, distance=dot, on_disk=on_disk, quantization_config=quantization)
     }
@@ -471,21 +393,17 @@ def token_params(d: int, numbers: models.Datatype) -> models.VectorParams:
     )
 
 
-def _sparse_params(manifest: Manifest) -> dict[str, models.SparseVectorParams] | None:
-    if manifest.options.bm25 is None:
-        return None
-    return {BM25: models.SparseVectorParams()}
-
-
-def _quantization(options: IndexOptions) -> models.QuantizationConfig | None:
-    match options.quantization:
-        case "int8":
-            scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8)
-            return models.ScalarQuantization(scalar=scalar)
-        case "binary":
-            return models.BinaryQuantization(binary=models.BinaryQuantizationConfig())
-        case _:
-            return None
+def _named_vector(own: models.VectorParams | models.SparseVectorParams) -> models.VectorNameConfig:
+    """What vectors of one name are, as a request that adds them has it."""
+    if not isinstance(own, models.VectorParams):
+        return models.SparseVectorNameConfig(sparse=models.SparseVectorConfig())
+    dense = models.DenseVectorConfig(
+        size=own.size,
+        distance=own.distance,
+        multivector_config=own.multivector_config,
+        datatype=None if own.datatype is None else models.VectorStorageDatatype(own.datatype.value),
+    )
+    return models.DenseVectorNameConfig(dense=dense)
 
 
 def _vectors(vectors: Mapping[str, StoredVector]) -> Any:

@@ -14,7 +14,6 @@ import qdrant_edge
 from surprise_rerank.connectors.qdrant.engines.edge_sharing import (
     CAN_SHARE,
     FolderLock,
-    holders,
     open_to_change,
     open_to_read,
     settle,
@@ -32,41 +31,28 @@ _FORKED = threading.Lock()
 
 
 class Shard:
-    """One shard in one folder.
+    """One shard in one folder; one that exists is open for reading, beside other readers, until `claim`.
 
-    Args:
-        folder: where it lives; made where there is none.
-        config: of a shard that is made.
-        begin: given a shard that was made, before it takes its place.
-        shared: open one that exists for reading, beside other readers, until `claim`.
-
-    Attributes:
-        where: the place, for messages.
+    Where there is none it is made of the configuration, and given to `begin` before it takes its place.
 
     Raises:
         StoreError: if the shard cannot be opened.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        config: qdrant_edge.EdgeConfig,
-        begin: Callable[[qdrant_edge.EdgeShard], None] = lambda _: None,
-        *,
-        shared: bool = False,
+        self, folder: Path, config: qdrant_edge.EdgeConfig, begin: Callable[[qdrant_edge.EdgeShard], None]
     ) -> None:
         self.where = str(folder)
         self._folder = folder
         self._using = 0
         self._idle = threading.Condition()
-        self._shares = shared and CAN_SHARE
-        self._reads = self._shares and folder.exists()  # only, until `claim`
+        self._reads = CAN_SHARE and folder.exists()  # only, until `claim`
         self._shard: qdrant_edge.EdgeShard | None = None
         self._lock: FolderLock | None = None
         self._process = os.getpid()
         with disk_errors(self.where):
             if not folder.exists():
-                self._require_room(_ROOM)
+                self._require_room()
                 _create(folder, config, begin)
             _read_ahead(folder)
         self._open()
@@ -98,17 +84,13 @@ class Shard:
             StoreError: if it fails, or the disk is full.
         """
         self.claim()
-        self._require_room(_ROOM)
+        self._require_room()
         with self.use() as shard:
             shard.update(operation)
 
     @contextlib.contextmanager
     def use(self) -> Iterator[qdrant_edge.EdgeShard]:
-        """For a request: the shard stays open meanwhile, and its errors fit on one line.
-
-        Raises:
-            StoreError: in place of Edge's errors.
-        """
+        """For a request: the shard stays open meanwhile, and Edge's errors become a `StoreError`."""
         self._follow_fork()
         with self._idle:
             self._using += 1
@@ -122,25 +104,16 @@ class Shard:
                 self._using -= 1
                 self._idle.notify_all()
 
-    def flush(self) -> None:
-        """Write everything to disk."""
-        if not self._reads:
-            with self.use() as shard:
-                shard.flush()
-
-    def finish(self, size: int = 0) -> None:
+    def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk.
 
         Edge keeps Python's lock: no other thread runs meanwhile.
 
-        Args:
-            size: bytes of the vectors, which are written anew in the order of the index.
-
         Raises:
-            StoreError: if it fails, or the disk has no room for them.
+            StoreError: if it fails, or the disk has no room.
         """
         self.claim()
-        self._require_room(_ROOM + size)
+        self._require_room()
         with self.use() as shard:
             shard.optimize()
             shard.flush()
@@ -161,7 +134,7 @@ class Shard:
             if self._process == os.getpid():
                 return
             _INHERITED.append((self._shard, self._lock))  # neither closed nor dropped: they are the parent's
-            self._idle, self._using, self._reads = threading.Condition(), 0, self._shares
+            self._idle, self._using, self._reads = threading.Condition(), 0, CAN_SHARE
             if self._shard is not None:
                 self._open()
             self._process = os.getpid()
@@ -179,21 +152,21 @@ class Shard:
             if not self._reads:
                 with self._named_errors():
                     shard.close()
-                    if self._shares:
+                    if CAN_SHARE:
                         with contextlib.suppress(OSError):  # who reads next does it
                             settle(self._folder)
         finally:
             del shard  # before the lock: a reader's is not closed
             lock.close()
 
-    def _require_room(self, size: int) -> None:
+    def _require_room(self) -> None:
         folder = self._folder if self._folder.exists() else self._folder.parent
         with disk_errors(self.where):
             free = shutil.disk_usage(folder).free
-        if free < size:
+        if free < _ROOM:
             raise StoreError(
                 f"cannot write to {self.where}: the disk is full ({free // 2**20} MiB are free, "
-                f"{size // 2**20} MiB are needed); free some space and run again, what is stored stays"
+                f"{_ROOM // 2**20} MiB are needed); free some space and run again, what is stored stays"
             )
 
     @contextlib.contextmanager
@@ -204,7 +177,7 @@ class Shard:
             raise
         except BlockingIOError as error:
             does = "changes it" if self._reads else "has it open"
-            text = f"{holders(self._folder)} {does}; close that one, or use a server"
+            text = f"another program {does}; close that one, or use a server"
             raise StoreError(f"Qdrant Edge cannot use {self.where}: {text}") from error
         except FileNotFoundError as error:
             raise UnreadableIndexError(f"{error.filename} is missing; {MADE_ANEW}") from error
@@ -235,9 +208,7 @@ def _read_ahead(folder: Path) -> None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # a system that does not report it
         return
-    if size > memory / 4:
-        return
-    for path in files:
+    for path in files if size <= memory / 4 else ():
         with path.open("rb", buffering=0) as file:
             while file.read(2**20):
                 pass

@@ -47,11 +47,7 @@ T = TypeVar("T")
 
 
 class FolderLock:
-    """A lock on a folder, which ends with the process.
-
-    Args:
-        folder: that is locked.
-        shared: whether others may have it, too.
+    """A lock on a folder, which ends with the process; others may have it, too, if it is shared.
 
     Raises:
         BlockingIOError: if others have one that excludes it.
@@ -76,16 +72,13 @@ class FolderLock:
 
 
 def open_to_read(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
-    """A shard for reading, and the lock that is to be closed after it.
+    """A shard for reading, and the lock that is to be closed after it; the shard is dropped, not closed.
 
-    The shard must be dropped, not closed: nothing of it is to be written. In a folder that may not be written
-    to, it is a copy, as Edge opens files for writing; the copy is gone with the shard.
+    In a folder that may not be written to, it is a copy, as Edge opens files for writing.
 
     Raises:
         BlockingIOError: if another program changes the shard.
-        StoreError: if there is no room for a copy.
-        UnreadableIndexError: if it is damaged.
-        Exception: of Edge, if the shard cannot be opened.
+        StoreError: if there is no room for a copy, or it is damaged.
     """
     lock, is_settled = _patiently(lambda: _locked_to_read(folder))
     try:
@@ -105,7 +98,6 @@ def open_to_change(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
     Raises:
         BlockingIOError: if another program has the shard open.
         UnreadableIndexError: if it is damaged.
-        Exception: of Edge, if the shard cannot be opened.
     """
     lock = _patiently(lambda: FolderLock(folder, shared=False))
     try:
@@ -122,10 +114,6 @@ def settle(folder: Path) -> None:
     """After a shard was closed: write what opening it would write, so that readers write nothing.
 
     Who calls it has the folder locked: the list is of files that nobody writes meanwhile.
-
-    Raises:
-        BlockingIOError: if another program has it open.
-        Exception: of Edge, if the shard cannot be opened.
     """
     with closing(_loaded(folder)) as shard:
         points = _count(shard)
@@ -139,21 +127,6 @@ def settle(folder: Path) -> None:
     }
     with whole_file(_list_of_files(folder), private=is_private) as file:
         file.write(json.dumps({"points": points, "files": files}).encode())
-
-
-def holders(folder: Path) -> str:
-    """Who has a shard open, as far as the system tells: `process 12 (surprise-rerank)`."""
-    found = set()
-    with suppress(OSError, ValueError):  # systems without these files, and other forms of them
-        own = {os.stat(path).st_ino: os.stat(path).st_dev for path in (folder, folder / _LOG)}
-        for line in Path("/proc/locks").read_text().splitlines():
-            kind, _, _, process, place = line.split()[1:6]
-            major, minor, inode = place.split(":")
-            device = own.get(int(inode))
-            if kind == "FLOCK" and device == os.makedev(int(major, 16), int(minor, 16)):
-                found.add(int(process))
-    named = [f"process {process} ({_program(process)})" for process in sorted(found) if process > 0]
-    return " and ".join(named) or "another program"
 
 
 class _ReadOnlyError(Exception):
@@ -263,15 +236,12 @@ def _points_of_whole(folder: Path) -> int | None:
         points, files = int(listed["points"]), dict(listed["files"])
     except (ValueError, LookupError, TypeError) as error:
         raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
-    for name, (size, head) in files.items():
+    for name, before in files.items():
         own = folder / name
         if not own.is_file():
             raise UnreadableIndexError(f"{own} is missing; {MADE_ANEW}")
-        found = _size_and_head(own)
-        if found[0] != size:
-            raise UnreadableIndexError(f"{own} is damaged: it has {found[0]} bytes, not {size}; {MADE_ANEW}")
-        if found[1] != head:
-            raise UnreadableIndexError(f"{own} is damaged: it begins otherwise than before; {MADE_ANEW}")
+        if _size_and_head(own) != before:
+            raise UnreadableIndexError(f"{own} is damaged: it is not what was written; {MADE_ANEW}")
     return points
 
 
@@ -282,12 +252,3 @@ def _with_all(shard: qdrant_edge.EdgeShard, points: int | None, folder: Path) ->
             f"{folder} is damaged: {_count(shard)} points are left of {points}; {MADE_ANEW}"
         )
     return shard
-
-
-def _program(process: int) -> str:
-    if process == os.getpid():
-        return "this one"
-    try:
-        return Path(f"/proc/{process}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return "of another user"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import ipaddress
 import logging
 import math
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -59,6 +59,7 @@ _HOP = 2.0
 # Seconds that all nodes may take to see a change, and between two looks. Of 149 changes on three nodes, five
 # were not there at once on the node that was asked, and took up to 29 ms.
 _SETTLED, _SETTLING = 10.0, 0.02
+_HERE = re.compile(r"127\.[\d.]+|::1|(.+\.)?localhost")  # what is sent there stays on this machine
 _FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # seconds between two looks at a node that is away
 
 
@@ -78,18 +79,11 @@ class Node:
         self.is_up = True
         self.is_looked_after = False
         self._location = location
-        self._making = threading.Lock()
-        self._quick: QdrantClient | None = None
 
-    @property
+    @functools.cached_property
     def quick(self) -> QdrantClient:
         """A client of the same that waits for `_HOP` seconds at most."""
-        with self._making:
-            if self._quick is None:
-                self._quick = self.client
-                if self._location is not None:
-                    self._quick = _client(self._location, self.url, _HOP)
-            return self._quick
+        return self.client if self._location is None else _client(self._location, self.url, _HOP)
 
     def is_ready(self) -> bool:
         """Whether it answers now, and has caught up with its cluster."""
@@ -106,22 +100,15 @@ class Node:
 
     def close(self) -> None:
         """Close its connections."""
-        with self._making:
-            quick = self._quick
         self.client.close()
-        if quick is not None and quick is not self.client:
-            quick.close()
+        if "quick" in vars(self) and self.quick is not self.client:
+            self.quick.close()
 
 
 class Nodes:
-    """Where requests go to. Threads may share it.
+    """Where requests go to: at least one node, the preferred one first. Threads may share it.
 
-    Args:
-        nodes: at least one, the preferred one first.
-        kind: a server, or local mode.
-        place: for messages.
-        policy: how long a failed request is sent again.
-        lock: that local mode is asked under.
+    Local mode is asked under a lock. The place is for messages.
     """
 
     def __init__(
@@ -173,16 +160,6 @@ class Nodes:
         """A client of the user's, or one in local mode."""
         return cls([Node(client)], kind, place, policy, lock)
 
-    @property
-    def url(self) -> str:
-        """The address that the next request goes to; empty of a client that was given."""
-        return self._order()[0].url
-
-    @property
-    def client(self) -> QdrantClient:
-        """The client that the next request is sent by."""
-        return self._order()[0].client
-
     def call(
         self,
         request: Callable[[QdrantClient], T],
@@ -192,20 +169,13 @@ class Nodes:
         patient: bool | None = None,
         policy: RetryPolicy | None = None,
     ) -> T:
-        """Send a request; again while its fault may pass, as all of them are idempotent.
+        """Send a request; again while its fault may pass, as all of them are idempotent; see `retries.call`.
 
-        Args:
-            request: sends it by a client.
-            where: the place, for messages.
-            reads: whether it changes nothing.
-            patient: whether it may be sent again for as long as `RetryPolicy.time_limit`, as changes and what
-                is read for them by default, and not for `search_limit`, as questions.
-            policy: in place of that of all requests.
-
-        Raises:
-            StoreError: as `retries.call`.
+        One that `reads` changes nothing. A patient one may be sent again for as long as
+        `RetryPolicy.time_limit`, as changes and what is read for them by default, and not for `search_limit`,
+        as questions.
         """
-        waits = (not reads or self.is_changing) if patient is None else patient
+        waits = (not reads or self._changes > 0) if patient is None else patient
         own = policy or (self.policy if waits else self.policy.for_questions())
         return retries.call(lambda: self._attempt(request, quickly=reads and not waits), where, own)
 
@@ -224,11 +194,6 @@ class Nodes:
                 while node.is_up and not is_seen(node.quick) and time.monotonic() < end:
                     time.sleep(_SETTLING)
 
-    @property
-    def is_changing(self) -> bool:
-        """Whether a change goes on."""
-        return self._changes > 0
-
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """While a change goes on: what it reads is waited for as long as what it writes."""
@@ -241,12 +206,7 @@ class Nodes:
                 self._changes -= 1
 
     def _attempt(self, request: Callable[[QdrantClient], T], *, quickly: bool) -> T:
-        """Send a request once: to the first node that is up, and to the next ones where that one is away.
-
-        Args:
-            request: sends it by a client.
-            quickly: leave a node that keeps still while others are up, unless it is only slow.
-        """
+        """Send a request once: to the first node that is up; `quickly` leaves one that keeps still."""
         order = self._order()
         for node in order:
             hops = quickly and any(other.is_up for other in self.nodes if other is not node)
@@ -255,7 +215,8 @@ class Nodes:
             except (ApiException, grpc.RpcError) as fault:
                 if retries.is_away(fault) and len(self.nodes) > 1:
                     self._mark_away(node)
-                if not retries.is_elsewhere(fault) or node is order[-1]:
+                may_pass = retries.is_away(fault) or retries.is_lost_shard(fault)
+                if not may_pass or node is order[-1]:
                     raise
         raise AssertionError("there is at least one node")
 
@@ -301,11 +262,7 @@ class Nodes:
 
 
 def _client(location: Location, url: str, timeout: float) -> QdrantClient:
-    """A client of one address; nothing is sent yet.
-
-    Raises:
-        StoreError: if the key or the url cannot be one.
-    """
+    """A client of one address; nothing is sent yet. StoreError if the key or the url cannot be one."""
     try:
         return QdrantClient(
             url=url,
@@ -329,23 +286,15 @@ def _client(location: Location, url: str, timeout: float) -> QdrantClient:
 def key_header(location: Location, url: str) -> dict[str, str] | None:
     """The header with the key for one of the location's addresses; None where there is none.
 
-    qdrant-client would print two lines for a key without TLS, one of them of source code, for this machine's
+    qdrant-client would warn of a key without TLS in two lines, one of them of source code, for this machine's
     own server, too. A log line is written instead, once for each address that is not of this machine.
     """
     if location.key is None:
         return None
     address = split_url(url)
-    if address.scheme == "http" and not _is_here(address.hostname or ""):
+    if address.scheme == "http" and not _HERE.fullmatch(address.hostname or ""):
         _warn(f"http://{address.netloc.rpartition('@')[2]}")
     return {"api-key": location.key}
-
-
-def _is_here(host: str) -> bool:
-    """Whether what is sent to a host stays on this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 @functools.cache

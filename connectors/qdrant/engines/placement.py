@@ -4,40 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 from qdrant_client import QdrantClient, models
-
-# Settings of `create_collection` -> where a collection that exists has them.
-_OF_PARAMS = (
-    "shard_number",
-    "sharding_method",
-    "replication_factor",
-    "write_consistency_factor",
-    "on_disk_payload",
-)
-_OF_CONFIG = {
-    "hnsw_config": "hnsw_config",
-    "optimizers_config": "optimizer_config",
-    "wal_config": "wal_config",
-    "quantization_config": "quantization_config",
-    "strict_mode_config": "strict_mode_config",
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One copy of a shard.
+    """One copy of a shard: on which node, its address where the key may see that, and Qdrant's state of it.
 
-    Attributes:
-        node: id of the node that it is on.
-        address: of that node, for the others; None where the key or token may not see it.
-        state: Qdrant's word, such as `Active` or `Dead`.
-        points: how many it holds; None of a copy on another node than the one that was asked.
-        is_reached: False where the node that was asked cannot reach the copy's. Its state is another one only
-            after a write to it has failed.
+    The node that was asked knows the points of its own copies. Where it cannot reach another's node, the
+    state changes only after a write to it has failed.
     """
 
     node: int
@@ -54,12 +32,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One shard with its copies.
-
-    Attributes:
-        number: Qdrant's id of it.
-        replicas: its copies.
-    """
+    """One shard: Qdrant's number of it, and its copies."""
 
     number: int
     replicas: tuple[Replica, ...]
@@ -105,23 +78,14 @@ def placement(
     addresses: Mapping[int, str],
     away: Set[str],
 ) -> Placement:
-    """How a collection of a server is spread, in one request.
-
-    Args:
-        client: of the server.
-        collection: its name.
-        params: of the collection.
-        addresses: of the nodes, by id; see `node_addresses`.
-        away: addresses that are not reached.
-    """
+    """How a collection of a server is spread, in one request; see `node_addresses` for the last two."""
     found = client.collection_cluster_info(collection)
     copies: dict[int, list[Replica]] = {}
     listed: list[tuple[models.LocalShardInfo | models.RemoteShardInfo, int, int | None]]
     listed = [(own, found.peer_id, own.points_count) for own in found.local_shards]
     listed += [(own, own.peer_id, None) for own in found.remote_shards]
     for own, node, points in listed:
-        address = addresses.get(node)
-        state = models.ReplicaState(own.state).value
+        address, state = addresses.get(node), models.ReplicaState(own.state).value
         replica = Replica(node, address, state, points, is_reached=address not in away)
         copies.setdefault(own.shard_id, []).append(replica)
     shards = (
@@ -144,39 +108,22 @@ def node_addresses(client: QdrantClient) -> tuple[dict[int, str], frozenset[str]
     return {int(node): peer.uri for node, peer in peers.items()}, away
 
 
-def difference(
-    settings: Mapping[str, Any], config: models.CollectionConfig
-) -> tuple[str, object, object] | None:
+def difference(settings: Mapping[str, Any], config: models.CollectionConfig) -> tuple[str, Any, Any] | None:
     """The first setting that a collection was not made with: its name, what it has, what is asked for.
 
-    Of a setting with parts, those that are given are compared.
+    Of a setting with parts, those that are given are compared; what a collection does not tell is not.
     """
-    for name, value in settings.items():
-        if value is None:
-            continue
-        if name in _OF_PARAMS:
-            has = getattr(config.params, name)
-        elif name in _OF_CONFIG:
-            has = getattr(config, _OF_CONFIG[name])
-        else:
-            continue
-        found = _first_difference(name, _plain(value), _plain(has))
-        if found is not None:
-            return found
-    return None
+    has = config.model_dump(mode="json")
+    own = {**has["params"], **has, "optimizers_config": has["optimizer_config"]}
+    asked = TypeAdapter(dict[str, Any]).dump_python(dict(settings), mode="json")
+    return _first_difference("", {name: value for name, value in asked.items() if name in own}, own)
 
 
-def _first_difference(path: str, asked: Any, has: Any) -> tuple[str, object, object] | None:
+def _first_difference(path: str, asked: Any, has: Any) -> tuple[str, Any, Any] | None:
+    if asked is None:
+        return None
     if not isinstance(asked, Mapping):
-        return None if asked == has else (path, has, asked)
+        return None if asked == has else (path.removeprefix("."), has, asked)
     own = has if isinstance(has, Mapping) else {}
     parts = (_first_difference(f"{path}.{name}", value, own.get(name)) for name, value in asked.items())
     return next((found for found in parts if found is not None), None)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_none=True)
-    if isinstance(value, Mapping):
-        return {name: _plain(own) for name, own in value.items() if own is not None}
-    return value.value if isinstance(value, Enum) else value

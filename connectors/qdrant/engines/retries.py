@@ -7,7 +7,7 @@ import logging
 import re
 import ssl
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import NamedTuple, TypeVar
 
 import grpc  # type: ignore[import-untyped]
 import httpx
@@ -24,26 +24,29 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-_TRANSIENT_STATUS = frozenset({408, 429, 502, 503, 504})
-_TRANSIENT_CODES = frozenset(
-    {
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.ABORTED,
-    }
-)
-# Of these a node is away itself, or what is before it says so.
-_AWAY_STATUS = frozenset({502, 503, 504})
-_AWAY_CODES = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
-_INTERNAL = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN})
+# gRPC's codes as the statuses of REST; others count as 400.
+_STATUS = {
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.ABORTED: 408,
+    grpc.StatusCode.ALREADY_EXISTS: 409,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.INTERNAL: 500,
+    grpc.StatusCode.UNKNOWN: 500,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+}
+_TRANSIENT = frozenset({408, 429, 502, 503, 504})
+_AWAY = frozenset({502, 503, 504})  # a node itself, or what is before it says so
+
+
 # What a node says while another one is away that holds a shard: reads, changes, and what both need.
 _LOST_SHARD = re.compile(
     r"read operations? failed|shards? failed to apply operation|transport error|currently unavailable|"
-    r"active replica|please retry|consensus operation|Raft consensus",
+    r"active replica|please retry|consensus operation",
     re.IGNORECASE,
 )
-_NO_ACCESS = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})
 # Qdrant's REST and gRPC, gRPC's client, and strict mode's limits of a batch and of tokens per minute.
 _TOO_LARGE = re.compile(
     r"larger than (allowed|max)|has exceeded limit|length too large|upsert limit|split your request",
@@ -53,14 +56,7 @@ _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not fou
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
 # Qdrant's reasons to refuse a change. It names no other right than these where somebody may read.
 _WRITING = re.compile(r"write access|manage access|read-only", re.IGNORECASE)
-# What strict mode refuses, and Qdrant's advice, which is about its own parameters.
-_STRICT = re.compile(
-    r"Bad request: (?P<what>.+?)(?:[.!]+ Help: (?P<advice>.+?)\.?|(?<= reached)!)$", re.DOTALL
-)
 _NO_ROOM = re.compile(r"no space left|disk space", re.IGNORECASE)
-_CERTIFICATE = re.compile(r".*certificate verify failed: (?P<reason>.+?)\.? \(_ssl\.c:\d+\)$")
-_NO_RESULT = re.compile(r"returned None")  # qdrant-client, of JSON that has no `result`
-_BAD_RETRY_AFTER = "Retry-After header value is not a valid integer: "
 _FAULTS = (ApiException, QdrantException, grpc.RpcError, ValueError, AssertionError)
 _SILENT = 3.0  # seconds that a request may wait without a word
 _SHOWN = 200  # characters of a message from outside
@@ -82,83 +78,70 @@ class CollectionExists(StoreError):  # noqa: N818
     """A collection that exists already: made by another process, or by an attempt whose answer was lost."""
 
 
-def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RETRIES) -> T:
-    """Send a request, with jittered back-off while the fault may pass.
+class _Answer(NamedTuple):
+    """What a server answered: a status of REST, what is shown of it, and Qdrant's reason."""
 
-    Args:
-        request: sends it; must be idempotent, because an answer may be lost after it was carried out.
-        where: the place, for messages.
-        policy: how often and how long.
+    status: int
+    shown: str
+    reason: str
+
+
+def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RETRIES) -> T:
+    """Send an idempotent request, with jittered back-off while the fault may pass; errors name `where`.
 
     Raises:
         TooLarge: if the store refuses the request for its size.
-        CollectionGone: if the collection does not exist.
-        CollectionExists: if it was to be made, and exists.
+        CollectionGone, CollectionExists: if it is not there, or was to be made.
         NoAccess: if the key or the token does not allow it.
         StoreError: if the request fails for another reason, or keeps failing.
     """
-    retrying = tenacity.Retrying(**_how(where, policy))
+    attempts = [] if policy.attempts is None else [tenacity.stop_after_attempt(policy.attempts)]
+    jitter = tenacity.wait_random_exponential(policy.first_wait, max=policy.longest_wait)
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_is_transient),
+        wait=lambda state: jitter(state) + (_asked_wait(_error_of(state)) or 0.0),
+        stop=tenacity.stop_any(*attempts, tenacity.stop_before_delay(policy.time_limit)),
+        before_sleep=_announced(where, policy.time_limit),
+        reraise=True,
+    )
     try:
         with disk_errors(where):
             return retrying(request)
     except _FAULTS as error:
-        shown, cause = _told(error, where, retrying)
+        shown = _store_error(error, where)
+        if shown is None:  # a bug
+            raise
+        times = retrying.statistics.get("attempt_number", 1)
+        if times > 1:
+            shown = type(shown)(f"{shown} (tried {times} times)")
+        # Its own message may quote the request's headers, and with them the API key.
+        source = error.source if isinstance(error, ResponseHandlingException) else None
+        cause = None if isinstance(source, httpx.LocalProtocolError) else error
     # Outside the handler: an error raised in it would keep the original, and what that shows, as its context.
     raise shown from cause
 
 
-def _how(where: str, policy: RetryPolicy) -> dict[str, Any]:
-    """What tenacity is told."""
-    attempts = [] if policy.attempts is None else [tenacity.stop_after_attempt(policy.attempts)]
-    return {
-        "retry": tenacity.retry_if_exception(_is_transient),
-        "wait": _Pause(policy),
-        "stop": tenacity.stop_any(*attempts, tenacity.stop_before_delay(policy.time_limit)),
-        "before_sleep": _Announced(where, policy.time_limit),
-        "reraise": True,
-    }
+def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
 
 
-def _told(
-    error: Exception, where: str, retrying: tenacity.BaseRetrying
-) -> tuple[Exception, Exception | None]:
-    """The error to raise, and its cause; raises the same one where it is a bug."""
-    shown = _store_error(error, where)
-    if shown is None:
-        raise error
-    attempts = retrying.statistics.get("attempt_number", 1)
-    said = f"{shown} (tried {attempts} times)" if attempts > 1 else str(shown)
-    return type(shown)(said), None if _shows_headers(error) else error
-
-
-class _Announced:
+def _announced(where: str, limit: float) -> Callable[[tenacity.RetryCallState], None]:
     """Says once that a request waits, where it has waited for a while."""
+    said = False
 
-    def __init__(self, where: str, limit: float) -> None:
-        self._where, self._limit, self._is_said = where, limit, False
-
-    def __call__(self, retry_state: tenacity.RetryCallState) -> None:
-        if self._is_said or (retry_state.seconds_since_start or 0.0) < _SILENT:
+    def announce(state: tenacity.RetryCallState) -> None:
+        nonlocal said
+        if said or (state.seconds_since_start or 0.0) < _SILENT:
             return
-        self._is_said = True
-        error = retry_state.outcome.exception() if retry_state.outcome else None
-        shown = _store_error(error, self._where) if isinstance(error, Exception) else None
+        said, error = True, _error_of(state)
+        shown = _store_error(error, where) if isinstance(error, Exception) else None
         _log.warning(
             "%s. It is asked again for up to %.0f s; what is stored stays, and the same call goes on later",
-            shown or self._where,
-            self._limit,
+            shown or where,
+            limit,
         )
 
-
-class _Pause(tenacity.wait.wait_base):
-    """Waits: full jitter, and what the server asks for."""
-
-    def __init__(self, policy: RetryPolicy) -> None:
-        self._jitter = tenacity.wait_random_exponential(policy.first_wait, max=policy.longest_wait)
-
-    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        error = retry_state.outcome.exception() if retry_state.outcome else None
-        return self._jitter(retry_state) + (_asked_wait(error) or 0.0)
+    return announce
 
 
 def _asked_wait(error: BaseException | None) -> float | None:
@@ -167,68 +150,55 @@ def _asked_wait(error: BaseException | None) -> float | None:
         return max(0.0, float(error.retry_after_s))
     if isinstance(error, UnexpectedResponse):
         return retry_after_seconds(error.headers.get("Retry-After", ""))
-    if _is_bad_retry_after(error):
-        return retry_after_seconds(str(error).removeprefix(_BAD_RETRY_AFTER))
     return None
 
 
-def _is_bad_retry_after(error: BaseException | None) -> bool:
-    """A 429 whose Retry-After is a date, which qdrant-client takes for an error of its own."""
-    return isinstance(error, QdrantException) and str(error).startswith(_BAD_RETRY_AFTER)
-
-
 def _is_transient(error: BaseException) -> bool:
-    match error:
-        case UnexpectedResponse():
-            known = error.status_code in _TRANSIENT_STATUS or is_lost_shard(error)
-            return known and _TOO_LARGE.search(_reason(error)) is None
-        case ResponseHandlingException():
-            return _is_transient_transport(error.source)
-        case ResourceExhaustedResponse():
-            return True
-        case grpc.RpcError():
-            known = _code(error) in _TRANSIENT_CODES or is_lost_shard(error)
-            return known and _TOO_LARGE.search(_details(error)) is None
+    if isinstance(error, ResponseHandlingException):
+        return _is_transient_transport(error.source)
+    answer = _answer(error)
+    if answer is not None:
+        known = answer.status in _TRANSIENT or is_lost_shard(error)
+        return known and not _TOO_LARGE.search(answer.reason)
     # An answer that is no JSON was cut off, or is the page of a proxy whose server is away; or it is
     # another service's, which the last attempt reports.
-    return _is_no_json(error) or _is_bad_retry_after(error)
+    return _is_no_json(error) or isinstance(error, QdrantException)
 
 
 def is_lost_shard(error: BaseException) -> bool:
     """Whether a node answers that the node of a shard is away: an internal error that passes."""
-    match error:
-        case UnexpectedResponse(status_code=500):
-            return bool(_LOST_SHARD.search(_reason(error)))
-        case grpc.RpcError():
-            return _code(error) in _INTERNAL and bool(_LOST_SHARD.search(_details(error)))
-    return False
+    answer = _answer(error)
+    return answer is not None and answer.status == 500 and bool(_LOST_SHARD.search(answer.reason))
 
 
 def is_timeout(error: BaseException) -> bool:
     """Whether no answer came in time."""
-    match error:
-        case ResponseHandlingException():
-            return isinstance(error.source, httpx.TimeoutException)
-        case grpc.RpcError():
-            return _code(error) is grpc.StatusCode.DEADLINE_EXCEEDED
-    return False
+    if isinstance(error, ResponseHandlingException):
+        return isinstance(error.source, httpx.TimeoutException)
+    return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def is_away(error: BaseException) -> bool:
     """Whether a node does not answer, or is not ready to."""
-    match error:
-        case UnexpectedResponse():
-            return error.status_code in _AWAY_STATUS
-        case ResponseHandlingException():
-            return _is_transient_transport(error.source)
-        case grpc.RpcError():
-            return _code(error) in _AWAY_CODES
-    return False
+    if isinstance(error, ResponseHandlingException):
+        return _is_transient_transport(error.source)
+    answer = _answer(error)
+    return answer is not None and answer.status in _AWAY
 
 
-def is_elsewhere(error: BaseException) -> bool:
-    """Whether another node of the same cluster may answer."""
-    return is_away(error) or is_lost_shard(error)
+def _answer(error: BaseException) -> _Answer | None:
+    """What a server answered; None of other errors."""
+    if isinstance(error, UnexpectedResponse):
+        # Other services' pages are left out: they may echo the request.
+        try:
+            reason = _line(json.loads(error.content)["status"]["error"])
+        except (ValueError, LookupError, TypeError):
+            reason = ""
+        return _Answer(error.status_code, f"{error.status_code} {error.reason_phrase}".strip(), reason)
+    if isinstance(error, grpc.Call):
+        code = error.code()
+        return _Answer(_STATUS.get(code) or 400, code.name, _line(error.details() or ""))
+    return _Answer(400, "UNKNOWN", "") if isinstance(error, grpc.RpcError) else None
 
 
 def _is_transient_transport(source: BaseException) -> bool:
@@ -250,96 +220,91 @@ def _is_no_json(error: BaseException) -> bool:
     return isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
 
 
-def _shows_headers(error: BaseException) -> bool:
-    """Whether the error's own message may quote the request's headers, and with them the API key."""
-    return isinstance(error, ResponseHandlingException) and isinstance(error.source, httpx.LocalProtocolError)
-
-
 def _store_error(error: Exception, where: str) -> StoreError | None:
-    """What failed where, and what to do, in one line; never the request, which holds the API key."""
-    match error:
-        case UnexpectedResponse():
-            return _response_error(error, where)
-        case ResponseHandlingException():
-            return _transport_error(error.source, where)
-        case grpc.RpcError():
-            return _grpc_error(error, where)
-        case ValueError() | AssertionError():
-            return _value_error(error, where)
+    """What failed where, and what to do, in one line; None of a bug. Never the request: it holds the key."""
+    if isinstance(error, ResponseHandlingException):
+        return _transport_error(error.source, where)
+    answer = _answer(error)
+    if answer is not None:
+        known = _grpc_error(answer, where) if isinstance(error, grpc.RpcError) else None
+        return known or _answered(answer, where, _asked_wait(error))
+    if isinstance(error, ValueError | AssertionError):  # of local mode, or of an answer that is not Qdrant's
+        if _is_no_json(error) or (isinstance(error, AssertionError) and "returned None" in str(error)):
+            return _not_qdrant(where)
+        return _missing_or_there(str(error), where)
     asked = _asked_wait(error)
     wait = "" if asked is None else f" and asks to wait for {asked:.0f} s"
     return StoreError(f"{where} is overloaded{wait}; try again later")
 
 
-def _response_error(error: UnexpectedResponse, where: str) -> StoreError:
-    status, reason = error.status_code, _reason(error)
+def _answered(answer: _Answer, where: str, asked: float | None) -> StoreError:
+    status, reason = answer.status, answer.reason
     if status == 413 or _TOO_LARGE.search(reason):
         return _too_large(where, reason or str(status))
     if status in (401, 403):
-        return _refused(where, status == 401, f"{status} {reason}".strip())
-    if status == 404 and _NO_COLLECTION.search(reason):
-        return _gone(where)
-    if status == 409 or _COLLECTION_EXISTS.search(reason):
-        return _exists(where)
-    shown = f"{status} {error.reason_phrase}".strip()
-    asked = _asked_wait(error)
+        may = "write" if _WRITING.search(reason) else "read this"
+        needed = "key of this server" if status == 401 else f"key or a token that may {may}"
+        if "Global access" in reason:  # of a token for some collections
+            needed = "key or a token that may make and change collections (access 'm')"
+        kind = StoreError if status == 401 else NoAccess
+        return kind(f"{where} refuses access ({answer.shown} {reason}); set QDRANT_API_KEY to a {needed}")
+    known = _missing_or_there(reason, where) if status != 409 else _exists(where)
+    if known is not None:
+        return known
+    if _NO_ROOM.search(reason):
+        return StoreError(f"the disk of {where} is full ({reason}); make room there, and run it again")
     advice = f"; it asks to wait for {asked:.0f} s" if asked else ""
-    return _answered(where, shown, reason, advice)
+    return StoreError(f"{where} answered {answer.shown}: {reason or 'without a reason'}{advice}")
+
+
+def _missing_or_there(reason: str, where: str) -> StoreError | None:
+    """The error of a collection that is not there, or is; None where the reason is another one."""
+    if _NO_COLLECTION.search(reason):
+        return CollectionGone(f"{where}: the collection does not exist any more; index again")
+    return _exists(where) if _COLLECTION_EXISTS.search(reason) else None
 
 
 def _transport_error(source: Exception, where: str) -> StoreError:
+    reason = _line(source) or type(source).__name__
     match source:
         case httpx.LocalProtocolError():
             return _unwritable(where)
         case httpx.ConnectError() if _is_untrusted(source):
-            return _untrusted(where, _line(source))
+            return _untrusted(where, reason)
         case httpx.ConnectError() if "WRONG_VERSION_NUMBER" in str(source):
             return StoreError(f"{where} does not speak TLS; begin the url with http://")
         case httpx.RemoteProtocolError() if "illegal" in str(source):
             return StoreError(f"{where} does not speak HTTP; if it speaks TLS, begin the url with https://")
         case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.UnsupportedProtocol():
-            reason = _line(source) or type(source).__name__
-            return StoreError(
-                f"cannot reach {where} ({reason}); start it with 'docker compose up -d' or check the url"
-            )
+            return _unreached(where, reason)
         case httpx.WriteTimeout() | httpx.WriteError():
             # A server that refuses a request by its length may stop to read it, and its answer is lost.
             return _too_large(where, "it stopped to read")
         case httpx.TimeoutException():
-            return StoreError(f"{where} does not answer in time; give it longer, or send it less at once")
+            return _late(where)
         case httpx.TransportError() | httpx.DecodingError():
-            reason = _line(source) or type(source).__name__
             return StoreError(f"the connection to {where} was lost ({reason}); see whether it still runs")
     return _not_qdrant(where)  # JSON, but of another form
 
 
-def _grpc_error(error: grpc.RpcError, where: str) -> StoreError:
-    code, details = _code(error), _details(error)
-    name = code.name if code else "UNKNOWN"
-    if code in _NO_ACCESS:
-        return _refused(where, code == grpc.StatusCode.UNAUTHENTICATED, f"{name} {details}".strip())
-    if code == grpc.StatusCode.INTERNAL and details == "Invalid metadata":
+def _grpc_error(answer: _Answer, where: str) -> StoreError | None:
+    """What only gRPC answers: REST has exceptions for it."""
+    if answer.reason == "Invalid metadata":
         return _unwritable(where)
-    if _TOO_LARGE.search(details):
-        return _too_large(where, details)
-    if code == grpc.StatusCode.NOT_FOUND and _NO_COLLECTION.search(details):
-        return _gone(where)
-    if code == grpc.StatusCode.ALREADY_EXISTS or _COLLECTION_EXISTS.search(details):
-        return _exists(where)
-    if code == grpc.StatusCode.UNAVAILABLE:
-        return _unreached_by_grpc(where, details)
-    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return StoreError(f"{where} does not answer in time; give it longer, or send it less at once")
-    return _answered(where, name, details)
+    if answer.status == 504:
+        return _late(where)
+    if answer.status != 503:
+        return None
+    if "CERTIFICATE_VERIF" in answer.reason or "Hostname Verification" in answer.reason:
+        return _untrusted(where, answer.reason)
+    return _unreached(where, answer.reason)
 
 
-def _value_error(error: ValueError | AssertionError, where: str) -> StoreError | None:
-    """The error for answers that are not Qdrant's, and of collections in local mode; None for bugs."""
-    if _is_no_json(error) or (isinstance(error, AssertionError) and _NO_RESULT.search(str(error))):
-        return _not_qdrant(where)
-    if _NO_COLLECTION.match(str(error)):
-        return _gone(where)
-    return _exists(where) if _COLLECTION_EXISTS.match(str(error)) else None
+def _untrusted(where: str, reason: str) -> StoreError:
+    return StoreError(
+        f"the certificate of {where} is not trusted ({reason}); use the name that it is of, or name the file "
+        "of its authority in SSL_CERT_FILE, for gRPC in GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+    )
 
 
 def _unwritable(where: str) -> StoreError:
@@ -349,59 +314,18 @@ def _unwritable(where: str) -> StoreError:
     )
 
 
-def _refused(where: str, is_unknown: bool, reason: str) -> StoreError:
-    """Of a key that the server does not know, or of one that may not do this."""
-    refused = f"{where} refuses access ({reason}); set QDRANT_API_KEY to"
-    if is_unknown:
-        return StoreError(f"{refused} a key of this server")
-    if "Global access" in reason:  # of a token for some collections
-        return NoAccess(f"{refused} a key or a token that may make and change collections (access 'm')")
-    may = "write" if _WRITING.search(reason) else "read this"
-    return NoAccess(f"{refused} a key or a token that may {may}")
-
-
-def _unreached_by_grpc(where: str, details: str) -> StoreError:
-    if "CERTIFICATE_VERIF" in details:
-        return _untrusted(where, "its authority is not known", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH")
-    if "Hostname Verification" in details:
-        return _untrusted(where, "it is not valid for this host")
+def _unreached(where: str, reason: str) -> StoreError:
     return StoreError(
-        f"cannot reach {where} ({details}); start it with 'docker compose up -d' or check the url"
+        f"cannot reach {where} ({reason}); start it with 'docker compose up -d' or check the url"
     )
 
 
-def _answered(where: str, shown: str, reason: str, advice: str = "") -> StoreError:
-    """The error for a reason that has no kind of its own."""
-    if _NO_ROOM.search(reason):
-        return StoreError(f"the disk of {where} is full ({reason}); make room there, and run it again")
-    strict = _STRICT.search(reason)
-    if strict is None:
-        return StoreError(f"{where} answered {shown}: {reason or 'without a reason'}{advice}")
-    advised = f" ({strict['advice']})" if strict["advice"] else ""
-    return StoreError(
-        f"{where} is in strict mode and refuses the request: {strict['what']}{advised}; "
-        "change the request, or allow it in the collection's strict_mode_config"
-    )
-
-
-def _untrusted(where: str, reason: str, variable: str = "SSL_CERT_FILE") -> StoreError:
-    found = _CERTIFICATE.fullmatch(reason)
-    shown = found["reason"] if found else reason
-    if "not valid for" in shown:
-        return StoreError(
-            f"the certificate of {where} is of another name: {shown}; use the name that it is of"
-        )
-    return StoreError(
-        f"the certificate of {where} is not trusted: {shown}; name the file of its authority in {variable}"
-    )
+def _late(where: str) -> StoreError:
+    return StoreError(f"{where} does not answer in time; give it longer, or send it less at once")
 
 
 def _too_large(where: str, reason: str) -> TooLarge:
     return TooLarge(f"the request is too large for {where} ({reason}); send less at once")
-
-
-def _gone(where: str) -> CollectionGone:
-    return CollectionGone(f"{where}: the collection does not exist any more; index again")
 
 
 def _exists(where: str) -> CollectionExists:
@@ -410,22 +334,6 @@ def _exists(where: str) -> CollectionExists:
 
 def _not_qdrant(where: str) -> StoreError:
     return StoreError(f"what answers as {where} does not answer like Qdrant; check the url")
-
-
-def _reason(error: UnexpectedResponse) -> str:
-    """What a Qdrant server gives as reason. Other services' pages are left out: they may echo the request."""
-    try:
-        return _line(json.loads(error.content)["status"]["error"])
-    except (ValueError, LookupError, TypeError):
-        return ""
-
-
-def _code(error: grpc.RpcError) -> grpc.StatusCode | None:
-    return error.code() if isinstance(error, grpc.Call) else None
-
-
-def _details(error: grpc.RpcError) -> str:
-    return _line(error.details() or "") if isinstance(error, grpc.Call) else ""
 
 
 def _line(text: object) -> str:

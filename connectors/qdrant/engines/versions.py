@@ -28,11 +28,6 @@ class Feature(Enum):
     TURBO_NUMBERS = "vectors in TurboQuant's numbers", (1, 19, 0)
 
     @property
-    def words(self) -> str:
-        """What it is."""
-        return self.value[0]
-
-    @property
     def since(self) -> Version:
         """The first version that has it."""
         return self.value[1]
@@ -51,22 +46,17 @@ def server_version(nodes: Nodes) -> Version | None:
 
 
 def require(feature: Feature, nodes: Nodes, otherwise: str = "") -> None:
-    """Refuse a server that is known to be too old.
-
-    Args:
-        feature: what is needed.
-        nodes: of the server.
-        otherwise: what to do instead of upgrading it.
+    """Refuse a server that is known to be too old for a feature; `otherwise` is what to do instead.
 
     Raises:
         StoreError: if its version does not have the feature; names both versions.
     """
-    version = server_version(nodes)
-    if version is not None and version < feature.since:
+    version, (words, since) = server_version(nodes), feature.value
+    if version is not None and version < since:
         instead = f", or {otherwise}" if otherwise else ""
         raise StoreError(
-            f"{nodes.place} is version {_shown(version)}, older than {_shown(feature.since)}, the first that "
-            f"has {feature.words}; upgrade it{instead}"
+            f"{nodes.place} is version {_shown(version)}, older than {_shown(since)}, the first that "
+            f"has {words}; upgrade it{instead}"
         )
 
 

@@ -27,7 +27,6 @@ from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.statistics import behind as points_behind
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import probability
 
 SurpriseMode: TypeAlias = Literal["client", "formula", "vector"]
@@ -38,13 +37,7 @@ _MARGIN = 10
 
 @dataclass(frozen=True, slots=True)
 class DenseRetriever(ExplainingRetriever):
-    """The documents nearest by cosine.
-
-    Attributes:
-        index: where they are.
-        exact: search without the approximate index, where the engine has built one.
-        options: filter, offset, threshold and parameters of Qdrant.
-    """
+    """The documents nearest by cosine; exact without the approximate index, where there is one."""
 
     index: Searched
     exact: bool = False
@@ -56,33 +49,19 @@ class DenseRetriever(ExplainingRetriever):
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        return in_words(self.index, [dense_stage(dense_vector(query), depth)], self.options)
+        pools = self.index.pools
+        return in_words(self.index, [pools.near(pools.asked(query), depth)], self.options)
 
 
 @dataclass(frozen=True)
 class SurpriseRetriever(ExplainingRetriever):
-    """Documents by the surprise of their cosine to the query, the document as anchor.
+    """Documents by the surprise z of their cosine over the index's ensemble; all modes rank alike.
 
-    The index needs an ensemble. Three places can compute it; over the same documents they rank alike.
+    - `client`: the nearest by cosine, a `pool` of them, are fetched with their vectors, and re-scored here.
+    - `formula`: Qdrant re-scores these from the moments in their payload; only ids travel.
+    - `vector`: Qdrant searches the augmented vectors, so that no pool misses what cosine ranks low.
 
-    - `client`: the nearest by cosine are fetched with their vectors, and re-scored here from the ensemble.
-    - `formula`: Qdrant re-scores the nearest by cosine from the moments in their payload; only ids travel.
-    - `vector`: Qdrant searches the augmented vectors, so that no pool misses what cosine ranks low,
-      and then re-scores what it found as above. Needs an index with `IndexOptions(surprise_vector=True)`.
-
-    Scores are z, in float32, as Qdrant computes it; ties are ordered by id.
-
-    Attributes:
-        index: where the documents are; `DocumentIndex.set_ensemble` gave it an ensemble.
-        mode: which of the three.
-        pool: how many documents are taken by cosine before they are re-scored; `depth` where None.
-        exact: search without the approximate index, where the engine has built one.
-        options: filter, offset, threshold (on z) and parameters of Qdrant.
-        ensemble: the one that is expected; whichever the index carries where None.
-
-    Raises:
-        DataError: if the mode is not known, or the index has no augmented vectors.
-        IndexMismatchError: if the index, or a document of it, carries no ensemble or another one.
+    z is in float32, as Qdrant computes it; ties are ordered by id.
     """
 
     index: QdrantIndex
@@ -90,7 +69,6 @@ class SurpriseRetriever(ExplainingRetriever):
     pool: int | None = None
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
-    ensemble: Ensemble | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in get_args(SurpriseMode):
@@ -105,14 +83,8 @@ class SurpriseRetriever(ExplainingRetriever):
         statistics = self.index.manifest.statistics
         if statistics is None:
             raise IndexMismatchError(
-                f"{self.index.where} has no ensemble; give it one with set_ensemble, or on the command line "
-                "with 'surprise-rerank ensemble'"
-            )
-        if self.ensemble is not None and self.ensemble.identity != statistics.ensemble:
-            raise IndexMismatchError(
-                f"{self.index.where} carries the ensemble {statistics.ensemble} of {statistics.count} "
-                f"members, asked for is {self.ensemble.identity} of {self.ensemble.count}; set it with "
-                "set_ensemble, or omit it"
+                f"{self.index.where} has no ensemble, which surprise is measured against; give it one with "
+                "set_ensemble"
             )
         if self.mode != "client":
             behind = points_behind(self.index.storage, statistics)

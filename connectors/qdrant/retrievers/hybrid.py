@@ -17,11 +17,7 @@ from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever,
 from surprise_rerank.connectors.qdrant.schema import NUMBER, Record
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion, TokenSample
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Pools, Search, once
-from surprise_rerank.connectors.qdrant.search.queries import (
-    NO_OPTIONS,
-    SearchOptions,
-    dense_vector,
-)
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments
@@ -48,22 +44,11 @@ class LexicalIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HybridRetriever(ExplainingRetriever):
-    """The union of the best documents by cosine and by BM25.
+    """The union of the best documents by cosine and by BM25, each with both scores, and BM25's moments.
 
-    Every candidate carries its exact BM25 score, also one that only dense search found, and the pool carries
-    the query's BM25 moments over all documents, which surprise-normalised fusion needs.
-
-    Attributes:
-        index: dense vectors, tokens and documents.
-        lexical: the same documents' words.
-        exact: dense search without the approximate index.
-        options: filter and parameters of the dense search. The lexical index has its own: give a
-            `SparseRetriever` the same filter.
-        sample: what inclusion of the question's tokens is measured against, where Qdrant is asked for it.
-        cosines: whether Qdrant is asked for the cosine of what only BM25 found, too, so that nobody needs its
-            vector; of an index with its own words.
-        mean: (d,) the corpus' mean vector, where Qdrant is asked for `MEAN_SIMILARITY`, too.
-        long: it is for questions of more tokens than this.
+    The options are of the dense search; a `SparseRetriever` has its own. Qdrant is asked for inclusion where
+    there is a sample to measure it against; for the `cosines` of what only BM25 found, so that nobody needs
+    its vectors; and for `MEAN_SIMILARITY` to the (d,) corpus' mean of questions of more tokens than `long`.
     """
 
     index: Searched
@@ -90,15 +75,16 @@ class HybridRetriever(ExplainingRetriever):
         dense_ids = set(pool.ids)
         missing = [name for name in found if name not in dense_ids]
         if missing:
-            pool = pool.join(self.index.fetch(missing, fields, options=self.options))
+            pool = pool.join(self.index.fetch(missing, fields))
         pool = with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
         asked = None if self.sample is None else self.sample.asked(query)
-        return pool if asked is None else self.index.with_inclusion(pool, asked, self.options)
+        return pool if asked is None else self.index.with_inclusion(pool, asked)
 
     def _together(
         self, words: SparseRetriever, query: Query, depth: int, fields: frozenset[Field]
     ) -> Candidates:
-        pools, dense, sparse = self.index.pools, dense_vector(query), words.vector(query.text)
+        pools, sparse = self.index.pools, words.vector(query.text)
+        dense = pools.asked(query)
         options = self.options.exactly() if self.exact else self.options
         # What only words find comes with its fields, or by another request.
         apart = pools.splits or pools.is_apart(words.words.vector)
@@ -123,12 +109,12 @@ class HybridRetriever(ExplainingRetriever):
             asked["further"] = pools.of_documents(missing, fields)
         others = [] if pools.splits else _in_order(by_words.records, missing, pools)
         parts = {} if pools.splits else pools.parts([*near.records, *others], fields)
-        answers = pools.every(asked | once(parts), options)
+        answers = pools.every(asked | once(parts))
         if apart:
             others = _in_order(answers["further"], missing, pools)
         records = [*near.records, *others]
         if pools.splits:
-            answers |= pools.answered(pools.parts(records, fields), options)
+            answers |= pools.answered(pools.parts(records, fields))
         records = pools.whole(records, fields, answers)
         name, near_to = pools.nearness(records)
         cosines = {record.id: record.score for record in answers.get("cosine", ())}

@@ -9,7 +9,6 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
@@ -29,21 +28,10 @@ class InclusionScored(ExplainingRetriever):
     source: Searched
     sample: TokenSample
 
-    @property
-    def index(self) -> Searched:  # type: ignore[override]
-        """Where the documents are."""
-        return self.source
-
-    @property
-    def options(self) -> SearchOptions:  # type: ignore[override]
-        """Of the other retriever."""
-        own = self.retriever
-        return own.options if isinstance(own, ExplainingRetriever) else NO_OPTIONS
-
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""
         pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
-        return pool if asked is None else self.source.with_inclusion(pool, asked, self.options)
+        return pool if asked is None else self.source.with_inclusion(pool, asked)
 
     def among(self, condition: models.Filter) -> InclusionScored:
         """The same over the documents that a filter lets through.

@@ -34,10 +34,6 @@ class SparseRetriever(ExplainingRetriever):
 
     It is a `LexicalIndex` too, for `HybridRetriever`.
 
-    Attributes:
-        index: where the documents are.
-        options: filter, offset, threshold and parameters of Qdrant.
-
     Raises:
         DataError: if the index has no sparse vectors.
     """
@@ -81,7 +77,7 @@ class SparseRetriever(ExplainingRetriever):
         pools = self.index.pools
         keys = pools.keys(list(dict.fromkeys(ids)))
         asked = {"bm25": self.scoring(self.vector(query), list(keys.values()))}
-        best = best_of(pools.every(asked, self.options)["bm25"], pools)
+        best = best_of(pools.every(asked)["bm25"], pools)
         return np.array([best.get(keys.get(name, ""), 0.0) for name in ids], np.float64)
 
     def moments(self, query: str) -> Moments:
@@ -93,7 +89,7 @@ class SparseRetriever(ExplainingRetriever):
         sparse = self.vector(query)
         if not len(sparse.indices):
             return Moments.of(np.zeros(0))
-        best = self.index.pools.every({"best": self.measuring(sparse)}, self.options)["best"]
+        best = self.index.pools.every({"best": self.measuring(sparse)})["best"]
         return self.measured(sparse, best)
 
     def vector(self, query: str) -> SparseVector:

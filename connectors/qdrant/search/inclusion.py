@@ -24,11 +24,8 @@ class TokenSample:
 
         sum_j w_j max_y <x_j, y> / sum_j w_j,   unit tokens
 
-    Weights multiply the question's vectors: MaxSim is linear in each.
-
-    Attributes:
-        tokens: of s texts, at hand; of none where only the order counts.
-        weighs: whether the question's tokens are weighted by them.
+    The sample is empty where only the order counts. Weights by it, if it `weighs`, multiply the question's
+    vectors, as MaxSim is linear in each.
     """
 
     tokens: TokenBatch
@@ -57,13 +54,9 @@ class TokenSample:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedInclusion:
-    """A question whose inclusion is asked for.
+    """A question whose inclusion is asked for: its (m, d) tokens, their (m,) weights, and what is usual.
 
-    Attributes:
-        tokens: (m, d) the question's.
-        weights: (m,) of these.
-        usual: (s,) inclusion in the sample.
-        usual_lengths: (s,) numbers of tokens of the sample.
+    That is the (s,) inclusion in the sample's texts, and the (s,) numbers of their tokens.
     """
 
     tokens: Float32Array
@@ -78,30 +71,17 @@ class AskedInclusion:
         using: str = TOKEN_VECTORS,
         fields: Sequence[str] = (TOKEN_COUNT,),
     ) -> models.QueryRequest:
-        """A request for MaxSim of the points that a filter lets through.
-
-        Args:
-            wanted: the filter.
-            limit: how many points that are, at most.
-            using: name of the multivector.
-            fields: of the payload.
-        """
+        """A request for MaxSim of at most so many points, those that a filter lets through."""
         stage = maxsim_stage(query_vectors(self.tokens, self.weights), using, limit)
         return request([stage], limit, fields, (), SearchOptions(wanted))
 
     def inclusion(
-        self, found: Sequence[Record], points: Sequence[str], count: str = TOKEN_COUNT
+        self, found: Sequence[Record], points: Sequence[str], count: str | None = TOKEN_COUNT
     ) -> Inclusion:
-        """Of n candidates.
-
-        Args:
-            found: what Qdrant answered.
-            points: n ids; NaN is the score of one that was not found.
-            count: the key of the number of tokens in the payload.
-        """
+        """Of n points, NaN for one that was not found; `count` is the key of its number of tokens, if any."""
         total = float(self.weights.sum())
         scores = {record.id: record.score / total if total > 0 else 0.0 for record in found}
-        counts = {record.id: record.payload[count] for record in found}
+        counts = {record.id: record.payload[count] for record in found} if count else {}
         own = np.array([scores.get(point, np.nan) for point in points], np.float64)
         lengths = np.array([counts.get(point, 0) for point in points], np.int64)
         return Inclusion(own, lengths, self.usual, self.usual_lengths)

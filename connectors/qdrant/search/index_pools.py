@@ -9,7 +9,6 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field
-from surprise_rerank.connectors.qdrant.engines.base import Consistency
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS, stored_tokens
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
@@ -29,7 +28,6 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search, scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
-    NO_OPTIONS,
     SearchOptions,
     Stage,
     by_id,
@@ -67,11 +65,9 @@ class IndexPools(Pools):
         """Whether a document may have several points."""
         return self.storage.manifest.options.passages is not None
 
-    def ask(
-        self, requests: Sequence[models.QueryRequest], options: SearchOptions = NO_OPTIONS
-    ) -> list[list[Record]]:
-        """The points that each of several queries finds, in one request; its consistency is the options'."""
-        return self.storage.engine.query_batch(requests, self._consistency(options)) if requests else []
+    def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+        """The points that each of several queries finds, in one request."""
+        return self.storage.engine.query_batch(requests) if requests else []
 
     def best(self, *searches: Search) -> list[Found]:
         """The points of the best documents of each search; what all of them ask is one request.
@@ -85,7 +81,7 @@ class IndexPools(Pools):
         points: dict[int, list[Record]] = {}
         while limits:
             asked = [self._unskipped(searches[i], limit) for i, limit in limits.items()]
-            points |= zip(limits, self.ask(asked, searches[0].options), strict=True)
+            points |= zip(limits, self.ask(asked), strict=True)
             limits = {
                 i: 2 * limit
                 for i, limit in limits.items()
@@ -101,7 +97,7 @@ class IndexPools(Pools):
             narrowed = {
                 str(i): (self._narrowed(own, kept[i]), len(kept[i])) for i, own in enumerate(searches)
             }
-            whole = dict(enumerate(self.every(narrowed, searches[0].options).values()))
+            whole = dict(enumerate(self.every(narrowed).values()))
         chosen = [frozenset(names) for names in kept]
         return [
             Found([record for record in whole[i] if record.payload[ID] in own], points[i])
@@ -131,41 +127,13 @@ class IndexPools(Pools):
         chosen = rescored(narrowed, self.storage.manifest.options.quantization)
         return (lambda limit: request([dense_stage(dense, limit)], limit, (), (), chosen)), len(keys)
 
-    def _consistency(self, options: SearchOptions) -> Consistency | None:
-        """How many copies must agree on what is read.
-
-        Raises:
-            DataError: if a consistency is asked for, and there is no server.
-        """
-        if options.consistency is not None and self.storage.engine.kind != "server":
-            raise DataError(
-                f"consistency={options.consistency!r} is for copies on a server, and {self.storage.where} "
-                "has one copy; leave it away"
-            )
-        return options.consistency
-
     def fetch(
-        self,
-        ids: Sequence[str],
-        fields: frozenset[Field],
-        *,
-        skip_missing: bool = False,
-        options: SearchOptions = NO_OPTIONS,
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
-        """Documents by id, in this order; all passages of each.
-
-        Args:
-            ids: of documents.
-            fields: what to fetch.
-            skip_missing: omit what is not in the index, instead of raising an error.
-            options: the consistency of the search that this is a part of.
-
-        Raises:
-            DataError: if one is not in the index.
-        """
+        """Documents by id, in this order; see `Searched.fetch`."""
         names = self._payload_fields(fields)
         counted = (*names, PASSAGES) if self.splits else names
-        firsts = self._retrieve([point_id(name) for name in ids], counted, fields, options)
+        firsts = self._retrieve([point_id(name) for name in ids], counted, fields)
         missing = [name for name in ids if point_id(name) not in firsts]
         if missing and not skip_missing:
             raise DataError(f"{len(missing)} documents are not in the index, such as {missing[0]!r}; sync it")
@@ -175,22 +143,17 @@ class IndexPools(Pools):
             if point_id(name) in firsts
             for number in range(firsts[point_id(name)].payload.get(PASSAGES, 1))
         ]
-        others = self._retrieve([point for point in points if point not in firsts], names, fields, options)
+        others = self._retrieve([point for point in points if point not in firsts], names, fields)
         found = {**firsts, **others}
         # A document that is being written lacks its last passages for a moment.
         there = [found[point] for point in points if point in found]
-        answers = self.answered(self.parts(there, fields), options)
+        answers = self.answered(self.parts(there, fields))
         return self.made(self.whole(there, fields, answers), fields, {}, answers)
 
     def _retrieve(
-        self,
-        points: Sequence[str],
-        names: Sequence[str],
-        fields: frozenset[Field],
-        options: SearchOptions,
+        self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field]
     ) -> dict[str, Record]:
-        agreeing, vectors = self._consistency(options), self._vectors(fields)
-        found = self.storage.engine.retrieve(points, names, vectors, agreeing) if points else []
+        found = self.storage.engine.retrieve(points, names, self._vectors(fields)) if points else []
         return {record.id: record for record in found}
 
     def request(
@@ -203,11 +166,7 @@ class IndexPools(Pools):
         return request(stages, limit, self._payload_fields(search.fields), every, chosen)
 
     def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
-        """Names of the vectors that fields are made of.
-
-        Raises:
-            DataError: if the index stores none, and terms or tokens are asked for.
-        """
+        """Names of the vectors that fields are made of; a DataError if the index stores none."""
         if "tokens" in fields and not self.storage.manifest.options.tokens:
             raise DataError("the index stores no token vectors; make it with IndexOptions(tokens=True)")
         if "terms" in fields and self.storage.manifest.options.bm25 is None:

@@ -10,10 +10,10 @@ from typing import TypeAlias
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, Stage
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, dense_vector
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 
 # Stages for a number of points.
@@ -27,14 +27,9 @@ _MORE = 2
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What the best documents are wanted of.
+    """What the best documents are wanted of: stages for a number of points, of which the last ranks.
 
-    Attributes:
-        plan: makes the stages, of which the last ranks.
-        depth: number of documents.
-        fields: what to fetch with them.
-        options: of Qdrant.
-        vectors: to fetch as well, by name.
+    So many documents with these fields, and with these vectors by name.
     """
 
     plan: Plan
@@ -79,10 +74,8 @@ class Pools(ABC):
         return 1.0
 
     @abstractmethod
-    def ask(
-        self, requests: Sequence[models.QueryRequest], options: SearchOptions = NO_OPTIONS
-    ) -> list[list[Record]]:
-        """The points that each of several queries finds, in one request; its consistency is the options'."""
+    def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+        """The points that each of several queries finds, in one request."""
 
     @abstractmethod
     def request(
@@ -110,6 +103,10 @@ class Pools(ABC):
     def these(self, records: Sequence[Record]) -> models.Filter:
         """A filter for these points."""
 
+    def asked(self, query: Query) -> Float32Array:
+        """What `near` takes: the question's dense vector; see `dense_vector`."""
+        return dense_vector(query)
+
     @abstractmethod
     def near(self, dense: Float32Array, limit: int) -> Stage:
         """The nearest by dense vectors."""
@@ -122,12 +119,9 @@ class Pools(ABC):
     def nearness_of(
         self, dense: Float32Array, keys: Sequence[str], options: SearchOptions
     ) -> tuple[Asked, int]:
-        """A request for `nearness` of all points of some documents, for `every`.
+        """A request for `nearness` of all points of some documents to a (d,) vector, for `every`.
 
-        Args:
-            dense: (d,) the question's vector.
-            keys: of the documents.
-            options: of the search that found the other candidates.
+        The options are those of the search that found the other candidates.
         """
 
     @abstractmethod
@@ -136,12 +130,7 @@ class Pools(ABC):
 
     @abstractmethod
     def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
-        """A request for all points of some documents, for `every`.
-
-        Args:
-            keys: of the documents.
-            fields: what to fetch.
-        """
+        """A request for all points of some documents with these fields, for `every`."""
 
     @abstractmethod
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
@@ -183,7 +172,7 @@ class Pools(ABC):
     def run(self, search: Search, name: str | None = None) -> Candidates:
         """The best documents of a search, with their score under a name; that of `near` where None."""
         (found,) = self.best(search)
-        answers = self.answered(self.parts(found.records, search.fields), search.options)
+        answers = self.answered(self.parts(found.records, search.fields))
         records = self.whole(found.records, search.fields, answers)
         own, values = self.nearness(records) if name is None else (name, scores_of(records))
         return self.made(records, search.fields, {own: values}, answers)
@@ -192,16 +181,13 @@ class Pools(ABC):
         """The points of the best documents of each search; what all of them ask is one request."""
         # A stage must also pass on what is skipped.
         asked = [self.request(own.plan(own.wanted), own.depth, own, own.options) for own in searches]
-        return [Found(records, records) for records in self.ask(asked, searches[0].options)]
+        return [Found(records, records) for records in self.ask(asked)]
 
-    def every(
-        self, asked: Mapping[str, tuple[Asked, int]], options: SearchOptions = NO_OPTIONS
-    ) -> dict[str, list[Record]]:
+    def every(self, asked: Mapping[str, tuple[Asked, int]]) -> dict[str, list[Record]]:
         """All points that each of several requests can find; what all of them ask is one request.
 
         Args:
             asked: name -> number of points -> the request, and how many documents its filter lets through.
-            options: of the search that this is a part of.
         """
         found: dict[str, list[Record]] = {name: [] for name in asked}
         limits = {
@@ -210,16 +196,14 @@ class Pools(ABC):
             if documents
         }
         while limits:
-            answers = self.ask([asked[name][0](limit) for name, limit in limits.items()], options)
+            answers = self.ask([asked[name][0](limit) for name, limit in limits.items()])
             found |= zip(limits, answers, strict=True)
             limits = {name: 4 * limit for name, limit in limits.items() if len(found[name]) >= limit}
         return found
 
-    def answered(
-        self, requests: Mapping[str, models.QueryRequest], options: SearchOptions
-    ) -> dict[str, list[Record]]:
+    def answered(self, requests: Mapping[str, models.QueryRequest]) -> dict[str, list[Record]]:
         """Name -> the points that a request finds; all of them are one request."""
-        return dict(zip(requests, self.ask(list(requests.values()), options), strict=True))
+        return dict(zip(requests, self.ask(list(requests.values())), strict=True))
 
 
 def once(requests: Mapping[str, models.QueryRequest]) -> dict[str, tuple[Asked, int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from qdrant_client import models
 
 from surprise_rerank.candidates import Query
-from surprise_rerank.connectors.qdrant.engines.base import Consistency
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.manifest import Quantization
 from surprise_rerank.connectors.qdrant.schema import DENSE, MU, SIGMA, SURPRISE, PointId
@@ -18,28 +16,20 @@ from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.linear_form import augmented_query
 
-_AGREEING = ("majority", "quorum", "all")
-
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
     """What Qdrant offers for a search, passed through unchanged.
 
-    Attributes:
-        filter: only points that it lets through; a document's metadata is at `metadata.KEY`.
-        offset: how many of the best are skipped.
-        score_threshold: only points that score at least this, by what the search ranks by.
-        params: `hnsw_ef`, `exact`, quantisation.
-        consistency: how many copies on a server must agree on what is read: a number, `majority`, `quorum` or
-            `all`; Qdrant reads one copy by default.
-        tenant: only this tenant's documents, of an index with `IndexOptions(tenant=...)`.
+    A filter has a document's metadata at `metadata.KEY`. The offset says how many of the best are skipped,
+    the threshold is of what the search ranks by. Parameters are `hnsw_ef`, `exact`, quantisation. A tenant is
+    one of an index with `IndexOptions(tenant=...)`.
     """
 
     filter: models.Filter | None = None
     offset: int | None = None
     score_threshold: float | None = None
     params: models.SearchParams | None = None
-    consistency: Consistency | None = None
     tenant: str | None = None
 
     def __post_init__(self) -> None:
@@ -49,13 +39,6 @@ class SearchOptions:
             )
         if self.offset is not None and self.offset < 0:
             raise DataError(f"the offset must not be negative, got {self.offset}")
-        own = self.consistency
-        is_number = isinstance(own, int) and not isinstance(own, bool) and own > 0
-        if own is not None and not is_number and own not in _AGREEING:
-            raise DataError(
-                f"consistency={own!r} is not known; give a number of copies, from 1 on, or one of "
-                f"{', '.join(_AGREEING)}"
-            )
 
     def among(self, condition: models.Filter) -> SearchOptions:
         """The same over the points that another filter lets through, too."""
@@ -87,12 +70,8 @@ def rescored(options: SearchOptions, quantization: Quantization | None) -> Searc
 class Stage:
     """One stage of a query: what ranks, over all points or over what the stage before found.
 
-    Attributes:
-        query: a vector, a sparse vector, token vectors, or a formula.
-        using: the vector's name; None for a formula.
-        name: what the stage does, for `explain`.
-        limit: how many points it passes to the next stage, if there is one.
-        params: of Qdrant, for a stage that has its own.
+    The query is a vector, a sparse vector, token vectors, or a formula, which uses no vector. The name is for
+    `explain`. So many points are passed to the next stage, if there is one.
     """
 
     query: Any
@@ -135,23 +114,14 @@ def maxsim_stage(query_vectors: Float32Array, using: str, limit: int) -> Stage:
 
 
 def formula_stage(limit: int, mu: str = MU, sigma: str = SIGMA) -> Stage:
-    """Z = (score - mu) / sigma of the stage before, from the moments in each document's payload.
+    """Z = (score - mu) / sigma of the stage before, from the moments at these keys of each payload.
 
     Qdrant computes it in float64 and rounds to float32; a document without moments keeps its score.
-
-    Args:
-        limit: how many points come back.
-        mu: payload key of the mean.
-        sigma: payload key of the deviation.
     """
-    return Stage(_surprise_formula(mu, sigma), None, f"formula ($score - {mu}) / {sigma}", limit)
-
-
-@functools.cache
-def _surprise_formula(mu: str, sigma: str) -> models.FormulaQuery:
     difference = models.SumExpression(sum=["$score", models.NegExpression(neg=mu)])
     divided = models.DivParams(left=difference, right=sigma, by_zero_default=0.0)
-    return models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={mu: 0.0, sigma: 1.0})
+    query = models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={mu: 0.0, sigma: 1.0})
+    return Stage(query, None, f"formula ($score - {mu}) / {sigma}", limit)
 
 
 def nearest(vector: Float32Array) -> models.NearestQuery:
@@ -167,17 +137,10 @@ def request(
     vectors: Sequence[str],
     options: SearchOptions = NO_OPTIONS,
 ) -> models.QueryRequest:
-    """One request of several stages, each over what the one before it found.
+    """One request of several stages in their order, each over what the one before it found.
 
     The filter and the search parameters apply to the first stage, the threshold and the offset to the last.
     Later stages have parameters of their own.
-
-    Args:
-        stages: in the order in which they run.
-        limit: how many points come back.
-        fields: of the payload.
-        vectors: by name.
-        options: see `SearchOptions`.
     """
     first, last = stages[0], stages[-1]
     inner: models.Prefetch | None = None
@@ -206,20 +169,11 @@ def request(
 
 
 def by_id(
-    points: Sequence[PointId],
-    fields: Sequence[str],
-    vectors: Sequence[str] = (),
+    points: Sequence[PointId], fields: Sequence[str], vectors: Sequence[str] = ()
 ) -> models.QueryRequest:
-    """A request for points by id, in any order; unknown ids are left out.
-
-    Args:
-        points: ids.
-        fields: of the payload.
-        vectors: by name.
-    """
-    among = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
+    """A request for points by id, in any order; unknown ids are left out."""
     return models.QueryRequest(
-        filter=among,
+        filter=models.Filter(must=[models.HasIdCondition(has_id=list(points))]),
         limit=max(len(points), 1),
         with_payload=list(fields),
         with_vector=list(vectors) or False,
@@ -230,11 +184,8 @@ def of_tenant(options: SearchOptions, path: str) -> SearchOptions:
     """The same, with the tenant as a part of the filter.
 
     Args:
-        options: perhaps with a tenant.
+        options: perhaps with a tenant, which is refused where there are none.
         path: where the payload has it; empty where there are none.
-
-    Raises:
-        DataError: if a tenant is asked for, and there are none.
     """
     if options.tenant is None:
         return options

@@ -25,14 +25,9 @@ from surprise_rerank.encoders.base import Encoder
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The sparse vectors of a collection.
+    """The sparse vectors of a collection: their name, what makes a question's, and all terms' statistics.
 
-    Attributes:
-        vector: their name.
-        embed: a question's, with its weights.
-        statistics: of all terms.
-        idf: whether Qdrant multiplies with the IDF.
-        kind: what they are compared by, in words.
+    `idf` says whether Qdrant multiplies with the IDF, and `kind` what they are compared by, in words.
     """
 
     vector: str
@@ -59,6 +54,11 @@ class Searched(ABC):
     @abstractmethod
     def metadata_key(self) -> str:
         """The key of the metadata in the payload, for filters; empty where they are the payload."""
+
+    @property
+    def has_dense(self) -> bool:
+        """Whether documents have one dense vector each; else they are found by MaxSim of token vectors."""
+        return True
 
     @property
     def measures_first(self) -> bool:
@@ -154,18 +154,12 @@ class Searched(ABC):
         """What a reader of a ranking by words must know of these candidates."""
         return ()
 
-    def with_inclusion(self, pool: Candidates, asked: AskedInclusion, options: SearchOptions) -> Candidates:
-        """Candidates with inclusion of a question's tokens, which Qdrant computes.
-
-        Args:
-            pool: of this collection.
-            asked: the question.
-            options: the consistency of the search that this is a part of.
-        """
+    def with_inclusion(self, pool: Candidates, asked: AskedInclusion) -> Candidates:
+        """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
         pools, (pool, points) = self.pools, self.there(pool)
         wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
         asks = {"inclusion": (lambda limit: pools.inclusion(asked, wanted, limit), len(points))}
-        found = pools.every(asks, options)["inclusion"]
+        found = pools.every(asks)["inclusion"]
         return pools.included(pool, [str(point) for point in points], asked, found)
 
     @abstractmethod
@@ -178,32 +172,16 @@ class Searched(ABC):
         exact: bool = False,
         options: SearchOptions = NO_OPTIONS,
     ) -> Candidates:
-        """The documents nearest to a query, as the vectors are compared.
+        """The documents nearest to a query with its dense vector, as the vectors are compared.
 
-        Args:
-            query: with its dense vector.
-            depth: size of the pool, in documents.
-            fields: what to fetch with it: `dense`, `tokens`, `documents`.
-            exact: search without the approximate index, where the engine has built one.
-            options: filter, offset, threshold and parameters of Qdrant.
+        Fields are `dense`, `tokens`, `terms`, `documents`. An exact search leaves the approximate index out.
         """
 
     @abstractmethod
     def fetch(
-        self,
-        ids: Sequence[str],
-        fields: frozenset[Field],
-        *,
-        skip_missing: bool = False,
-        options: SearchOptions = NO_OPTIONS,
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
-        """Documents by id, in this order; all passages of each.
-
-        Args:
-            ids: of documents.
-            fields: what to fetch.
-            skip_missing: omit what is not there, instead of raising an error.
-            options: the consistency of the search that this is a part of.
+        """Documents by id with these fields, in this order; all passages of each.
 
         Raises:
             DataError: if one is not there, and missing ones are not to be skipped.

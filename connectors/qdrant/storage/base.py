@@ -6,42 +6,39 @@ by an alias on a server, by one small file in a folder. After an error the old o
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.files import Files
 
 
-class Storage(Files, Protocol):
-    """One version of an index: its points, and files beside them. Every error is a `StoreError`."""
+class Storage(Files):
+    """One version of an index: its points, and files beside them. Every error is a `StoreError`.
 
-    @property
-    def where(self) -> str:
-        """The place, for messages."""
-        ...
+    Attributes:
+        where: the place, for messages.
+        manifest: how it was made, and which statistics it has.
+        engine: its points.
+    """
 
-    @property
-    def manifest(self) -> Manifest:
-        """How it was made, and which statistics it has."""
-        ...
-
-    @property
-    def engine(self) -> Engine:
-        """Its points."""
-        ...
+    where: str
+    manifest: Manifest
+    engine: Engine
 
     def reload(self) -> Manifest:
         """The manifest as it is stored now; another process may have changed it."""
-        ...
+        return self.manifest
 
+    @abstractmethod
     def save(self, manifest: Manifest) -> None:
         """Remember a changed manifest."""
-        ...
 
+    @abstractmethod
     def successor(self, manifest: Manifest, settings: Mapping[str, Any] = MappingProxyType({})) -> Storage:
         """The next version, not in use yet. It continues what an interrupted call began, where that fits.
 
@@ -49,31 +46,30 @@ class Storage(Files, Protocol):
             manifest: of the next version.
             settings: of a collection on a server; see `QdrantIndex.open`.
         """
-        ...
 
+    @abstractmethod
     def promote(self) -> None:
         """Put this version into use, in place of the one before."""
-        ...
 
-    def hand_over(self) -> None:
-        """Leave what both versions share, such as a connection, to the one that replaced this one."""
-        ...
+    @abstractmethod
+    def release(self) -> None:
+        """Close this version, which another has replaced; not what both share, such as a connection."""
 
+    @abstractmethod
     def drop_others(self) -> None:
         """Delete the versions that are not in use; they must not be open in this process."""
-        ...
 
+    @abstractmethod
     def discard(self) -> None:
         """Delete an index that holds no points, where no other process needs it; close it afterwards.
 
         Raises:
             StoreError: if another process has it open.
         """
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Close files and connections, and release locks."""
-        ...
 
 
 def check(manifest: Manifest, expected: Manifest | None, options: IndexOptions | None, where: str) -> None:

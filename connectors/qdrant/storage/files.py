@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import time
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pybase64
 from qdrant_client import models
@@ -25,27 +26,27 @@ def digest_of(content: bytes | None) -> str:
     return "" if content is None else hashlib.sha256(content).hexdigest()[:16]
 
 
-class Files(Protocol):
+class Files(ABC):
     """Named files. Every error is a `StoreError`."""
 
+    @abstractmethod
     def read_file(self, name: str) -> bytes | None:
         """A file's content; None if there is none."""
-        ...
 
     def holds(self, name: str, digest: str) -> bool:
         """Whether a file has the content of a digest, see `digest_of`; on a server without reading it."""
-        ...
+        return digest_of(self.read_file(name)) == digest
 
+    @abstractmethod
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in place of the one of this name."""
-        ...
 
+    @abstractmethod
     def delete_file(self, name: str) -> None:
         """Delete a file; nothing happens if there is none."""
-        ...
 
 
-class MemoryFiles:
+class MemoryFiles(Files):
     """Files that are gone when the process ends, over others that are only read.
 
     Args:
@@ -60,10 +61,6 @@ class MemoryFiles:
         """A file's content; None if there is none."""
         return self._contents[name] if name in self._contents else self._below.read_file(name)
 
-    def holds(self, name: str, digest: str) -> bool:
-        """Whether a file has the content of a digest."""
-        return digest_of(self.read_file(name)) == digest
-
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in place of the one of this name."""
         self._contents[name] = content
@@ -73,7 +70,7 @@ class MemoryFiles:
         self._contents[name] = None
 
 
-class FolderFiles:
+class FolderFiles(Files):
     """Files in a folder, each written whole or not at all.
 
     Args:
@@ -91,10 +88,6 @@ class FolderFiles:
             path = self.folder / name
             return path.read_bytes() if path.exists() else None
 
-    def holds(self, name: str, digest: str) -> bool:
-        """Whether a file has the content of a digest."""
-        return digest_of(self.read_file(name)) == digest
-
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in place of the one of this name."""
         with disk_errors(self._where):
@@ -108,7 +101,7 @@ class FolderFiles:
             (self.folder / name).unlink(missing_ok=True)
 
 
-class CollectionFiles:
+class CollectionFiles(Files):
     """Files in a collection of their own, which is made with the first file.
 
     Args:
@@ -163,14 +156,8 @@ class CollectionFiles:
         for part, start in enumerate(starts):
             payload = {**shared, "part": part, "data": text[start : start + _PART_BYTES]}
             self.engine.upsert([Point(_part_id(name, own, part), {}, payload)])
-        before = [
-            record.id
-            for batch in self.engine.scroll(("of",), condition=_named(name))
-            for record in batch
-            if record.payload.get("of") != own
-        ]
-        if before:
-            self.engine.delete(before)
+        stored = self.engine.scroll(("of",), condition=_named(name))
+        self.engine.delete([r.id for batch in stored for r in batch if r.payload.get("of") != own])
 
     def delete_file(self, name: str) -> None:
         """Delete a file; nothing happens if there is none."""

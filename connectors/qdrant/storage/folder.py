@@ -12,10 +12,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.storage.base import check, differs
+from surprise_rerank.connectors.qdrant.storage.base import Storage, check, differs
 from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import (
@@ -31,17 +30,11 @@ VERSION_FILE = "index.json"  # which version is in use
 _POINTS = "edge"  # the folder of a version that Edge has
 
 
-class FolderStorage(FolderFiles):
-    """A folder: `index.json` names the version in use, and each version is a folder of its own.
-
-    Args:
-        folder: of the whole index.
-        version: which one.
-        manifest: of the version; written where it is new.
+class FolderStorage(FolderFiles, Storage):
+    """One version of an index in a folder; the manifest is written where it is new.
 
     Raises:
-        StoreError: if it cannot be opened or made.
-        UnreadableIndexError: if it is damaged.
+        StoreError: if it cannot be opened or made, or is damaged.
     """
 
     def __init__(self, folder: Path, version: int, manifest: Manifest) -> None:
@@ -54,7 +47,7 @@ class FolderStorage(FolderFiles):
             if not (self._own / _POINTS).exists():
                 _write_json(self._own / MANIFEST_FILE, manifest.to_json())
         self.manifest = manifest
-        self.engine: Engine = EdgeEngine.of_documents(self._own / _POINTS, manifest)
+        self.engine = EdgeEngine(self._own / _POINTS, manifest)
 
     @classmethod
     def open(cls, folder: Path, expected: Manifest | None, options: IndexOptions | None) -> FolderStorage:
@@ -115,10 +108,6 @@ class FolderStorage(FolderFiles):
                 shutil.rmtree(own)
         return cls(folder, before + 1, manifest)
 
-    def reload(self) -> Manifest:
-        """The manifest; no other process can change it while the folder is open."""
-        return self.manifest
-
     def save(self, manifest: Manifest) -> None:
         """Remember a changed manifest."""
         self.engine.claim()
@@ -155,8 +144,9 @@ class FolderStorage(FolderFiles):
         with disk_errors(self.where):
             _write_json(self._folder / VERSION_FILE, {"version": self._version})
 
-    def hand_over(self) -> None:
-        """Nothing is shared."""
+    def release(self) -> None:
+        """Close the engine."""
+        self.close()
 
     def drop_others(self) -> None:
         """Delete the folders of the other versions."""
@@ -166,11 +156,7 @@ class FolderStorage(FolderFiles):
                     shutil.rmtree(path, ignore_errors=True)
 
     def discard(self) -> None:
-        """Delete the index, if it holds no points; whatever else is in the folder stays.
-
-        Raises:
-            StoreError: if another process has it open, or the files cannot be deleted.
-        """
+        """Delete the index, if it holds no points; whatever else is in the folder stays."""
         self.engine.claim()
         if self.engine.count():
             return
@@ -191,18 +177,12 @@ class FolderStorage(FolderFiles):
 
 
 def require_index(folder: Path) -> None:
-    """Refuse a folder without an index, without opening it.
-
-    Raises:
-        NoIndexError: if there is none.
-        UnreadableIndexError: if it is damaged.
-    """
+    """Refuse a folder without an index, or with a damaged one, without opening it."""
     if _current(folder) is None:
         raise _no_index(folder)
 
 
 def _no_index(folder: Path) -> NoIndexError:
-    """The error of a folder without an index."""
     return NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -14,41 +15,29 @@ from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines import retries, versions
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.engines.nodes import Node, Nodes
 from surprise_rerank.connectors.qdrant.engines.placement import difference
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, is_index
-from surprise_rerank.connectors.qdrant.storage.base import check, differs
+from surprise_rerank.connectors.qdrant.storage.base import Storage, check, differs
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
-from surprise_rerank.errors import (
-    ForeignCollectionError,
-    IndexMismatchError,
-    NoIndexError,
-    StoreError,
-    did_you_mean,
-)
+from surprise_rerank.errors import ForeignCollectionError, IndexMismatchError, NoIndexError, StoreError
 
 T = TypeVar("T")
 
 _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of a collection
 _VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
-_OF_VERSION = re.compile(rf".+@{_VERSION.pattern}(\.files)?")
-_LISTED = 12  # names in a message
 
 
-class ServerStorage:
+class ServerStorage(Storage):
     """Collections of a Qdrant: `NAME@VERSION` holds the points, and the alias NAME names the one in use.
 
     Files are in a second collection, `NAME@VERSION.files`. A version is a number and, after the first, digits
     of what it is made with, so that two processes which build different ones never write into one collection.
-
-    Args:
-        nodes: of a server, or a client in local mode, whose collections are in memory.
-        location: of the server or in memory; its collection is the alias.
-        version: which one.
-        manifest: of the version.
-        settings: more for `create_collection`, and for those of its later versions.
+    Settings are for `create_collection`; `before` is the version that it is to replace.
     """
+
+    engine: ClientEngine
 
     def __init__(
         self,
@@ -57,18 +46,18 @@ class ServerStorage:
         version: str,
         manifest: Manifest,
         settings: Mapping[str, Any],
+        before: str | None = None,
     ) -> None:
         name = location.collection
         self.where = f"{location.server}, collection {name!r}"
         self._nodes, self._name, self._version = nodes, name, version
         self._location, self._settings = location, settings
-        self._before: str | None = None
-        self._owns_client = True
-        self.engine = self._engine()
+        self._before = before
+        self._owns_nodes = True
+        self.engine = self._points(f"{name}@{version}", self._moved)
         self._files = self._beside()
         self._is_made_here = not self.engine.exists() and self.engine.create(manifest, settings)
-        self.manifest = Manifest.from_json(self.engine.metadata(), self.engine.where)
-        self.engine = self._engine()
+        self.reload()
 
     @classmethod
     def open(
@@ -87,12 +76,42 @@ class ServerStorage:
         name = location.collection
         if not name or set(name) & _FORBIDDEN:
             raise StoreError(f"{name!r} is not a name for a collection; use letters, digits, '-' and '_'")
-        nodes = _in_memory(location) if location.url is None else Nodes.of(location)
+        if location.url is None:
+            nodes = Nodes([Node(QdrantClient(MEMORY))], "local", location.server, location.retries)
+        else:
+            nodes = Nodes.of(location)
         try:
-            return cls._opened(nodes, location, expected, options, settings)
+            if location.url is not None:
+                versions.require(versions.Feature.INDEX, nodes)
+            storage = cls._opened(nodes, location, expected, settings)
+            check(storage.manifest, expected, options, storage.where)
+            storage.check_settings(settings)
         except BaseException:
             nodes.close()
             raise
+        return storage
+
+    @classmethod
+    def _opened(
+        cls, nodes: Nodes, location: Location, expected: Manifest | None, settings: Mapping[str, Any]
+    ) -> ServerStorage:
+        name, where = location.collection, f"{location.server}, collection {location.collection!r}"
+        with _naming_rights(name):
+            version = nodes.call(lambda client: _version_in_use(client, name), where, reads=True)
+            if version is None and nodes.call(lambda client: _exists(client, name), where, reads=True):
+                raise ForeignCollectionError(
+                    f"{where} was not made by surprise-rerank; attach it as it is with Collection.attach, or "
+                    "choose another name for an index"
+                )
+        if version is not None:
+            stored = expected or Manifest("", "", 1)  # the collection exists, so that nothing is made of it
+            with _naming_rights(name, version):
+                return cls(nodes, location, version, stored, settings)
+        if expected is None:
+            raise NoIndexError(f"there is no index at {where}; make one first, or give its name")
+        made = cls(nodes, location, "1", expected, settings)
+        made.promote()
+        return made
 
     @classmethod
     def anew(cls, location: Location, manifest: Manifest, settings: Mapping[str, Any]) -> ServerStorage:
@@ -108,53 +127,11 @@ class ServerStorage:
             if version is None:
                 raise NoIndexError(f"there is no index at {location}; make one first, or give its name")
             spread = ClientEngine(nodes, f"{name}@{version}").spread()
-            made = cls(nodes, location, _next(version, manifest), manifest, {**spread, **settings})
+            own = _next(version, manifest)
+            return cls(nodes, location, own, manifest, {**spread, **settings}, before=version)
         except BaseException:
             nodes.close()
             raise
-        made._before = version
-        return made
-
-    @classmethod
-    def _opened(
-        cls,
-        nodes: Nodes,
-        location: Location,
-        expected: Manifest | None,
-        options: IndexOptions | None,
-        settings: Mapping[str, Any],
-    ) -> ServerStorage:
-        name = location.collection
-        where = f"{location.server}, collection {name!r}"
-
-        def read(request: Callable[[QdrantClient], T]) -> T:
-            return nodes.call(request, where, reads=True)
-
-        if location.url is not None:
-            versions.require(versions.Feature.INDEX, nodes)
-        with _naming_rights(name):
-            version = read(lambda client: _version_in_use(client, name))
-            exists = version is None and read(lambda client: _exists(client, name))
-        if version is None:
-            if exists:
-                raise ForeignCollectionError(
-                    f"{where} was not made by surprise-rerank; attach it as it is with Collection.attach, or "
-                    "choose another name for an index"
-                )
-            if expected is None:
-                there = read(_names)
-                hint = did_you_mean(name, there)
-                listed = f"; {hint}there is {', '.join(there[:_LISTED])}" if there else ""
-                raise NoIndexError(f"there is no index at {where}{listed}; make one first, or give its name")
-            storage = cls(nodes, location, "1", expected, settings)
-            storage.promote()
-        else:
-            stored = expected or Manifest("", "", 1)  # the collection exists, so that nothing is made of it
-            with _naming_rights(name, version):
-                storage = cls(nodes, location, version, stored, settings)
-        check(storage.manifest, expected, options, where)
-        storage.check_settings(settings)
-        return storage
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Refuse a collection that was made with other settings.
@@ -208,18 +185,15 @@ class ServerStorage:
             IndexMismatchError: if the version was begun with other settings.
         """
         self._require_in_use(self._version)
-        version = _next(self._version, manifest)
         wanted = {**self._settings, **settings}
-        chosen = {**self.engine.spread(), **wanted}
-        made = ServerStorage(self._nodes, self._location, version, manifest, chosen)
+        chosen, version = {**self.engine.spread(), **wanted}, _next(self._version, manifest)
+        made = ServerStorage(self._nodes, self._location, version, manifest, chosen, before=self._version)
         made.check_settings(wanted)
-        made._owns_client = False
-        made._before = self._version
+        made._owns_nodes = False  # until it is in use
         return made
 
-    def hand_over(self) -> None:
-        """The connection belongs to the version that replaced this one."""
-        self._owns_client = False
+    def release(self) -> None:
+        """Nothing: the connection belongs to the version that replaced this one."""
 
     def promote(self) -> None:
         """Let the alias name this version, in one request.
@@ -233,15 +207,14 @@ class ServerStorage:
         if self._before is not None:
             delete = models.DeleteAlias(alias_name=self._name)
             changes.insert(0, models.DeleteAliasOperation(delete_alias=delete))
-        self._call(lambda client: client.update_collection_aliases(changes))
-        self._owns_client = True
+        self._nodes.call(lambda client: client.update_collection_aliases(changes), self.where)
+        self._owns_nodes = True
 
     def drop_others(self) -> None:
         """Delete the collections of the version that this one replaced, and of others that were begun."""
-        found = self._call(lambda client: _collections(client, self._name), reads=True)
-        for name, version in found.items():
+        for name, version in self._asked(lambda client: _collections(client, self._name)).items():
             if version != self._version and _number(version) <= _number(self._version):
-                self._points(name, lambda: None).drop()
+                self._points(name).drop()
 
     def discard(self) -> None:
         """Delete the collection, if this process has made it and it holds no points.
@@ -254,17 +227,14 @@ class ServerStorage:
 
     def close(self) -> None:
         """Close the connection; a version that is not in use leaves that of its predecessor open."""
-        if self._owns_client:
+        if self._owns_nodes:
             self.engine.close()
 
-    def _call(self, request: Callable[[QdrantClient], T], *, reads: bool = False) -> T:
-        return self._nodes.call(request, self.where, reads=reads)
+    def _asked(self, request: Callable[[QdrantClient], T]) -> T:
+        return self._nodes.call(request, self.where, reads=True)
 
-    def _points(self, collection: str, moved: Callable[[], str | None]) -> ClientEngine:
+    def _points(self, collection: str, moved: Callable[[], str | None] = lambda: None) -> ClientEngine:
         return ClientEngine(self._nodes, collection, moved)
-
-    def _engine(self) -> ClientEngine:
-        return self._points(f"{self._name}@{self._version}", self._moved)
 
     def _beside(self) -> CollectionFiles:
         """The files of this version: one small shard, with as many copies as the points have."""
@@ -273,18 +243,17 @@ class ServerStorage:
             spread = self.engine.spread()
             return {**spread, "shard_number": 1} if spread else {}
 
-        return CollectionFiles(self._points(f"{self._name}@{self._version}.files", lambda: None), settings)
+        return CollectionFiles(self._points(f"{self._name}@{self._version}.files"), settings)
 
     def _moved(self) -> str | None:
         """The collection that the alias names now; None where that is this one, or there is none."""
-        version = self._in_use()
+        version = self._asked(lambda client: _version_in_use(client, self._name))
         if version is None:
-            # An error, where a token sees the alias alone.
-            self._call(lambda client: _exists(client, self._name), reads=True)
+            self._asked(lambda client: _exists(client, self._name))  # an error, where a token sees no more
         if version is None or version == self._version:
             return None
         name = f"{self._name}@{version}"
-        now = Manifest.from_json(self._points(name, lambda: None).metadata(), name)
+        now = Manifest.from_json(self._points(name).metadata(), name)
         if differs(now, self.manifest):
             raise retries.CollectionGone(
                 f"{self.where}: version {self._version} does not exist any more, and version {version} was "
@@ -294,12 +263,9 @@ class ServerStorage:
         self._files = self._beside()
         return name
 
-    def _in_use(self) -> str | None:
-        return self._call(lambda client: _version_in_use(client, self._name), reads=True)
-
     def _require_in_use(self, version: str | None) -> None:
         """Refuse to build on a version that is not in use."""
-        found = self._in_use()
+        found = self._asked(lambda client: _version_in_use(client, self._name))
         if found not in (version, self._version):
             raise StoreError(
                 f"another process has put version {found} of {self.where} into use, this one knows "
@@ -307,27 +273,16 @@ class ServerStorage:
             )
 
 
-def _in_memory(location: Location) -> Nodes:
-    return Nodes.given(QdrantClient(MEMORY), "local", location.server, location.retries)
-
-
 def collections_of(location: Location, *, remove: bool = False) -> tuple[str, ...]:
     """The collections of an index on a server: of every version, and of the files beside it.
 
-    Args:
-        location: of the index.
-        remove: delete them, and the alias with them.
-
-    Raises:
-        StoreError: if the server cannot be reached, or refuses it.
+    They are deleted, with the alias, where that is asked for.
     """
-    nodes = Nodes.of(location)
+    nodes, name = Nodes.of(location), location.collection
     try:
-        found = nodes.call(
-            lambda client: _collections(client, location.collection), str(location), reads=True
-        )
-        for name in sorted(found) if remove else ():
-            ClientEngine(nodes, name).drop()
+        found = nodes.call(lambda client: _collections(client, name), str(location), reads=True)
+        for own in sorted(found) if remove else ():
+            ClientEngine(nodes, own).drop()
     finally:
         nodes.close()
     return tuple(sorted(found))
@@ -374,25 +329,12 @@ def _naming_rights(name: str, version: str = "1") -> Iterator[None]:
         ) from error
 
 
-def _names(client: QdrantClient) -> list[str]:
-    """Indexes and collections of others, without the collections that versions of indexes are in."""
-    aliases = [alias.alias_name for alias in client.get_aliases().aliases]
-    own = [found.name for found in client.get_collections().collections]
-    return sorted({*aliases, *(name for name in own if not _OF_VERSION.fullmatch(name))})
-
-
 def _next(version: str, manifest: Manifest) -> str:
-    """What the version after one is called."""
-    return f"{_number(version) + 1}-{_digest(manifest)}"
+    """What the version after one is called: its number, and digits of what it is made with."""
+    options = json.dumps(asdict(manifest.options), sort_keys=True)
+    made = (manifest.fingerprint, str(manifest.dimension), manifest.precision, options)
+    return f"{_number(version) + 1}-{hashlib.sha256(chr(0).join(made).encode()).hexdigest()[:8]}"
 
 
 def _number(version: str) -> int:
     return int(version.partition("-")[0])
-
-
-def _digest(manifest: Manifest) -> str:
-    """Eight digits of what a version is made with."""
-    options = json.dumps(manifest.options.to_json(), sort_keys=True)
-    precision = "" if manifest.precision == "float32" else f"\0{manifest.precision}"
-    made = f"{manifest.fingerprint}\0{manifest.dimension}\0{options}{precision}"
-    return hashlib.sha256(made.encode()).hexdigest()[:8]

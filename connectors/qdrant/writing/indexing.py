@@ -6,13 +6,13 @@ queue between them is short, so that a slow store slows the encoder down instead
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
-from typing import Protocol, runtime_checkable
 
-from surprise_rerank.connectors.progress import Work
+from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.schema import (
     HASH,
@@ -45,14 +45,9 @@ _WINDOW = 128
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What `DocumentIndex.sync` did.
+    """What `DocumentIndex.sync` did: how many documents were new, changed, unchanged, and removed.
 
-    Attributes:
-        added: documents that were new.
-        updated: documents whose text or metadata had changed.
-        unchanged: documents that were there already and were not encoded again.
-        removed: stored documents that were no longer in the collection.
-        split: how many of the added and updated ones are stored as several passages.
+    Unchanged ones were not encoded again. So many of the new and changed are stored as several passages.
     """
 
     added: int
@@ -72,31 +67,18 @@ class Stored:
 
 
 @dataclass(slots=True)
-class _Counts:
-    added: int = 0
-    updated: int = 0
-    unchanged: int = 0
-    split: int = 0
-
-
-@dataclass(slots=True)
 class Indexer:
-    """One pass over a collection of documents.
+    """One pass over a collection of documents, whose points a maker makes and `points` stores in the engine.
 
-    Attributes:
-        engine: where they are stored.
-        points: stores and deletes their points.
-        maker: makes their points.
-        work: is told of the documents and their lengths: of those that are known, and those that are stored.
-        on_progress: called with the number of documents of every finished part.
+    The work is told how many documents are done, `on_progress` the number of every finished part.
     """
 
     engine: Engine
     points: PointWriter
     maker: PointMaker
-    work: Work
+    work: Advance
     on_progress: Callable[[int], None] | None = None
-    _counts: _Counts = field(default_factory=_Counts)
+    _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
     _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
     _sources: set[str] = field(default_factory=set)  # that documents were read from
 
@@ -123,10 +105,10 @@ class Indexer:
         if known is not None:
             _require_all_read(documents)
             removed = self._prune(known)
-        if removed or self._counts.added or self._counts.updated:
-            self.engine.finish()
         done = self._counts
-        return SyncReport(done.added, done.updated, done.unchanged, removed, done.split)
+        if removed or done["added"] or done["updated"]:
+            self.engine.finish()
+        return SyncReport(done["added"], done["updated"], done["unchanged"], removed, done["split"])
 
     def _chunk(
         self,
@@ -141,12 +123,11 @@ class Indexer:
         hashes = [stored_hash(d) for d in documents]
         stored = known if known is not None else self._stored(documents, writer)
         pairs = zip(documents, hashes, strict=True)
-        current = {d.id: d for d, own in pairs if _hash(stored, d.id) == own}
+        current = {d.id: d for d, own in pairs if d.id in stored and stored[d.id].hash == own}
         rows = [i for i, d in enumerate(documents) if d.id not in current]
         writer.acknowledge(set(current))
-        self._counts.unchanged += len(current)
-        self.work.found(len(documents), _length(documents))
-        self.work.skip(len(current), _length(current.values()))
+        self._counts["unchanged"] += len(current)
+        self.work(len(current))
         self._report(len(current))
         rows.sort(key=lambda i: -len(documents[i].content))
         for window in self._windows(rows, documents):
@@ -156,9 +137,8 @@ class Indexer:
             for i, own in window.items():
                 before = stored.get(documents[i].id)
                 parts.append((documents[i], len(own), before.passages if before else 0))
-                self._counts.updated += before is not None
-                self._counts.added += before is None
-                self._counts.split += len(own) > 1
+                self._counts["added" if before is None else "updated"] += 1
+                self._counts["split"] += len(own) > 1
             writer.put(partial(_jobs, parts, points))
             self._told(writer)
 
@@ -236,7 +216,7 @@ class Indexer:
 
     def _told(self, writer: Writer) -> None:
         done = writer.take_done()
-        self.work(len(done), _length(done))
+        self.work(len(done))
         self._report(len(done))
 
     def _report(self, count: int) -> None:
@@ -265,36 +245,16 @@ def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
     return encoded.take(range(start, start + count))
 
 
-def _length(documents: Iterable[Document]) -> int:
-    """Characters, and one for each document: about what encoding takes."""
-    return sum(len(own.content) + 1 for own in documents)
-
-
-def _hash(stored: Mapping[str, Stored], name: str) -> str | None:
-    found = stored.get(name)
-    return None if found is None else found.hash
-
-
 def _stored(payload: Mapping[str, object]) -> Stored:
     points = payload.get(PASSAGES, 1)
     return Stored(str(payload[HASH]), points if isinstance(points, int) else 1, str(payload.get(SOURCE, "")))
 
 
-@runtime_checkable
-class _Accounting(Protocol):
-    """A source that reports what it could not read, such as `readers.DocumentSource`."""
-
-    @property
-    def unreadable(self) -> list[str]:
-        """Places that the operating system did not let it read."""
-        ...
-
-
 def _require_all_read(documents: Iterable[Document]) -> None:
     """Refuse to prune after a source that could not be read as a whole: what it missed is not gone."""
-    if isinstance(documents, _Accounting) and documents.unreadable:
-        first = documents.unreadable[0]
+    unreadable: Sequence[str] = getattr(documents, "unreadable", ())  # as a `DocumentSource` has it
+    if unreadable:
         raise DataError(
-            f"{len(documents.unreadable)} files or folders could not be read, such as {first}; the others "
+            f"{len(unreadable)} files or folders could not be read, such as {unreadable[0]}; the others "
             "are stored and nothing was removed: mend it, exclude it, or leave prune away"
         )

@@ -123,14 +123,10 @@ class Writer:
             )
 
     def give_up(self, seen: Iterable[str], rest: Sequence[str]) -> None:
-        """Raise the error, with the ids that are not known to be stored.
-
-        Args:
-            seen: ids of all documents so far.
-            rest: ids of those that were not looked at.
+        """Raise the error, with the ids that are not known to be stored: of those seen, and of the rest.
 
         Raises:
-            IndexingError: always.
+            IndexingError: if it was the store's.
             BaseException: what the thread met, if it was no fault of the store.
         """
         self._stop()

@@ -52,14 +52,9 @@ class Statistics:
         shrink_deviation: float = 0.0,
         documents: Ensemble | None = None,
     ) -> Statistics:
-        """Statistics over an ensemble.
+        """Statistics over an ensemble; see `QdrantIndex.set_ensemble`.
 
-        Args:
-            ensemble: its members.
-            source: where they come from, in a user's words.
-            shrink_mean: how far each document's mean is moved to the one that all share, from 0 to 1.
-            shrink_deviation: the same for deviations; 1 is the pooled model.
-            documents: the population that shares them; needed where something is shrunk.
+        The documents are the population that shares moments; they are needed where something is shrunk.
 
         Raises:
             DataError: if the ensemble has fewer than two members, or compares otherwise than by dot product.

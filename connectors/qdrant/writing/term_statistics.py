@@ -23,15 +23,10 @@ _ROUNDING = 1e-12  # of a mean square: a variance below it is that of equal scor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TermStatistics:
-    """Sums over points: documents, or passages where documents are split.
+    """Sums over points, which are documents, or passages where documents are split.
 
-    Attributes:
-        points: how many there are.
-        filled: N, how many of them have a term; the IDF's.
-        terms: (k,) uint32, ascending.
-        counts: (k,) n_t, how many points have the term.
-        sums: (k,) sum of v_dt, the value of the term in each point d's sparse vector.
-        squares: (k,) sum of v_dt^2.
+    N points are filled: they have a term, as the IDF counts. Of each of k terms, ascending uint32, there are
+    n_t, how many points have it, and the sums of its values and of their squares.
     """
 
     points: int
@@ -91,27 +86,14 @@ class TermStatistics:
 
             mean     = 1/N sum_t w_t S_t,   S_t = sum_d v_dt
             variance = 1/N (sum_B s_d^2 + sum_R s_d^2) - mean^2
-
-        The mean is exact. The sum of squares is exact over B, the query's best points, which have several of
-        its words. In the others, R, words occur as if each knew nothing of the others:
-
             sum_R s_d^2 = sum_t w_t^2 Q'_t + (  (sum_t w_t S'_t)^2 - sum_t (w_t S'_t)^2  ) / |R|
 
-        with S' and Q' the sums of v and v^2 over R, which are what B leaves of those over all points. Words
-        independent in all points would make the deviation a tenth to a fifth too small.
-
-        Where Qdrant multiplies with its own IDF, that may count deleted points. Then w is the smallest change
-        of the one that these statistics give which brings out the scores of B.
-
-        Args:
-            query: its terms and their values; w, where Qdrant does not multiply with an IDF.
-            best: sparse vectors of the b points with its highest scores. Where these are all that score,
-                the deviation is exact. Points that were stored after the statistics were read count, too.
-            scores: (b,) theirs, as Qdrant has them; read only where it multiplies with its IDF.
-            idf: whether Qdrant multiplies with its IDF.
-
-        Returns:
-            Two scalars; 0 and 0 where no point has a term of the query.
+        The sum of squares is exact over B, the query's b best points, which have several of its words. In the
+        others, R, words occur as if each knew nothing of the others; S' and Q', the sums of v and v^2 over R,
+        are what B leaves of those over all points. Words independent in all points would make the deviation a
+        tenth to a fifth too small. Where Qdrant multiplies with its own IDF, which may count deleted points,
+        w is the smallest change of ours that brings out the (b,) scores of B. 0 and 0 where no point has a
+        term.
         """
         if not len(best):
             return Moments(np.zeros(()), np.zeros(()), members=self.points)

@@ -5,9 +5,8 @@ leaves no statistics of other points behind: whoever needs them next counts agai
 folder writes nothing there: it counts for itself.
 
 Several processes may write to one collection on a server. Each sets its own mark, and replaces it by
-statistics only if no other mark was there before or came meanwhile. Who writes much shows the statistics of
-what is stored so far behind its mark: a question's scores need some, and counting a million points takes
-half a minute.
+statistics only if no other mark was there before or came meanwhile. Who asks meanwhile keeps what it knows
+until a fifth of the points has come or gone.
 """
 
 from __future__ import annotations
@@ -36,30 +35,23 @@ from surprise_rerank.errors import DataError, StoreError
 
 FILE = "terms.npz"
 
-_CHANGING = b"changing "  # and who does; the statistics so far may follow in another line
+_CHANGING = b"changing "  # and who does
 _STALE = b"stale"  # nobody writes, and the statistics are not known
 _PENDING = 2**20  # entries that are added up together
 _PATIENCE = 2.0  # seconds until a reader looks, in a request of 1 ms, whether there are other statistics
-_COMPARED = 60.0  # seconds until it compares the number of points, too, for writers that leave no statistics
+_LATER = 60.0  # seconds more, where it could not look
 _MUCH = 0.2  # share of the points: with a fifth more, an IDF changes by less than .2
-_SHOWN = 10.0, 0.1  # seconds, and share of the points, until who writes shows its statistics again
 _DELETED = 1000  # points that are looked up together before they are deleted
 
 
 class PointWriter(Protocol):
-    """What changes points, such as an `Engine`."""
+    """What changes points: an `Engine`, or one whose terms are counted; see there."""
 
-    def upsert(self, points: Sequence[Point]) -> None:
-        """Store points, or replace those of the same id."""
-        ...
+    def upsert(self, points: Sequence[Point]) -> None: ...  # noqa: D102
 
-    def delete(self, point_ids: Sequence[str]) -> None:
-        """Remove points; unknown ids are ignored."""
-        ...
+    def delete(self, point_ids: Sequence[PointId]) -> None: ...  # noqa: D102
 
-    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
-        """Set some fields of points."""
-        ...
+    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None: ...  # noqa: D102
 
 
 class KeptTerms:
@@ -78,16 +70,12 @@ class KeptTerms:
         self._mark: bytes | None = None  # ours, while we write
         self._seen, self._is_guess = "", True  # digest of what was last there; whether it tells too little
         self._is_shared = False  # whether another process wrote when the statistics were read
-        self._looked = self._compared = 0.0
-        self._shown = 0.0, 0  # when the statistics were last shown to others, and of how many points
+        self._looked = 0.0
 
     def statistics(self) -> TermStatistics:
         """The statistics of all points; counted in one scroll where none are stored that fit.
 
         Counted ones are stored on a server, if that is allowed and nobody else writes.
-
-        Raises:
-            StoreError: if the store cannot be read.
         """
         with self._lock:
             if self._known is None or self._is_outdated():
@@ -117,7 +105,7 @@ class KeptTerms:
             self._storage.engine.claim()  # the mark is not for readers
             mark = _CHANGING + uuid.uuid4().hex.encode()
             self._write(mark)
-            self._mark, self._shown = mark, (time.monotonic(), 0)
+            self._mark = mark
 
     def change(self, added: TermBatch, removed: TermBatch) -> None:
         """Points were stored in place of others."""
@@ -125,21 +113,6 @@ class KeptTerms:
             self._pending += [TermStatistics.of(added), TermStatistics.of(removed, -1)]
             if sum(len(part.terms) for part in self._pending) > _PENDING:
                 self.statistics()
-            # What nobody must have is not worth an error.
-            with suppress(StoreError):
-                self._show()
-
-    def _show(self) -> None:
-        """Show others the statistics so far, if they have changed much, and nobody else writes."""
-        assert self._mark is not None
-        assert self._known is not None
-        (patience, much), (shown_at, shown) = _SHOWN, self._shown
-        if self._is_alone or time.monotonic() < shown_at + patience:
-            return
-        points = self._known.points + sum(part.points for part in self._pending)
-        if abs(points - shown) > much * shown and self._storage.holds(FILE, self._seen):
-            self._write(self._mark + b"\n" + self.statistics().to_bytes())
-            self._shown = time.monotonic(), points
 
     def _end(self, *, known: bool) -> None:
         with self._lock:
@@ -170,16 +143,13 @@ class KeptTerms:
         except CollectionGone:  # the index was rebuilt; what counts finds the version in use
             return True
         except StoreError:  # a question needs the points, and does not fail for newer statistics
-            self._looked += _COMPARED
+            self._looked += _LATER
             return False
-        if self._is_guess or self._looked > self._compared + _COMPARED:
-            self._compared = self._looked
-            return not _is_near(self._known, self._count())
-        return False
+        return self._is_guess and not _is_near(self._known, self._count())
 
     def _read(self, *, storing: bool) -> TermStatistics:
         """The stored statistics, or new ones, which are stored if that is asked for and allowed."""
-        self._looked = self._compared = time.monotonic()
+        self._looked = time.monotonic()
         self._is_guess = True
         count = self._count()  # first: it finds the version in use
         before = self._storage.read_file(FILE) or b""
@@ -187,16 +157,16 @@ class KeptTerms:
         is_written = before.startswith(_CHANGING) and not self._is_alone
         # Who writes in turn with others, in a job, does not count what they left at each turn.
         self._is_shared = is_written or (not storing and before.startswith(_STALE) and not self._is_alone)
-        stored: TermStatistics | None = None
-        with suppress(DataError):
-            stored = TermStatistics.from_bytes(before.partition(b"\n")[2] if is_written else before)
         if self._is_shared:
-            for near in (stored, self._known, self._guess):
+            for near in (self._known, self._guess):
                 if near is not None and _is_near(near, count):
                     return near
-        elif stored is not None and stored.points == count:
-            self._is_guess = False
-            return stored
+        else:
+            with suppress(DataError):
+                stored = TermStatistics.from_bytes(before)
+                if stored.points == count:
+                    self._is_guess = False
+                    return stored
         counted, self._is_shared = self._counted(), is_written
         # A user who may not write searches all the same. An index that is empty is about to be filled.
         with suppress(StoreError):
@@ -241,7 +211,7 @@ class _Counted:
             self._points.upsert(points)
             self._kept.change(to_terms(found), to_terms(before))
 
-    def delete(self, point_ids: Sequence[str]) -> None:
+    def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points."""
         for start in range(0, len(point_ids), _DELETED):
             part = point_ids[start : start + _DELETED]

@@ -135,11 +135,6 @@ class SearchArguments(DiversityArguments):
         "lets through one in twenty that have nothing to do with the documents.",
     )
     exact: bool = option(False, help="Search without the approximate index.")
-    consistency: str | None = option(
-        None,
-        metavar="N",
-        help="Copies on a server that must agree on what is read: a number, majority, quorum or all.",
-    )
     model: str | None = model_field()
 
     @property
@@ -170,11 +165,8 @@ class SearchArguments(DiversityArguments):
         from surprise_rerank.connectors.qdrant import SearchOptions
         from surprise_rerank.eval.cli.arguments.filters import parse_filter
 
-        agreeing: Any = self.consistency
-        if agreeing is not None and agreeing.isdecimal():
-            agreeing = int(agreeing)
         condition = None if self.condition is None else parse_filter(self.condition)
-        options = SearchOptions(filter=condition, consistency=agreeing, tenant=self.tenant)
+        options = SearchOptions(filter=condition, tenant=self.tenant)
         return options.exactly() if self.exact else options
 
     def hits(self, ranking: Iterable[H]) -> list[H]:

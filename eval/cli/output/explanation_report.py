@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +13,12 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.documents import without_title
 from surprise_rerank.eval.cli.output.console import shortened, shown_surprise
-from surprise_rerank.eval.reports.report import Column, Listing, Mark, Passage, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.similarities.token_matches import TokenMatch
 from surprise_rerank.surprise.score import probability
 
 _BARS = 10  # candidates whose scores are drawn
 _COMPARED = 4  # documents whose tokens are side by side
-_MOVED = 20  # documents whose places before and after are drawn
 _HEADING = 90  # characters of a text in place of a title
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _WORDS_COMPARED, _WORDS = 2, 5  # of the tokens that were merged into one vector
@@ -41,14 +38,13 @@ def explanation_report(
         explanation: of their ranking.
         language: of the documents, by which the question's words are found in them.
     """
-    tables = [_steps(values), _candidates(hits, explanation)]
+    tables = [_candidates(hits, explanation, language)]
     if explanation.shares:
         tables.append(_scorers(explanation))
     if any(explanation.matches.values()):
         tables += [_best_matches(explanation), _tokens(explanation)]
-    plots = [_moved(hits, explanation, name) for name in explanation.first_stage if hits]
-    plots[1:] = [replace(plot, detail=True) for plot in plots[1:]]
-    plots += [_contributions(hits, explanation)] if explanation.shown else []
+    tables.append(_steps(values))
+    plots = [_contributions(hits, explanation)] if explanation.shown and explanation.shares else []
     plots += [_histogram(own, explanation.places(own)) for own in explanation.distributions]
     totals = explanation.totals
     if totals is not None and len(totals.values):
@@ -59,7 +55,6 @@ def explanation_report(
         plots=tuple(plots),
         notes=tuple(values["notes"]),
         facts=values,
-        listings=(_documents(hits, explanation, language),) if hits else (),
         verdict=" ".join(_verdict(hits, explanation)),
     )
 
@@ -98,55 +93,6 @@ def _before(explanation: RankingExplanation) -> dict[str, list[int | None]]:
     return {name: explanation.before(name) for name in explanation.first_stage}
 
 
-def _moved(hits: Sequence[Hit], explanation: RankingExplanation, name: str) -> Plot:
-    """Places by one scorer of the first stage, and after the re-ranking, of the first few candidates."""
-    ranks = explanation.before(name)
-    rows = list(explanation.shown)[:_MOVED]
-    headings = [_heading(hit) for hit in hits[:_MOVED]]
-    up = sum((ranks[row] or math.inf) > row + 1 for row in rows)
-    down = sum((ranks[row] or math.inf) < row + 1 for row in rows)
-    return Plot(
-        "ranks",
-        f"Places by {name}, and after re-ranking",
-        f"by {name}",
-        "after re-ranking",
-        tuple(
-            Series(heading, ("before", "after"), (math.nan if before is None else float(before), row + 1.0))
-            for row, heading in zip(rows, headings, strict=True)
-            for before in (ranks[row],)
-        ),
-        finding=f"Of the first {len(rows)}, {up} moved up, {down} moved down, and {len(rows) - up - down} "
-        f"stayed where {name} had them.",
-    )
-
-
-def _documents(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Listing:
-    """Each document's best sentence with the question's words marked."""
-    places = _before(explanation)
-    bodies = [
-        without_title(
-            hit.text,
-            hit.title,
-            hit.passage.start if hit.passage else 0,
-        )
-        for hit in hits
-    ]
-    found = excerpts(explanation.question, bodies, language)
-    passages = []
-    for row, hit, excerpt in zip(explanation.shown, hits, found, strict=True):
-        found_by = {name: ranks[row] for name, ranks in places.items()}
-        told = [f"{ordinal(place)} by {name}" for name, place in found_by.items() if place]
-        told += [] if hit.surprise is None else [f"surprise {shown_surprise(hit.surprise):.4g}"]
-        told.append(hit.id)
-        passages.append(Passage(f"{row + 1}. {_heading(hit)}", excerpt.text, excerpt.marks, ", ".join(told)))
-    marked = sum(bool(excerpt.marks) for excerpt in found)
-    return Listing(
-        "The documents, in their new order",
-        tuple(passages),
-        f"{marked} of {len(hits)} have words of the question in their best sentence; these are marked.",
-    )
-
-
 def _heading(hit: Hit) -> str:
     """The title; else the beginning of the text, or the id."""
     title = hit.title
@@ -164,15 +110,18 @@ def _steps(values: Mapping[str, Any]) -> Table:
     )
 
 
-def _candidates(hits: Sequence[Hit], explanation: RankingExplanation) -> Table:
+def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Table:
     before = _before(explanation)
     judged = explanation.ranking.surprise is not None
+    starts = (hit.passage.start if hit.passage else 0 for hit in hits)
+    bodies = [without_title(hit.text, hit.title, start) for hit, start in zip(hits, starts, strict=True)]
+    found = excerpts(explanation.question, bodies, language)
     columns = (
         Column("rank"),
-        *(Column(f"by {name}", leaves=1) for name in before),
+        *(Column(f"by {name}") for name in before),
         *([Column("surprise")] if judged else []),
         Column("score"),
-        *(Column(name) for name in ("id", "text")),
+        *(Column(name) for name in ("id", "title", "best sentence")),
     )
     rows = [
         (
@@ -181,9 +130,10 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation) -> Table:
             *([None if hit.surprise is None else shown_surprise(hit.surprise)] if judged else []),
             hit.score,
             hit.id,
-            shortened(_text(hit)),
+            shortened(hit.title),
+            excerpt.text,
         )
-        for row, hit in zip(explanation.shown, hits, strict=True)
+        for row, hit, excerpt in zip(explanation.shown, hits, found, strict=True)
     ]
     notes = ["score: what the system ranks by."]
     if before:
@@ -194,12 +144,6 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation) -> Table:
             "candidate has less for it."
         )
     return Table("candidates", "Candidates, before and after", columns, tuple(rows), notes=tuple(notes))
-
-
-def _text(hit: Hit) -> str:
-    """The passage with the title before it, which the first one of a document begins with."""
-    title, text = hit.title, hit.text
-    return text if text.startswith(title) else f"{title}: {text}"
 
 
 def _scorers(explanation: RankingExplanation) -> Table:
@@ -322,7 +266,7 @@ def _contributions(hits: Sequence[Hit], explanation: RankingExplanation) -> Plot
         total = sum(first.values())
         finding = f"Of the score of rank {rows[0] + 1}, {total:.2f}, {most} gave most: {first[most]:.2f}."
     title, label = "What each scorer gave to the score", "given to the score"
-    return Plot("bars", title, "candidate", label, series, finding=finding, detail=True)
+    return Plot("bars", title, "candidate", label, series, finding=finding)
 
 
 def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, float]]) -> Plot:
@@ -354,5 +298,4 @@ def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, floa
         curves=curves,
         marks=tuple(Mark(str(rank), place) for rank, place in places),
         finding=finding,
-        detail=True,
     )

@@ -17,7 +17,6 @@ Examples:
   rerank-eval cluster tweet.jsonl searchsnippets.jsonl --model all-MiniLM-L6-v2 --model glove-6b-50d
   rerank-eval cluster reddit.csv --text title --label subreddit --repeats 40 --report reddit.html
   rerank-eval cluster news.parquet --clusters 50 --assignments surprise,surprise@0.5,pooled@crossover
-  rerank-eval cluster large.jsonl.gz --mini-batch 4096 --repeats 5
   rerank-eval cluster large.jsonl.gz --limit 3000 --details
 
 \b

@@ -21,9 +21,7 @@ Examples:
 @click.argument("places", metavar="FILE|FOLDER...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @report_option
 @json_option
-@click.option(
-    "--details", is_flag=True, help="Show the correlations with every task, by each coefficient, too."
-)
+@click.option("--details", is_flag=True, help="Show the correlations with every task, too.")
 def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], as_json: bool, details: bool) -> None:
     """Correlation of intrinsic scores with downstream accuracy, over models.
 

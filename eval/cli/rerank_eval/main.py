@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -14,8 +13,7 @@ from click.core import ParameterSource
 from surprise_rerank.eval.cli import completion
 from surprise_rerank.eval.cli.arguments.precision import precision_option
 from surprise_rerank.eval.cli.exits import Commands, run
-from surprise_rerank.eval.cli.options import json_option, present, report_option
-from surprise_rerank.eval.cli.rerank_eval import check as check_command
+from surprise_rerank.eval.cli.options import json_option, present, quiet_option, report_option
 from surprise_rerank.eval.cli.rerank_eval import classify as classify_command
 from surprise_rerank.eval.cli.rerank_eval import cluster as cluster_command
 from surprise_rerank.eval.cli.rerank_eval import correlation as correlation_command
@@ -26,11 +24,7 @@ from surprise_rerank.eval.cli.rerank_eval import off_topic as off_topic_command
 from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
 from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
 from surprise_rerank.eval.cli.rerank_eval import words as words_command
-from surprise_rerank.eval.retrieval.settings import (
-    DEFAULTS,
-    RetrievalSettings,
-    Test,
-)
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings
 
 # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
 _SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
@@ -43,16 +37,14 @@ Examples:
   rerank-eval --dataset beir/scifact --split train --systems cosine,dynamax
   rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
   rerank-eval --dataset beir/nfcorpus --ensemble train-questions --run-dir runs
-  rerank-eval --dataset beir/scifact --systems cosine,auto,auto-fitted --fit train
-  rerank-eval --dataset beir/scifact --systems-from systems.yaml --run theirs=theirs.trec
-  rerank-eval --dataset beir/scifact --pool theirs.trec --systems cosine,dynamax
-  rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine --similarity wmd
+  rerank-eval --dataset beir/scifact --run theirs=theirs.trec
+  rerank-eval --dataset beir/scifact --candidates theirs.trec --systems cosine,dynamax
+  rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine,wmd
   rerank-eval --qdrant-url http://localhost:6333 (the key from QDRANT_API_KEY)
   rerank-eval words --data benchmarks --model glove-6b-50d
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
   rerank-eval cluster texts.csv --model glove-6b-50d
   rerank-eval off-topic --dataset demo --questions others.txt
-  rerank-eval check --data benchmarks            the tables of the documentation, once more
 
 Shell completion (bash; zsh and fish likewise):
   eval "$(_RERANK_EVAL_COMPLETE=bash_source rerank-eval)"
@@ -73,29 +65,15 @@ Shell completion (bash; zsh and fish likewise):
     default=(DEFAULTS.dataset,),
     show_default=True,
     help="`demo`, an id of ir_datasets such as beir/scifact, or a folder in BEIR's layout "
-    "(corpus.jsonl[.gz], queries.jsonl[.gz], qrels/SPLIT.tsv). Several: with commas between, or again.",
+    "(corpus.jsonl[.gz], queries.jsonl[.gz], and qrels/SPLIT.tsv or qrels.jsonl). Several: with commas "
+    "between, or again.",
 )
 @click.option("--split", help="Which judged questions.  [default: test]")
 @click.option(
     "--systems",
     type=completion.systems(several=True),
     help="What to compare, with commas between; `--list-systems` describes all.  "
-    f"[default: {','.join(DEFAULTS.systems)}; with --systems-from or --run, the baseline]",
-)
-@click.option(
-    "--similarity",
-    "named",
-    metavar="NAME",
-    multiple=True,
-    type=completion.similarities,
-    help="Compare this similarity of texts, too: it orders cosine's pool. `-raw` behind a name keeps the "
-    "lengths of token vectors. Several times.",
-)
-@click.option(
-    "--systems-from",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A YAML file that describes more systems (docs/evaluation.md).",
+    f"[default: {','.join(DEFAULTS.systems)}; with --run, the baseline]",
 )
 @click.option(
     "--run",
@@ -106,18 +84,17 @@ Shell completion (bash; zsh and fish likewise):
     "Several times.",
 )
 @click.option(
-    "--pool",
-    metavar="POOL",
+    "--candidates",
+    metavar="FROM",
     help="Where every system takes its candidates from: cosine, bm25, both (Qdrant's BM25), "
-    "bm25-lucene, both-lucene, or a TREC run file.  "
-    "[default: each its own]",
+    "bm25-lucene, both-lucene, or a TREC run file.  [default: each its own]",
 )
 @click.option(
     "--depth",
     type=click.IntRange(min=1),
     default=DEFAULTS.depth,
     show_default=True,
-    help="Size of the candidate pool that is re-ranked.",
+    help="How many candidates are re-ranked.",
 )
 @click.option(
     "--model",
@@ -133,15 +110,8 @@ Shell completion (bash; zsh and fish likewise):
     "--ensemble",
     default=DEFAULTS.ensemble,
     show_default=True,
-    help="What surprise is measured against: `documents`, `train-questions`, or a file "
-    "(an ensemble's .npz, or a text of one question a line).",
-)
-@click.option(
-    "--fit",
-    default=DEFAULTS.fit,
-    show_default=True,
-    help="The split whose judged questions the systems auto-fitted and fusion-lucene-fitted learn their "
-    "weights from.",
+    help="What surprise is measured against: `documents`, `train-questions`, or a text file of one question "
+    "a line.",
 )
 @click.option(
     "--measures",
@@ -156,14 +126,7 @@ Shell completion (bash; zsh and fish likewise):
     type=completion.systems(),
     default=DEFAULTS.baseline,
     show_default=True,
-    help="The system that the others are compared with.",
-)
-@click.option(
-    "--test",
-    type=click.Choice(get_args(Test)),
-    default=DEFAULTS.test,
-    show_default=True,
-    help="The paired test of differences; p is given as it is and with Holm's correction.",
+    help="The system that the others are compared with, by a paired randomisation test.",
 )
 @click.option(
     "--passages/--no-passages",
@@ -185,23 +148,6 @@ Shell completion (bash; zsh and fish likewise):
     help="A Qdrant server instead of the embedded one; several times for nodes of a cluster.",
 )
 @click.option(
-    "--approximate",
-    is_flag=True,
-    help="Search by the approximate index of the engine, where it has built one, as a service does.  "
-    "[default: exact]",
-)
-@click.option(
-    "--clean",
-    is_flag=True,
-    help="Remove this run's collections from the server when it has ended well, those of earlier runs of the "
-    "same included. Without it they stay for the next run.",
-)
-@click.option(
-    "--cache",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where indexes are kept.  [default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
-)
-@click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Write TREC run files, every question's values and a JSON of everything that was measured here.",
@@ -213,90 +159,66 @@ Shell completion (bash; zsh and fish likewise):
     type=click.IntRange(min=1),
     help="A quick look: the first N questions over a part of the corpus; its figures compare with nothing.",
 )
-@click.option(
-    "--robustness",
-    is_flag=True,
-    help="Add which documents most questions find, how long found ones are, and the first measure by length.",
-)
 @click.option("--details", is_flag=True, help="Show the differences with their intervals, too.")
-@click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
+@quiet_option
 @click.option("--list-systems", is_flag=True, help="List the systems, and exit.")
 @click.version_option(package_name="surprise-rerank")
 @click.pass_context
 def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> None:
     """Compare re-rankers on retrieval data sets: quality, significance and time.
 
-    Documents are indexed into Qdrant once (embedded, unless --qdrant-url is given) and re-used. Every system
-    answers every judged question; the table gives the mean of each measure, the p-value of its difference
-    to cosine, and the time of retrieval and re-ranking together.
+    Documents are indexed into Qdrant once (embedded, unless --qdrant-url is given; in the folder that
+    SURPRISE_RERANK_CACHE names) and re-used. Every system answers every judged question; the table gives the
+    mean of each measure, the p-value of its difference to cosine, and the time of retrieval and re-ranking.
 
-    The commands below evaluate models of words and sentences, classify and cluster texts, find off-topic
-    questions, and check the tables of the documentation.
+    The commands below evaluate models of words and sentences, classify and cluster texts, and find off-topic
+    questions.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
-        return
-    # Imported late, because `--help` and shell completion should not wait for torch.
-    if list_systems:
-        from surprise_rerank.connectors.systems.register import all_systems
-        from surprise_rerank.eval.retrieval.systems import CHOSEN, EVALUATED
-        from surprise_rerank.similarities.table import SIMILARITIES, is_similarity
+    elif list_systems:
+        _list_systems()
+    else:
+        _compare(**values)
 
-        systems = {**all_systems(), **EVALUATED}
-        width = max(len(name) for name in (*all_systems(), *CHOSEN, *SIMILARITIES))
-        default = "auto"
-        first = [default, *(name for name in DEFAULTS.systems if name != default)]
-        for title, names in (
-            ("Compared by default:", first),
-            ("Others:", [*(name for name in all_systems() if name not in first), *CHOSEN]),
-        ):
-            click.echo(title)
-            for name in names:
-                more = " (the default of surprise-rerank)" if name == default else ""
-                click.echo(f"  {name:<{width}}  {systems[name].summary}{more}")
-        shown = {*all_systems(), *CHOSEN}
-        variants = [name for name in EVALUATED if name not in shown and not is_similarity(name)]
-        click.echo("Variants of these, for studies:")
-        click.echo(
-            textwrap.fill(
-                ", ".join(variants), 98, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-            )
-        )
-        click.echo("By a similarity of texts: --similarity NAME, or NAME-raw for raw token lengths:")
-        for name, named in SIMILARITIES.items():
-            click.echo(f"  {name:<{width}}  {named.summary}")
-        return
-    _compare(**values)
+
+def _list_systems() -> None:
+    """Every system's name, and what it ranks by."""
+    # Imported late, because `--help` and shell completion should not wait for torch.
+    from surprise_rerank.connectors.systems.register import all_systems
+    from surprise_rerank.eval.retrieval.systems import EVALUATED
+
+    systems = {name: own for name, own in {**all_systems(), **EVALUATED}.items() if "-raw" not in name}
+    width = max(map(len, systems))
+    for name in sorted(systems, key=lambda name: name not in DEFAULTS.systems):
+        default = " (compared by default)" if name in DEFAULTS.systems else ""
+        click.echo(f"{name:<{width}}  {systems[name].summary}{default}")
+    click.echo("A similarity of token vectors with `-raw` behind its name keeps their lengths.")
 
 
 def _compare(
     *,
     datasets: tuple[str, ...],
+    systems: str | None,
+    measures: str,
     run_dir: Path | None,
     reports: tuple[Path, ...],
     as_json: bool,
-    robustness: bool,
     details: bool,
     quiet: bool,
-    clean: bool,
     **values: Any,
 ) -> None:
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.eval.reports.writing import check_files
     from surprise_rerank.eval.retrieval.comparison import compare
     from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate, load_model
-    from surprise_rerank.eval.retrieval.robustness import corpus_lengths, with_robustness
-    from surprise_rerank.eval.retrieval.workspace import left_on_server
     from surprise_rerank.eval.retrieval.writing import make_folder, write_results
 
     names = _names([name for given in datasets for name in given.split(",")], "--dataset")
-    values["systems"] = _systems(**values)
-    if named := values.pop("named"):
-        values["systems"] = tuple(dict.fromkeys((*values["systems"], *named)))
-    values["measures"] = _names(_SEPARATOR.split(values["measures"]), "--measures")
+    chosen = (values["baseline"],) if values["runs"] else DEFAULTS.systems
+    values["systems"] = chosen if systems is None else _names(systems.split(","), "--systems")
+    values["measures"] = _names(_SEPARATOR.split(measures), "--measures")
     values["qdrant_url"] = values["qdrant_url"] or None  # the client takes an empty one for localhost
-    if clean and values["qdrant_url"] is None:
-        raise click.UsageError("--clean belongs to --qdrant-url; an embedded index is a folder in --cache")
     check_files(reports)
     if run_dir is not None:
         make_folder(run_dir)  # errors come now, not after everything was measured
@@ -305,38 +227,16 @@ def _compare(
     check_together(settings, names, run_dir)
     encoder = None
     evaluations = []
-    lengths = {}
     for name in names:
         if encoder is None and len(names) > 1 and settings.precision != "int8":
             with terminal.bar(f"loading {settings.model}", None, "models"):
                 encoder = load_model(settings)
-        own = replace(settings, dataset=name)
-        evaluations.append(evaluate(own, terminal, encoder))
-        if robustness:
-            lengths[evaluations[-1].name] = corpus_lengths(own)
-    report = compare(evaluations, settings.baseline, settings.test)
-    if robustness:
-        report = with_robustness(report, evaluations, lengths, settings.baseline, settings.test)
+        evaluations.append(evaluate(replace(settings, dataset=name), terminal, encoder))
+    report = compare(evaluations, settings.baseline)
     present(report, reports, details=details, as_json=as_json, quiet=quiet)
     if run_dir is not None:
         write_results(run_dir, evaluations, report)
         terminal.say(f"runs and figures are in {run_dir}")
-    if settings.qdrant_url is not None:
-        indexes = [own.facts["collection"] for own in evaluations]
-        terminal.say(left_on_server(settings.qdrant_url, indexes, clean=clean))
-
-
-def _systems(
-    systems: str | None, systems_from: Path | None, runs: tuple[str, ...], baseline: str, **_: Any
-) -> tuple[str, ...]:
-    if systems is not None:
-        return _names(systems.split(","), "--systems")
-    if systems_from is None and not runs:
-        return DEFAULTS.systems
-    from surprise_rerank.connectors.systems.register import SYSTEMS
-    from surprise_rerank.eval.retrieval.systems import EVALUATED
-
-    return (baseline,) if baseline in SYSTEMS or baseline in EVALUATED else ()
 
 
 def _names(values: list[str], option: str) -> tuple[str, ...]:
@@ -366,7 +266,6 @@ for _module in (
     few_shot_command,
     cluster_command,
     off_topic_command,
-    check_command,
 ):
     command.add_command(_module.command)
 

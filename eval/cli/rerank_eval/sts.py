@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from surprise_rerank.eval.cli.rerank_eval.study_command import study_command
@@ -20,7 +19,6 @@ Examples:
   rerank-eval sts --data benchmarks --similarities cosine,wmd-raw --sets STS12,STS-B --details
   rerank-eval sts --data benchmarks --baseline max-jaccard-raw --resamples 1000
   rerank-eval sts --data benchmarks --similarities cosine --post-process
-  rerank-eval sts --data benchmarks --similarities sif-pc-cosine-raw --word-counts counts.txt
 
 \b
 In FOLDER, or in `sts` inside it:
@@ -47,11 +45,9 @@ def command(settings: StsSettings, inputs: StsInputs, terminal: Terminal) -> Rep
     """
     from surprise_rerank.eval.studies.sentence_models import load_sentence_models
     from surprise_rerank.eval.studies.sts.data import check_names, read_data_sets
-    from surprise_rerank.eval.studies.sts.evaluation import evaluate_sts
-    from surprise_rerank.eval.studies.sts.word_counts import read_word_counts
+    from surprise_rerank.eval.studies.sts.evaluation import check_similarities, evaluate_sts
 
+    check_similarities(settings)
     names = check_names(inputs.sets)
-    if inputs.word_counts is not None:
-        settings = replace(settings, counts=read_word_counts(inputs.word_counts))
     data_sets = read_data_sets(inputs.data, names, other_parts=settings.post_process)
     return evaluate_sts(load_sentence_models(inputs.models, inputs.cache), data_sets, settings, terminal)

@@ -70,10 +70,10 @@ def explain(
         if out.as_json:
             out.json(values)
         else:
-            print_report(report, details=False, plots=True, quiet=out.quiet)
+            print_report(report, details=False, quiet=out.quiet)
         for file in reports:
             write_report(report, file)
-            out.note(f"{file} shows this" + (" with plots" if file.suffix.lower() == ".html" else ""))
+            out.note(f"{file} shows this")
 
 
 def _as_json(

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
 
 # What `serve` is started with, by the names of the options.
-_OF_INDEX = frozenset(
-    {"folder", "url", "collection", "grpc", "mode", "exact", "consistency", "tenant", "model", "config"}
-)
+_OF_INDEX = frozenset({"folder", "url", "collection", "grpc", "mode", "exact", "tenant", "model", "config"})
 
 _SEARCH_EXAMPLES = """\b
 Examples:

@@ -9,9 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from surprise_rerank.classify.few_shot import FewShotTraining, TrainingHistory
-from surprise_rerank.classify.finetune import fine_tune
-from surprise_rerank.classify.linear_map import fit_linear_map
+from surprise_rerank.classify.few_shot import (
+    FewShotTraining,
+    TrainingHistory,
+    fine_tune,
+    fit_linear_map,
+    mapped,
+)
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra, is_installed, pip_line
@@ -240,10 +244,11 @@ class Learners:
         labels = self._task.label_vectors(self._vectors.encoder, self._template)
         anchors = np.stack(list(labels.values()))
         with self._terminal.bar(f"{self._title}: fitting a map", None, "texts") as advance:
-            mapped, history = fit_linear_map(
+            weights, history = fit_linear_map(
                 own, self._members(), anchors, self._training("linear"), on_progress=advance
             )
-        return _Trained(dict(zip(labels, mapped(anchors), strict=True)), mapped(tested), history)
+        moved = dict(zip(labels, mapped(anchors, weights), strict=True))
+        return _Trained(moved, mapped(tested, weights), history)
 
     def _training(self, method: str) -> FewShotTraining:
         return FewShotTraining(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from surprise_rerank.classify.classifiers import ClassifierModel, CosineClassifier, SurpriseClassifier
+from surprise_rerank.classify.classifier import ClassifierModel, SurpriseClassifier
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.studies.labelled_models import COSINE, SURPRISE
@@ -55,8 +55,8 @@ def by_labels(
         weight: of surprise.
     """
     if system == COSINE:
-        chosen = CosineClassifier(labels).fit(texts, ensemble=ensemble).predict(texts)
-        return Answers(_places(labels, chosen))
+        plain = SurpriseClassifier(labels, weight=0.0).fit(texts, ensemble=ensemble)
+        return Answers(_places(labels, plain.predict(texts)))
     classifier = SurpriseClassifier(labels, model=_MODELS[system], weight=weight)
     classifier.fit(texts, ensemble=ensemble)
     return Answers(_places(labels, classifier.predict(texts)), float(classifier.weight_))

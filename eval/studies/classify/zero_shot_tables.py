@@ -28,13 +28,12 @@ def systems_table(found: Mapping[Key, Outcome], left_out: Mapping[tuple[str, str
         left_out: model, template -> why nothing was; a row without measures each, and a note.
     """
     repeated = any(len(outcome.qualities) > 1 for outcome in found.values())
-    columns = [*_KEYS, Column("weight", 3, leaves=3)]
-    for j, heading in enumerate(MEASURES.values()):
-        # The accuracy stays, and of the others the last one leaves first.
-        columns.append(Column(heading, 4, "max", leaves=6 - j if j else 0))
+    columns = [*_KEYS, Column("weight", 3)]
+    for heading in MEASURES.values():
+        columns.append(Column(heading, 4, "max"))
         if repeated:
-            columns.append(Column(f"{heading} dev.", 4, leaves=1))
-    columns += [Column("p (accuracy vs cosine)", leaves=2), Column("p (Holm)", leaves=7)]
+            columns.append(Column(f"{heading} dev.", 4))
+    columns += [Column("p (accuracy vs cosine)"), Column("p (Holm)")]
     p = p_values(found)
     rows: list[tuple[Cell, ...]] = []
     for key, outcome in found.items():

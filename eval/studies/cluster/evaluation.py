@@ -60,7 +60,6 @@ def evaluate_clustering(
         facts={
             "repeats": settings.repeats,
             "seed": settings.seed,
-            "mini_batch": settings.mini_batch,
             "clusterings": [clustering.facts() for clustering in found],
         },
     )
@@ -112,7 +111,6 @@ class _Measurement:
                     "dimension": encoder.dimension,
                     "data": data.digest,
                     "clusters": clusters,
-                    "mini_batch": self.settings.mini_batch,
                     "seed": seed,
                 }
                 repeat = self._repeat(key, vectors, data.labels, clusters, seed)
@@ -141,16 +139,14 @@ class _Measurement:
         self.results.asked += len(self.assignments)
         self.results.found += len(self.assignments) - len(missing)
         if missing:
-            batch_size = self.settings.mini_batch
-            kept |= measure(vectors, labels, missing, clusters=clusters, seed=seed, batch_size=batch_size)
+            kept |= measure(vectors, labels, missing, clusters=clusters, seed=seed)
             self.results.keep(key, {name: asdict(run) for name, run in kept.items()})
         return kept
 
 
 def _protocol(settings: ClusterSettings, data: Sequence[LabelledTexts]) -> list[str]:
-    batches = f"mini-batches of {settings.mini_batch}" if settings.mini_batch else "all points"
     notes = [
-        f"Each repeat: centres of k-means++ and k-means on unit vectors ({batches}), seeds {settings.seed} "
+        f"Each repeat: centres of k-means++ and k-means on unit vectors, seeds {settings.seed} "
         f"to {settings.seed + settings.repeats - 1}; every assignment takes the same centres.",
         "cosine: the nearest centre. The others: the most surprising one, the ensemble being the texts "
         "themselves; the weight is 1, or what stands behind @.",

@@ -60,7 +60,6 @@ def measure(
     *,
     clusters: int,
     seed: int,
-    batch_size: int | None = None,
 ) -> dict[str, Run]:
     """Runs of the same centres, by the names of the assignments.
 
@@ -70,7 +69,6 @@ def measure(
         assignments: at least one.
         clusters: k, at most n.
         seed: of the centres.
-        batch_size: of mini-batches; None for k-means over all points.
 
     Raises:
         DataError: if there are fewer vectors than clusters.
@@ -79,9 +77,7 @@ def measure(
     with warnings.catch_warnings():
         # Fewer different texts than clusters: some stay empty, which is counted.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        centres = SurpriseKMeans(clusters, assignment="cosine", batch_size=batch_size, random_state=seed).fit(
-            vectors
-        )
+        centres = SurpriseKMeans(clusters, weight=0.0, random_state=seed).fit(vectors)
     centre_seconds = time.perf_counter() - start
     runs = {}
     for assignment in assignments:

@@ -33,12 +33,6 @@ class ClusterSettings(LabelledStudy):
     )
     repeats: int = option(20, help="Beginnings of k-means.", low=1)
     seed: int = option(0, help="Of the first repeat; each one has the next.", low=0, high=2**31)
-    mini_batch: int | None = option(
-        None,
-        help="Find centres by mini-batches of N texts, for large files.  [default: by all texts]",
-        metavar="N",
-        low=1,
-    )
     assignments: tuple[str, ...] = option(
         ("cosine", "surprise", "surprise@0.75", "pooled", "percentile", "empirical"),
         help="What to compare, with commas between.",
@@ -53,7 +47,7 @@ class ClusterSettings(LabelledStudy):
         from surprise_rerank.eval.studies.cluster.assignments import find_assignments
 
         find_assignments(self.assignments)
-        for name in ("clusters", "repeats", "mini_batch", "limit"):
+        for name in ("clusters", "repeats", "limit"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise DataError(f"{name} must be a whole number from 1 on, got {value!r}")

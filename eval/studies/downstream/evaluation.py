@@ -161,7 +161,6 @@ def _accuracies(measured: dict[str, dict[str, TaskResult]], tasks: Sequence[Down
         "Accuracy in %",
         (Column("model"), *columns, Column("mean", 1, "max")),
         tuple(rows),
-        decides="mean",
     )
 
 

@@ -81,10 +81,7 @@ def read_word_ranking(data: Path | None, background: Background = "wiki") -> Ran
 
 
 def read_sentence_ranking(data: Path | None) -> RankingTask:
-    """The sentence pairs, and the sentences among which the second one is to be found.
-
-    Args:
-        data: what `--data` names.
+    """The sentence pairs and their background in the folder that `--data` names.
 
     Raises:
         DatasetError: if a file is missing.
@@ -95,10 +92,7 @@ def read_sentence_ranking(data: Path | None) -> RankingTask:
 
 
 def read_word_similarity(data: Path | None) -> tuple[WordSimilaritySet, ...]:
-    """The 13 word-similarity sets.
-
-    Args:
-        data: what `--data` names.
+    """The 13 word-similarity sets in the folder that `--data` names.
 
     Raises:
         DatasetError: if a file is missing.

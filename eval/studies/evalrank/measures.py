@@ -1,17 +1,23 @@
-"""The measures of vectors under which EvalRank is computed, by name."""
+"""The measures of vectors under which EvalRank is computed.
+
+The vectors are (m, d), processed as EvalRank does it, and the cosine is their dot product: the one vector of
+all unknown words, a mean, is shorter than 1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from functools import cached_property
+from typing import Literal, TypeAlias, get_args
 
-from surprise_rerank.encoders.base import Progress
+import numpy as np
+
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, row_norms
+from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError, did_you_mean
-from surprise_rerank.eval.studies.evalrank.dense import Cosine, Euclidean, PublishedCosine, PublishedEuclidean
-from surprise_rerank.eval.studies.evalrank.normalized import Csls, SurpriseMeasure
 from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
+from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight, has_spread
 
 DenseMeasure: TypeAlias = Literal[
     "cosine",
@@ -25,25 +31,20 @@ DenseMeasure: TypeAlias = Literal[
     "surprise-shrunk",
 ]
 DENSE_MEASURES: tuple[DenseMeasure, ...] = get_args(DenseMeasure)
-
-
-class _Kind(NamedTuple):
-    """A form of the surprise score: model, weight, and how far moments are moved to those of all items."""
-
-    model: SurpriseModel
-    weight: Weight
-    shrink: float
-
-
-# As the systems of these names in `rerank-eval`.
-_SURPRISE: dict[str, _Kind] = {
-    "surprise": _Kind("gaussian", 1.0, 0.0),
-    "surprise-crossover": _Kind("gaussian", "crossover", 0.0),
-    "surprise-mixed": _Kind("gaussian", 0.5, 0.0),
-    "surprise-pooled": _Kind("pooled", 1.0, 0.0),
-    "surprise-pooled-mixed": _Kind("pooled", 0.5, 0.0),
-    "surprise-shrunk": _Kind("gaussian", 1.0, 0.5),
+# Model, weight, and how far moments are moved to those of all items; as the systems of these names.
+_SURPRISE: dict[str, tuple[SurpriseModel, Weight, float]] = {
+    "surprise": ("gaussian", 1.0, 0.0),
+    "surprise-crossover": ("gaussian", "crossover", 0.0),
+    "surprise-mixed": ("gaussian", 0.5, 0.0),
+    "surprise-pooled": ("pooled", 1.0, 0.0),
+    "surprise-pooled-mixed": ("pooled", 0.5, 0.0),
+    "surprise-shrunk": ("gaussian", 1.0, 0.5),
 }
+# Cosines of float32 vectors that are nearer than this are equal; distances, in units of a usual length.
+_ROUNDING = 1e-6
+# Neighbours that CSLS takes the mean of (Conneau et al., ICLR 2018).
+_NEIGHBOURS = 10
+_BLOCK = 512
 
 
 def check_measures(names: Sequence[str], known: Sequence[str]) -> None:
@@ -60,16 +61,12 @@ def check_measures(names: Sequence[str], known: Sequence[str]) -> None:
             raise DataError(f"unknown measure {name!r}; {hint}there are: {', '.join(known)}")
 
 
-def dense_measure(
-    name: DenseMeasure, items: Items, on_progress: Progress | None = None, *, as_published: bool = False
-) -> Measure:
+def dense_measure(name: str, items: Items, *, as_published: bool = False) -> Measure:
     """A measure by name.
 
     Args:
         name: one of `DENSE_MEASURES`.
         items: that are ranked.
-        on_progress: called with the number of items of every finished block; by `csls` alone, which compares
-            all with all.
         as_published: let the last bits of `cosine` and `l2` decide, as in the published figures.
     """
     if name == "cosine":
@@ -77,10 +74,174 @@ def dense_measure(
     if name == "l2":
         return PublishedEuclidean(items.plain) if as_published else Euclidean(items.plain)
     if name == "csls":
-        return Csls.of(items, on_progress=on_progress)
-    kind = _SURPRISE[name]
+        return Csls(items)
+    model, weight, shrink = _SURPRISE[name]
     ensemble = Ensemble.from_vectors(items.unit[items.background], sample_size=0)
     return SurpriseMeasure(
-        items.unit,
-        Surprise(ensemble, kind.model, kind.weight, shrink_mean=kind.shrink, shrink_deviation=kind.shrink),
+        items.unit, Surprise(ensemble, model, weight, shrink_mean=shrink, shrink_deviation=shrink)
     )
+
+
+class Cosine(Measure):
+    """<a, j> of unit vectors.
+
+    Args:
+        vectors: (m, d) float32, of the items.
+    """
+
+    error = _ROUNDING
+
+    def __init__(self, vectors: Float32Array) -> None:
+        self.wide = vectors.astype(np.float64)
+
+    def dots(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) dot products, summed row by row: no blocking or thread changes a bit of them."""
+        dots = np.empty(len(first))
+        for start in range(0, len(first), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            dots[block] = (self.wide[first[block]] * self.wide[second[block]]).sum(axis=1)
+        return dots
+
+    def scores(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) cosines of n pairs of items."""
+        return self.dots(first, second)
+
+    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) what a cosine must exceed to be more than the pair's."""
+        return self.scores(first, second) + _ROUNDING
+
+    def rows(self, first: IntArray) -> Float64Array:
+        """(b, m) cosines of b first items and every item."""
+        return np.asarray(self.wide[first] @ self.wide.T)
+
+
+class Euclidean(Cosine):
+    """1 / (1 + |a - j|), EvalRank's L2 similarity."""
+
+    @cached_property
+    def _lengths(self) -> Float64Array:
+        return row_norms(self.wide)
+
+    def scores(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) similarities of n pairs of items."""
+        return 1 / (1 + self._distances(first, second))
+
+    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) what a similarity must exceed to be more than the pair's."""
+        usual = float(np.sqrt((self._lengths**2).mean()))
+        return 1 / (1 + np.maximum(self._distances(first, second) - _ROUNDING * usual, 0.0))
+
+    def rows(self, first: IntArray) -> Float64Array:
+        """(b, m) similarities of b first items and every item."""
+        squares = self._lengths**2
+        distances = squares[first, None] + squares - 2 * super().rows(first)
+        return np.asarray(1 / (1 + np.sqrt(np.maximum(distances, 0.0))))
+
+    def _distances(self, first: IntArray, second: IntArray) -> Float64Array:
+        distances = np.empty(len(first))
+        for start in range(0, len(first), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            differences = self.wide[first[block]] - self.wide[second[block]]
+            distances[block] = np.sqrt((differences**2).sum(axis=1))
+        return distances
+
+
+class PublishedCosine(Cosine):
+    """Cosines whose last bits decide, as in the published figures.
+
+    There the products of the background and that of the pair are summed in different orders, so that the
+    second item of one pair in four counts against itself. Here the orders are fixed, so that no library or
+    machine changes the figures.
+    """
+
+    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) the pairs' cosines, in four sums that are added in the end, as processors do."""
+        products = self.wide[first] * self.wide[second]
+        padded = np.pad(products, ((0, 0), (0, -products.shape[1] % 4)))
+        return np.asarray(padded.reshape(len(padded), -1, 4).sum(axis=1).sum(axis=1))
+
+
+class PublishedEuclidean(Euclidean):
+    """L2 similarities whose last bits decide, as in the published figures.
+
+    There the similarities of the background are float32 and that of the pair is float64, by a rule of older
+    versions of numpy, so that the second item of every other pair counts against itself.
+    """
+
+    def scores(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) similarities of n pairs of items, rounded to float32."""
+        return super().scores(first, second).astype(np.float32).astype(np.float64)
+
+    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) the pairs' similarities, not rounded."""
+        return super().scores(first, second)
+
+
+class Csls(Cosine):
+    """2 <a, j> - r(a) - r(j), r being the mean cosine of an item to its nearest neighbours.
+
+    (Conneau et al., 'Word Translation Without Parallel Data', ICLR 2018: cross-domain similarity local
+    scaling.) Neighbours are of the background; as both sides are one space, an item is none of its own.
+
+    Args:
+        items: that are ranked.
+    """
+
+    def __init__(self, items: Items) -> None:
+        super().__init__(items.unit)
+        count = min(_NEIGHBOURS, int((items.counts > 0).sum()) - 1)
+        self.nearness = np.zeros(len(items.unit))
+        for start in range(0, len(items.unit) if count > 0 else 0, _BLOCK):
+            own = np.arange(start, min(start + _BLOCK, len(items.unit)))
+            products = items.unit[own] @ items.unit.T
+            products[:, items.counts == 0] = -np.inf
+            products[np.arange(len(own)), own] = -np.inf
+            nearest = np.partition(products, -count, axis=1)[:, -count:]
+            self.nearness[own] = nearest.mean(axis=1, dtype=np.float64)
+
+    def scores(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) scores of n pairs of items."""
+        return 2 * self.dots(first, second) - self.nearness[first] - self.nearness[second]
+
+    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) what a score must exceed to be more than the pair's."""
+        return self.scores(first, second) + 2 * _ROUNDING
+
+    def rows(self, first: IntArray) -> Float64Array:
+        """(b, m) scores of b first items and every item."""
+        return 2 * super().rows(first) - self.nearness[first, None] - self.nearness
+
+
+class SurpriseMeasure(Cosine):
+    """The surprise of <a, j>, the background item j being the anchor: the score of (<a, j> - mu_j) / sigma_j.
+
+    Args:
+        vectors: (m, d) unit vectors.
+        surprise: the score, and the ensemble: the background.
+    """
+
+    def __init__(self, vectors: Float32Array, surprise: Surprise) -> None:
+        super().__init__(vectors)
+        self.surprise = surprise
+        found, shape = surprise.moments(vectors), (len(vectors),)
+        self.moments = Moments(np.broadcast_to(found.mean, shape), np.broadcast_to(found.deviation, shape))
+
+    def scores(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) scores of n pairs of items."""
+        return self._of(self.dots(first, second), second)
+
+    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) what a score must exceed to be more than the pair's."""
+        return self._of(self.dots(first, second) + _ROUNDING, second)
+
+    def rows(self, first: IntArray) -> Float64Array:
+        """(b, m) scores of b first items and every item."""
+        cosines = super().rows(first)
+        if self.surprise.weight == 1 and has_spread(self.moments).all():
+            return (cosines - self.moments.mean) / self.moments.deviation
+        items = np.arange(len(self.wide))
+        return np.stack([self._of(own, items) for own in cosines])
+
+    def _of(self, cosines: Float64Array, second: IntArray) -> Float64Array:
+        chosen = Moments(self.moments.mean[second], self.moments.deviation[second])
+        return self.surprise.scores_from(cosines, chosen).score

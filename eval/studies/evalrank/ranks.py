@@ -6,9 +6,6 @@
 Items whose vectors are equal are one item that counts several times, and what is more similar by no more than
 rounding is not more similar: else the last bit of a float32 decides, and with it the number of threads. Words
 that a vocabulary lacks have one vector, by the thousand.
-
-`rank` is the definition. `ranks` multiplies blocks of first items with the whole background in float32, and
-looks at the scores that this leaves open one by one in float64: it gives the same numbers.
 """
 
 from __future__ import annotations
@@ -16,57 +13,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
-from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, row_norms
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.encoders.base import Progress
 from surprise_rerank.errors import DataError
 
 HITS_AT = tuple(range(1, 16))
-# Half a unit in the last place of a float32 at 1: what one rounding is wrong by, relatively.
-_UNIT = 2.0**-24
-# Products that are in memory together; other scores take longer, and a bar should move.
-_BLOCK_PRODUCTS = 1 << 23
-_BLOCK_SCORES = 1 << 20
+# Scores that are in memory together.
+_BLOCK = 1 << 21
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Product:
-    """Scores as products of vectors: that of a and j is a strictly rising function of <left_a, right_j>.
+class Measure:
+    """Scores of m items, each as the first of a pair and as one of the background.
 
     Attributes:
-        left: (m, k) of every item as the first of a pair.
-        right: (m, k) of every item of the background.
+        error: by how much a number of `rows` may differ from the score.
     """
 
-    left: Float32Array
-    right: Float32Array
-
-
-class Measure(Protocol):
-    """Scores of m items, each as the first of a pair and as one of the background."""
+    error = 0.0
 
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) scores of n pairs of items, as defined."""
-        ...
+        raise NotImplementedError
 
     def limits(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) what a score must exceed to be more than that of the pair, rounding aside."""
-        ...
-
-    def product(self) -> Product | None:
-        """The scores as products; None where they are none."""
-        ...
-
-    def in_product(self, scores: Float64Array) -> Float64Array:
-        """(n,) the products that have these scores; not asked where there is no product."""
-        ...
+        raise NotImplementedError
 
     def rows(self, first: IntArray) -> Float64Array:
-        """(b, m) scores of b first items and every item."""
-        ...
+        """(b, m) scores of b first items and every item, by matrix products."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,61 +72,47 @@ class Ranks:
         return float((self.ranks <= k).mean())
 
 
-def rank(measure: Measure, first: int, second: int, counts: IntArray) -> int:
-    """The rank of one pair, as defined: the reference form.
-
-    Args:
-        measure: of the items.
-        first: the item that the others are compared with.
-        second: the item whose rank it is.
-        counts: (m,) how often each item is in the background.
-    """
-    items = np.arange(len(counts))
-    scores = measure.scores(np.full(len(items), first), items)
-    limit = measure.limits(np.array([first]), np.array([second]))[0]
-    return max(1, int(counts[scores > limit].sum()))
-
-
 def ranks(
     measure: Measure,
     pairs: IntArray,
     counts: IntArray,
     on_progress: Progress | None = None,
-    block_scores: int | None = None,
+    block: int = _BLOCK,
 ) -> Ranks:
-    """The ranks of many pairs: the fast form.
+    """The ranks of many pairs.
 
     Args:
         measure: of the items.
         pairs: (n, 2) items, first and second.
         counts: (m,) how often each item is in the background; 0 for one that is not.
         on_progress: called with the number of pairs of every finished block.
-        block_scores: how many scores are in memory together; some millions by default.
+        block: how many scores are in memory together.
 
     Raises:
         DataError: if there are no pairs.
     """
     if not len(pairs):
         raise DataError("there are no pairs to rank; give at least one")
-    counter = _Counter(measure, counts, measure.limits(pairs[:, 0], pairs[:, 1]))
+    limits = measure.limits(pairs[:, 0], pairs[:, 1])
     above = np.zeros(len(pairs), dtype=np.int64)
-    together = block_scores or (_BLOCK_SCORES if counter.product is None else _BLOCK_PRODUCTS)
-    for chosen, first, row_of in _blocks(pairs[:, 0], max(1, together // len(counts))):
-        above[chosen] = counter.count(first, chosen, row_of)
+    for chosen, first, row_of in _blocks(pairs[:, 0], max(1, block // len(counts))):
+        rows = measure.rows(first)
+        for i, r in zip(chosen.tolist(), row_of.tolist(), strict=True):
+            with np.errstate(invalid="ignore"):
+                gains = rows[r] - limits[i]
+            above[i] = counts[gains > measure.error].sum()
+            # What the product leaves open is looked at pair by pair.
+            unsure = np.flatnonzero(np.abs(gains) <= measure.error)
+            if len(unsure):
+                exact = measure.scores(np.full(len(unsure), pairs[i, 0]), unsure)
+                above[i] += counts[unsure[exact > limits[i]]].sum()
         if on_progress is not None:
             on_progress(len(chosen))
     return Ranks(np.maximum(above, 1))
 
 
 def distinct(vectors: Float32Array) -> tuple[IntArray, IntArray]:
-    """Which vectors are equal.
-
-    Args:
-        vectors: (n, d).
-
-    Returns:
-        (m,) rows of the first ones of each kind, and (n,) for every row the place of its kind among them.
-    """
+    """(m,) rows of the first ones of each kind of equal vectors, and (n,) the place of each row's kind."""
     kinds: dict[bytes, int] = {}
     rows = np.ascontiguousarray(vectors) + np.float32(0)  # which makes 0 of -0
     places = np.fromiter((kinds.setdefault(row.tobytes(), len(kinds)) for row in rows), np.int64, len(rows))
@@ -171,15 +135,12 @@ class Items:
 
     @classmethod
     def of(cls, plain: Float32Array, unit: Float32Array, background: int) -> tuple[Items, IntArray]:
-        """Items of vectors, equal ones as one.
+        """Items of vectors, equal ones as one; and (n,) which one each vector is.
 
         Args:
             plain: (n, d) centred vectors.
             unit: (n, d) the same at length 1.
             background: how many of them, from the first, are the background.
-
-        Returns:
-            The items, and (n,) which one each vector is.
         """
         rows, places = distinct(np.concatenate([plain, unit], axis=1))
         counts = np.bincount(places[:background], minlength=len(rows)).astype(np.int64)
@@ -189,68 +150,6 @@ class Items:
     def background(self) -> IntArray:
         """(b,) items of the background, as often as they are in it."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
-
-
-class _Counter:
-    """Counts what exceeds the limits of pairs, for a block of first items at a time."""
-
-    def __init__(self, measure: Measure, counts: IntArray, limits: Float64Array) -> None:
-        self._measure = measure
-        self._counts = counts
-        self._limits = limits
-        self._several = np.flatnonzero(counts != 1)
-        self._extra = counts[self._several] - 1
-        self.product = measure.product()
-        self._buffer = np.empty((0, 0), np.float32)
-
-    def count(self, first: IntArray, chosen: IntArray, row_of: IntArray) -> IntArray:
-        """(c,) numbers of background items before the second item of c pairs.
-
-        Args:
-            first: (b,) items, once each.
-            chosen: (c,) positions of the pairs that begin with one of these.
-            row_of: (c,) which one.
-        """
-        if self.product is None:
-            rows = self._measure.rows(first)
-            counted = [self._weighed(rows[r] > self._limits[i]) for i, r in zip(chosen, row_of, strict=True)]
-            return np.array(counted, dtype=np.int64)
-        return self._count_products(self.product, first, chosen, row_of)
-
-    def _count_products(
-        self, product: Product, first: IntArray, chosen: IntArray, row_of: IntArray
-    ) -> IntArray:
-        shape = (len(first), len(product.right))
-        if self._buffer.shape != shape:
-            self._buffer = np.empty(shape, np.float32)  # fresh pages for every block would cost as much again
-        rows = np.matmul(product.left[first], product.right.T, out=self._buffer)
-        limits = self._measure.in_product(self._limits[chosen])
-        errors = self._errors[first[row_of]] + 4 * _UNIT * np.abs(limits)
-        low, high = (limits - errors).astype(np.float32), (limits + errors).astype(np.float32)
-        above = np.zeros(len(chosen), dtype=np.int64)
-        unsure = []
-        for i, r in enumerate(row_of):
-            surely = rows[r] > high[i]
-            above[i] = self._weighed(surely)
-            unsure.append(np.flatnonzero(surely ^ (rows[r] > low[i])))
-        owners = np.repeat(np.arange(len(chosen)), [len(items) for items in unsure])
-        items = np.concatenate(unsure)
-        exceeds = self._measure.scores(first[row_of[owners]], items) > self._limits[chosen[owners]]
-        np.add.at(above, owners[exceeds], self._counts[items[exceeds]])
-        return above
-
-    @cached_property
-    def _errors(self) -> Float64Array:
-        """(m,) by how much a product of a first item may be wrong, and a limit with it."""
-        assert self.product is not None
-        left, right = self.product.left, self.product.right
-        # k roundings of a sum of k products (Higham, 'Accuracy and Stability', section 3.1), and the factors'
-        bound = 1.01 * (left.shape[1] + 4) * _UNIT
-        return np.asarray(bound * row_norms(left) * row_norms(right).max())
-
-    def _weighed(self, chosen: np.ndarray) -> int:
-        """The number of background items where (m,) is true."""
-        return int(np.count_nonzero(chosen) + self._extra @ chosen[self._several])
 
 
 def _blocks(first: IntArray, size: int) -> Iterator[tuple[IntArray, IntArray, IntArray]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -12,17 +11,9 @@ from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.evalrank.data import RankingTask
-from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, DenseMeasure, check_measures
-from surprise_rerank.eval.studies.evalrank.outcomes import (
-    PUBLISHED_NOTE,
-    RankOutcome,
-    dense,
-    facts,
-    hits_plots,
-    ranked,
-    ranks_table,
-)
-from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure
+from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures, dense_measure
+from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankOutcome, rank_report, ranked
+from surprise_rerank.eval.studies.evalrank.ranks import Items
 from surprise_rerank.eval.studies.evalrank.settings import RankSettings
 from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
 from surprise_rerank.eval.studies.sentence_models import (
@@ -76,52 +67,40 @@ def evaluate_sentences(
     outcomes: list[RankOutcome] = []
     notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
     for model in distinct_models(models):
-        vectors, tokens = _encoded(model, task.background, terminal)
+        with terminal.bar(f"encoding with {model.name}", len(row), "sentences") as advance:
+            encoded = model.encoder.encode(task.background, on_progress=advance)
+        tokens = encoded.require_tokens()
+        # Word vectors are looked up again for their mean, which takes no time.
+        vectors = encoded.dense if model.word_vectors is None else model.vectors(task.background)
+        missing = int(np.count_nonzero(tokens.lengths == 0))
+        if missing:
+            notes.append(f"{model.name} knows no word of {missing} of {len(row)} sentences.")
         # Where a sentence has no known word, the published program computes in float64, and `l2` has no two
         # precisions that would decide anything.
-        published = frozenset({"cosine", "l2"} if tokens.lengths.all() else {"cosine"})
-        published = published if settings.as_published else frozenset()
-        notes += _unknown(model.name, tokens)
+        published = {"cosine"} if missing else {"cosine", "l2"}
+        published = published if settings.as_published else set()
         outcomes += _of_vectors(model.name, vectors, of_vectors, pairs, terminal, published)
         if of_tokens:
             outcomes += _of_tokens(model, task, tokens, of_tokens, pairs, terminal)
         if settings.post_process:
-            name = model.name + POST_PROCESSED
-            processed = post_processed(vectors)
+            name, processed = model.name + POST_PROCESSED, post_processed(vectors)
             outcomes += _of_vectors(name, processed, of_vectors, pairs, terminal, published)
-    title = f"EvalRank, sentences: {len(task.pairs)} pairs among {len(task.background)} sentences"
-    return Report(
-        "EvalRank of sentences",
-        (ranks_table("evalrank-sentences", title, outcomes, notes),),
-        hits_plots(outcomes),
-        facts=facts(outcomes, task, settings),
-    )
-
-
-def _encoded(
-    model: SentenceModel, sentences: Sequence[str], terminal: Terminal
-) -> tuple[Float32Array, TokenBatch]:
-    """(n, d) sentence vectors and n lists of token vectors, by one pass of an encoder."""
-    with terminal.bar(f"encoding with {model.name}", len(sentences), "sentences") as advance:
-        encoded = model.encoder.encode(sentences, on_progress=advance)
-    # Word vectors are looked up again for their mean, which takes no time.
-    vectors = encoded.dense if model.word_vectors is None else model.vectors(sentences)
-    return vectors, encoded.require_tokens()
+    return rank_report("sentences", task, outcomes, notes, settings)
 
 
 def _of_vectors(
     name: str,
     vectors: Float32Array,
-    measures: Sequence[DenseMeasure],
+    measures: Sequence[str],
     pairs: IntArray,
     terminal: Terminal,
-    published: frozenset[str],
+    published: set[str],
 ) -> Iterator[RankOutcome]:
     centred = (vectors - vectors.mean(axis=0, dtype=np.float64)).astype(np.float32)
     items, item_of = Items.of(centred, unit_rows(centred), len(centred))
     for kind in measures:
-        build = partial(dense, kind, items, terminal, as_published=kind in published)
-        yield ranked(name, kind, build, item_of[pairs], items.counts, terminal)[1]
+        measure = dense_measure(kind, items, as_published=kind in published)
+        yield ranked(name, kind, measure, item_of[pairs], items.counts, terminal)
 
 
 def _of_tokens(
@@ -137,15 +116,5 @@ def _of_tokens(
     corpus = CorpusStatistics(tokens.dimension, texts, WordStatistics.of(words))
     once = np.ones(len(texts), dtype=np.int64)
     for kind in measures:
-        build = partial(_token_measure, kind, corpus)
-        yield ranked(model.name, kind, build, pairs, once, terminal)[1]
-
-
-def _token_measure(name: str, corpus: CorpusStatistics) -> Measure:
-    return TokenMeasure(find_similarity(name).build(corpus), corpus.texts)
-
-
-def _unknown(name: str, tokens: TokenBatch) -> list[str]:
-    """A note on the sentences of which a model knows no word, where there are some."""
-    missing = int(np.count_nonzero(tokens.lengths == 0))
-    return [f"{name} knows no word of {missing} of {len(tokens)} sentences."] if missing else []
+        measure = TokenMeasure(find_similarity(kind).build(corpus), texts)
+        yield ranked(model.name, kind, measure, pairs, once, terminal)

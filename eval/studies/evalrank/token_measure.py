@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from surprise_rerank.core.arrays import Float64Array, IntArray
+from surprise_rerank.eval.studies.evalrank.ranks import Measure
 from surprise_rerank.similarities.bags import Texts
 from surprise_rerank.similarities.definitions import Similarity
 
@@ -15,7 +16,7 @@ from surprise_rerank.similarities.definitions import Similarity
 _ROUNDING = 1e-5
 
 
-class TokenMeasure:
+class TokenMeasure(Measure):
     """A similarity of token vectors, the first item being the query.
 
     Args:
@@ -36,14 +37,6 @@ class TokenMeasure:
     def limits(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) what a score must exceed to be more than the pair's."""
         return self.scores(first, second) + _ROUNDING
-
-    def product(self) -> None:
-        """None: there is a maximum inside."""
-        return
-
-    def in_product(self, scores: Float64Array) -> Float64Array:
-        """The scores; there is no product."""
-        return scores
 
     def rows(self, first: IntArray) -> Float64Array:
         """(b, m) scores of b first items and every item."""

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from surprise_rerank.connectors.progress import Advance, Terminal
-from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, unit_rows
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, unit_rows
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
 from surprise_rerank.similarities.definitions import Removal
 
@@ -31,7 +30,7 @@ class ProcessedWords:
 
     plain: Float32Array
     unit: Float32Array
-    known: npt.NDArray[np.bool_]
+    known: BoolArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +38,11 @@ class Vocabulary:
     """The words of a model, and the rows of n wanted words among them.
 
     Attributes:
-        name: of the model.
         vectors: (v, d), as the model has them; of an encoder, which has one for every word, those of the n
             words.
         rows: (n,) of the words; -1 for those that are unknown.
     """
 
-    name: str
     vectors: FloatArray
     rows: IntArray
 
@@ -60,25 +57,19 @@ class Vocabulary:
         """
         vectors = model.word_vectors
         if vectors is not None:
-            return cls(model.name, vectors.vectors, vectors.lookup(word.lower() for word in words))
+            return cls(vectors.vectors, vectors.lookup(word.lower() for word in words))
         with terminal.bar(f"encoding words with {model.name}", len(words), "words") as advance:
-            return cls(model.name, model.vectors(words, advance), np.arange(len(words)))
+            return cls(model.vectors(words, advance), np.arange(len(words)))
 
-    def processed(self, terminal: Terminal, *, post_process: bool = False) -> ProcessedWords:
+    def processed(self, *, post_process: bool = False) -> ProcessedWords:
         """The vectors of the n words.
 
         Args:
-            terminal: for progress.
             post_process: whether the first two principal components of the vocabulary are removed, too. (Mu
                 and Viswanath, 'All-but-the-Top', ICLR 2018.)
         """
-        passes = 3 if post_process else 2
-        with terminal.bar(f"centring {self.name}", passes * len(self.vectors), "words") as advance:
-            taken = _removal(self.vectors, post_process, advance)
-            total = np.zeros(self.vectors.shape[1])
-            for block in _blocks(self.vectors):
-                total += unit_rows(taken(block)).sum(axis=0, dtype=np.float64)
-                advance(len(block))
+        taken = _removal(self.vectors, post_process)
+        total = sum(unit_rows(taken(block)).sum(axis=0, dtype=np.float64) for block in _blocks(self.vectors))
         known = self.rows >= 0
         plain = np.zeros((len(self.rows), self.vectors.shape[1]), dtype=np.float32)
         plain[known] = taken(self.vectors[self.rows[known]])
@@ -87,21 +78,12 @@ class Vocabulary:
         return ProcessedWords(plain, unit, known)
 
 
-def _removal(vectors: FloatArray, post_process: bool, advance: Advance) -> Removal:
+def _removal(vectors: FloatArray, post_process: bool) -> Removal:
     """The mean of a vocabulary, and its first principal components where asked; in blocks, for large ones."""
-    d = vectors.shape[1]
-    total = np.zeros(d)
-    for block in _blocks(vectors):
-        total += block.sum(axis=0, dtype=np.float64)
-        advance(len(block))
-    centre = total / len(vectors)
+    centre = sum(block.sum(axis=0, dtype=np.float64) for block in _blocks(vectors)) / len(vectors)
     if not post_process:
-        return Removal(centre, np.zeros((0, d)))
-    scatter = np.zeros((d, d))
-    for block in _blocks(vectors):
-        centred = block - centre
-        scatter += centred.T @ centred
-        advance(len(block))
+        return Removal(centre, np.zeros((0, vectors.shape[1])))
+    scatter = sum((block - centre).T @ (block - centre) for block in _blocks(vectors))
     return Removal(centre, np.linalg.eigh(scatter).eigenvectors[:, ::-1][:, :_COMPONENTS].T)
 
 

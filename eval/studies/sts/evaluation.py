@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.stats.intervals import Differences, difference_intervals
+from surprise_rerank.eval.stats.intervals import difference_intervals
 from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, distinct_models
 from surprise_rerank.eval.studies.sts.data import DataSet
-from surprise_rerank.eval.studies.sts.plots import plots
-from surprise_rerank.eval.studies.sts.scoring import COSINE, EncodedPairs, Scores
+from surprise_rerank.eval.studies.sts.scoring import COSINE, EncodedPairs
 from surprise_rerank.eval.studies.sts.settings import StsSettings
-from surprise_rerank.eval.studies.sts.systems import (
-    StsSystem,
-    missing_modules,
-    similarities_for,
-)
-from surprise_rerank.eval.studies.sts.tables import Compared, tables
-from surprise_rerank.eval.studies.sts.word_counts import statistics_of
+from surprise_rerank.eval.studies.sts.systems import Compared, StsSystem
+from surprise_rerank.eval.studies.sts.tables import plots, tables
+from surprise_rerank.similarities.bags import word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
-from surprise_rerank.similarities.table import find_similarity
+from surprise_rerank.similarities.table import RAW, find_similarity, with_raw
+
+ALL = "all"
+# The paper's, over raw word vectors. Token vectors of a sentence encoder are compared at length 1.
+_WORDS = (
+    "max-jaccard-raw",
+    "dynamax-jaccard-raw",
+    "dynamax-otsuka-raw",
+    "dynamax-dice-raw",
+    "sif-pc-cosine-raw",
+)
+
+
+def check_similarities(settings: StsSettings) -> None:
+    """Refuse names that are no similarities.
+
+    Raises:
+        DataError: if one is not known; names the nearest.
+    """
+    if settings.similarities is not None and not settings.similarities:
+        raise DataError(f"no similarity; give some, {COSINE!r} or {ALL!r}")
+    if settings.baseline == ALL:
+        raise DataError(f"the baseline is one similarity, not {ALL!r}")
+    for name in (*(settings.similarities or ()), settings.baseline):
+        if name not in (COSINE, ALL):
+            find_similarity(name)
+
+
+def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:
+    """The names of similarities for a model: the baseline first, once each.
+
+    Args:
+        model: decides on the default: the paper's similarities, over raw vectors for word vectors, over unit
+            vectors for other encoders.
+        names: as given; `all` means the whole registry; None for the default.
+        baseline: is always among them.
+    """
+    if names is None:
+        raw = model.word_vectors is not None
+        names = (COSINE, *(name if raw else name.removesuffix(RAW) for name in _WORDS))
+    wanted = [n for name in names for n in ((COSINE, *with_raw()) if name == ALL else (name,))]
+    return tuple(dict.fromkeys((baseline, *wanted)))
 
 
 def evaluate_sts(
@@ -42,138 +78,112 @@ def evaluate_sts(
         terminal: for progress; quiet by default.
 
     Raises:
-        DataError: if there is no model or no data set, two models have one name, or a similarity has nothing
-            that it could be fitted on.
+        DataError: if there is no model or no data set, two models have one name, or a similarity is not known
+            or has nothing that it could be fitted on.
     """
     settings = settings or StsSettings()
     terminal = terminal or Terminal(quiet=True)
+    check_similarities(settings)
     if not data_sets:
         raise DataError("no data set to measure on; give at least one")
-    measured: dict[str, _Measured] = {}
+    systems: list[StsSystem] = []
+    compared: list[Compared] = []
+    notes: dict[str, None] = {}
+    unknown: dict[str, dict[str, int]] = {}
     for model in distinct_models(models):
-        measured[model.name] = _Measured(model, data_sets, settings, terminal)
-    compared = _compared(list(measured.values()), data_sets, settings, terminal)
-    systems = [system for m in measured.values() for system in m.systems]
-    notes = dict.fromkeys(note for m in measured.values() for note in m.notes())
-    undefined = [note for system in systems for d in data_sets for note in system.undefined(d.subtasks)]
+        own, unknown[model.name] = _measured(model, data_sets, settings, terminal, notes)
+        systems += own
+        compared += _compared(own, data_sets, settings, terminal) if settings.resamples else []
+        if missing := sum(unknown[model.name].values()):
+            told = (
+                f"{model.name}: no known word in {missing} of the sentences. Their vector for {COSINE} is "
+                "the same for all, as in EvalRank; under the other similarities they are similar to nothing "
+                "(0), as in fuzzymax."
+            )
+            notes[told] = None
+    for system in systems:
+        for task, found in system.correlations.items():
+            if not found.defined:
+                notes[f"{system.name}: no correlation on {task}, where it is the same for every pair"] = None
+    facts = {
+        "baseline": settings.baseline,
+        "resamples": settings.resamples,
+        "pairs": {data_set.name: len(data_set) for data_set in data_sets},
+        "sentences_without_known_words": unknown,
+    }
     return Report(
         "Semantic textual similarity",
         tables(systems, data_sets, compared, settings.baseline),
         plots(systems, data_sets, compared, settings.baseline),
-        (*notes, *undefined),
-        _facts(measured, data_sets, settings),
+        tuple(notes),
+        facts,
     )
 
 
-class _Measured:
-    """One model under every similarity, on every data set.
-
-    Attributes:
-        systems: the baseline first.
-        unknown: data set -> how many of its sentences have no known word.
-    """
-
-    def __init__(
-        self, model: SentenceModel, data_sets: Sequence[DataSet], settings: StsSettings, terminal: Terminal
-    ) -> None:
-        names = similarities_for(model, settings.similarities, settings.baseline)
-        missing = missing_modules(names)
-        if settings.baseline in missing:
-            raise DataError(f"the baseline is missing: {missing[settings.baseline]}")
-        names = tuple(name for name in names if name not in missing)
-        self._missing = tuple(missing.values())
-        self.unknown: dict[str, int] = {}
-        statistics = _statistics(model, data_sets, settings, names, terminal)
-        found = {name: StsSystem(model.name, name) for name in names}
-        processed = StsSystem(model.name + POST_PROCESSED, COSINE)
-        for data_set in data_sets:
-            pairs = _encoded(model, data_set, settings, terminal)
-            self.unknown[data_set.name] = pairs.unknown
-            with terminal.bar(f"{model.name}: {data_set.name}", len(names), "similarities") as advance:
-                for name, scores in _scores(pairs, names, statistics):
-                    found[name] = found[name].extended(data_set, scores.values, scores.seconds)
-                    advance(1)
-            if settings.post_process:
-                scores = pairs.cosine_post_processed()
-                processed = processed.extended(data_set, scores.values, scores.seconds)
-        self.systems = [*found.values(), *([processed] if settings.post_process else [])]
-
-    def notes(self) -> Iterator[str]:
-        """What could not be measured, and what figures hang on."""
-        yield from self._missing
-        unknown = sum(self.unknown.values())
-        if unknown:
-            yield (
-                f"{self.systems[0].model}: no known word in {unknown} of the sentences. Their vector for "
-                f"{COSINE} is the same for all, as in EvalRank; under the other similarities they are "
-                "similar to nothing (0), as in fuzzymax."
-            )
-
-
-def _statistics(
+def _measured(
     model: SentenceModel,
     data_sets: Sequence[DataSet],
     settings: StsSettings,
-    names: Sequence[str],
     terminal: Terminal,
-) -> WordStatistics:
-    """How often words are used, where a similarity asks for it."""
-    if not any(name != COSINE and "statistics" in find_similarity(name).fitted_on for name in names):
-        return WordStatistics()
-    total = sum(len(data_set.sentences) for data_set in data_sets)
-    with terminal.bar(f"{model.name}: counting words", total, "sentences") as advance:
-        return statistics_of(model.encoder, data_sets, settings.counts, advance)
+    notes: dict[str, None],
+) -> tuple[list[StsSystem], dict[str, int]]:
+    """A model under every similarity, the baseline first; how many sentences it lacks of each data set."""
+    names = [
+        name
+        for name in similarities_for(model, settings.similarities, settings.baseline)
+        if not _is_missing(name, settings.baseline, notes)
+    ]
+    statistics = WordStatistics()
+    if any(name != COSINE and "statistics" in find_similarity(name).fitted_on for name in names):
+        for data_set in data_sets:
+            statistics += WordStatistics.of(word_lists(model.encoder, data_set.sentences))
+    found = {name: StsSystem(model.name, name) for name in names}
+    processed = StsSystem(model.name + POST_PROCESSED, COSINE)
+    unknown: dict[str, int] = {}
+    for data_set in data_sets:
+        with terminal.bar(f"{model.name}: encoding {data_set.name}", None, "sentences") as advance:
+            pairs = EncodedPairs(model, data_set, post_process=settings.post_process, on_progress=advance)
+        unknown[data_set.name] = pairs.unknown
+        with terminal.bar(f"{model.name}: {data_set.name}", len(names), "similarities") as advance:
+            for name, system in found.items():
+                system.add(data_set, pairs.similarities(name, statistics))
+                advance(1)
+        if settings.post_process:
+            processed.add(data_set, pairs.cosines_post_processed())
+    return [*found.values(), *([processed] if settings.post_process else [])], unknown
 
 
-def _encoded(
-    model: SentenceModel, data_set: DataSet, settings: StsSettings, terminal: Terminal
-) -> EncodedPairs:
-    sentences = set(data_set.sentences) | (set(data_set.other_sentences) if settings.post_process else set())
-    with terminal.bar(f"{model.name}: encoding {data_set.name}", len(sentences), "sentences") as advance:
-        return EncodedPairs(model, data_set, post_process=settings.post_process, on_progress=advance)
-
-
-def _scores(
-    pairs: EncodedPairs, names: Sequence[str], statistics: WordStatistics
-) -> Iterator[tuple[str, Scores]]:
-    for name in names:
-        yield name, pairs.cosine() if name == COSINE else pairs.similarity(name, statistics)
+def _is_missing(name: str, baseline: str, notes: dict[str, None]) -> bool:
+    """Whether a similarity needs a module that is not installed; adds a note."""
+    named = None if name == COSINE else find_similarity(name)
+    if named is None or not named.module or is_installed(named.module):
+        return False
+    told = f"{name}: not measured, {named.module} is not installed: run {pip_line(named.extra)}"
+    if name == baseline:
+        raise DataError(f"the baseline is missing: {told}")
+    notes[told] = None
+    return True
 
 
 def _compared(
-    measured: Sequence[_Measured], data_sets: Sequence[DataSet], settings: StsSettings, terminal: Terminal
+    systems: Sequence[StsSystem], data_sets: Sequence[DataSet], settings: StsSettings, terminal: Terminal
 ) -> list[Compared]:
-    """Every other system compared with the baseline of its model, on every sub-task."""
-    if not settings.resamples:
-        return []
+    """Every other system compared with the baseline, the first one, on every sub-task."""
+    baseline, *others = systems
     tasks = [task for data_set in data_sets for task in data_set.subtasks]
     found: list[Compared] = []
-    with terminal.bar("intervals", len(measured) * len(tasks), "sub-tasks") as advance:
-        for baseline, *others in (m.systems for m in measured):
-            rows: dict[str, Differences] = {}
-            for task in tasks:
-                rows[task.name] = difference_intervals(
-                    task.judgements,
-                    np.array([s.scores[task.name] for s in others]).reshape(len(others), len(task)),
-                    baseline.scores[task.name],
-                    resamples=settings.resamples,
-                    seed=settings.seed,
-                )
-                advance(1)
-            for i, system in enumerate(others):
-                found += [Compared(system, name, differences, i) for name, differences in rows.items()]
-    return found
-
-
-def _facts(
-    measured: Mapping[str, _Measured], data_sets: Sequence[DataSet], settings: StsSettings
-) -> dict[str, Any]:
-    return {
-        "baseline": settings.baseline,
-        "resamples": settings.resamples,
-        "seed": settings.seed,
-        "word_counts": "the sentences" if settings.counts is None else "a list of counts",
-        "pairs": {data_set.name: len(data_set) for data_set in data_sets},
-        "sentences_without_known_words": {model: m.unknown for model, m in measured.items()},
-        "seconds": {s.name: round(s.seconds, 3) for m in measured.values() for s in m.systems},
-    }
+    with terminal.bar(f"{baseline.model}: intervals", len(tasks), "sub-tasks") as advance:
+        for task in tasks:
+            differences = difference_intervals(
+                task.judgements,
+                np.array([s.scores[task.name] for s in others]).reshape(len(others), len(task)),
+                baseline.scores[task.name],
+                resamples=settings.resamples,
+            )
+            for i, own in enumerate(others):
+                mean, low, high = differences.values[i], differences.low[i], differences.high[i]
+                points = (100 * float(mean), 100 * float(low), 100 * float(high))
+                found.append(Compared(own.model, own.similarity, task.name, points, differences.verdict(i)))
+            advance(1)
+    place = {(s.model, s.similarity): i for i, s in enumerate(others)}
+    return sorted(found, key=lambda c: place[c.model, c.similarity])

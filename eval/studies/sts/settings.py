@@ -5,12 +5,9 @@ Imports nothing heavy, because `--help` reads this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from surprise_rerank.core.settings import option, split_names
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.studies.settings import SentenceInputs
 
 
@@ -25,21 +22,11 @@ class StsInputs(SentenceInputs):
         metavar="NAMES",
         parse=split_names,
     )
-    word_counts: Path | None = option(
-        None,
-        help="How often words are used, a word and its count a line, for SIF.  [default: in the sentences]",
-        metavar="FILE",
-        path="file",
-    )
 
 
 @dataclass(frozen=True, slots=True)
 class StsSettings:
-    """How similarities are compared.
-
-    Attributes:
-        counts: word -> count, for SIF; those of the sentences by default.
-    """
+    """How similarities are compared."""
 
     similarities: tuple[str, ...] | None = option(
         None,
@@ -53,21 +40,8 @@ class StsSettings:
     resamples: int = option(
         10_000, help="Bootstrap resamples for the intervals of differences; 0 for no intervals.", low=0
     )
-    seed: int = option(0, help="Of the resamples.", low=0)
     post_process: bool = option(
         False,
         help="Measure `cosine` once more, without the first two principal components of a data set's "
         "sentence vectors; `+pp` after the model's name marks it.",
     )
-    counts: Mapping[str, float] | None = None
-
-    def __post_init__(self) -> None:
-        from surprise_rerank.eval.studies.sts.systems import ALL, check_similarities
-
-        if self.similarities is not None:
-            check_similarities(self.similarities)
-        if self.baseline == ALL:
-            raise DataError(f"the baseline is one similarity, not {ALL!r}")
-        check_similarities([self.baseline])
-        if self.resamples < 0:
-            raise DataError(f"the number of resamples must be at least 0, got {self.resamples}")

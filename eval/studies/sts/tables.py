@@ -1,65 +1,28 @@
-"""Tables of semantic textual similarity: years, data sets, sub-tasks, differences, wins and losses."""
+"""Tables and pictures of semantic textual similarity: years, data sets, sub-tasks, differences, wins."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
-from surprise_rerank.eval.reports.report import Cell, Column, Table
+from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
+from surprise_rerank.eval.reports.verdicts import best_of
 from surprise_rerank.eval.stats.correlations import Correlations
-from surprise_rerank.eval.stats.intervals import Differences, Verdict
+from surprise_rerank.eval.stats.intervals import Verdict
 from surprise_rerank.eval.studies.sts.data import YEARS, DataSet
-from surprise_rerank.eval.studies.sts.systems import StsSystem
+from surprise_rerank.eval.studies.sts.systems import Compared, StsSystem
 
 _SYSTEM = (Column("model"), Column("similarity"))
 # None is marked as the best: a table has rows of several data sets.
 _CORRELATIONS = (Column("Pearson"), Column("Spearman"), Column("Kendall"))
 # With more systems, a terminal has no room for all of them under every data set.
 _FEW = 10
+_LINES = 8  # that readers can distinguish
 _PAPER = (
     "Published for DynaMax-Jaccard beside average-cosine, over three sets of word vectors (GloVe, fastText, "
     "word2vec) and 24 sub-tasks: 77.8 % wins, 1.4 % losses, 20.8 % ties (Zhelezniak et al., ICLR 2019)."
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Compared:
-    """A system compared with its baseline on a sub-task.
-
-    Attributes:
-        system: that is compared.
-        task: name of the sub-task.
-        differences: of all systems that were compared there together.
-        place: of this system among them.
-    """
-
-    system: StsSystem
-    task: str
-    differences: Differences
-    place: int
-
-    @property
-    def points(self) -> tuple[float, float, float]:
-        """Difference, low and high end of its interval, in Pearson correlation x 100."""
-        d, i = self.differences, self.place
-        return 100 * float(d.values[i]), 100 * float(d.low[i]), 100 * float(d.high[i])
-
-    @property
-    def verdict(self) -> Verdict:
-        """Win, loss or tie; `none` without an interval."""
-        return self.differences.verdict(self.place)
-
-
-def years_of(data_sets: Sequence[DataSet]) -> list[DataSet]:
-    """The years of STS among data sets."""
-    return [data_set for data_set in data_sets if data_set.name in YEARS]
-
-
-def year_means(system: StsSystem, years: Sequence[DataSet]) -> list[float]:
-    """The mean Pearson correlation over each year's sub-tasks, and the mean of these, x 100."""
-    means = [100 * system.mean(year).pearson for year in years]
-    return [*means, sum(means) / len(means)]
 
 
 def tables(
@@ -73,17 +36,38 @@ def tables(
         compared: systems and their baselines; none, where no intervals were asked for.
         baseline: the similarity.
     """
-    years = years_of(data_sets)
-    found: list[Table] = []
-    if years:
-        found.append(_years(systems, years))
+    years = [data_set for data_set in data_sets if data_set.name in YEARS]
+    found = [_years(systems, years)] if years else []
     if years and compared:
-        found.append(_wins(compared, {task.name for year in years for task in year.subtasks}, baseline))
-    found.append(_weighted(systems, data_sets))
+        found.append(_wins(compared, baseline))
+    weighted = tuple(
+        (s.model, s.similarity, data_set.name, *_cells(s.mean(data_set, by_size=True)))
+        for data_set in data_sets
+        for s in systems
+    )
+    title = "Correlations by data set, mean over sub-tasks weighted by their size"
+    columns = (*_SYSTEM, Column("data set"), *_CORRELATIONS)
+    found.append(Table("sts-weighted", title, columns, weighted, keys=3, detail=len(systems) > _FEW))
     if compared:
         found.append(_differences(compared, baseline))
-    found.append(_subtasks(systems, data_sets))
+    rows = tuple(
+        (s.model, s.similarity, task.name, *_cells(s.correlations[task.name]), len(task))
+        for data_set in data_sets
+        for task in data_set.subtasks
+        for s in systems
+    )
+    columns = (*_SYSTEM, Column("sub-task"), *_CORRELATIONS, Column("pairs"))
+    found.append(Table("sts-subtasks", "Correlations by sub-task", columns, rows, keys=3, detail=True))
     return tuple(found)
+
+
+def plots(
+    systems: Sequence[StsSystem], data_sets: Sequence[DataSet], compared: Sequence[Compared], baseline: str
+) -> tuple[Plot, ...]:
+    """The years as lines, and each model's mean differences to the baseline as bars."""
+    years = [data_set for data_set in data_sets if data_set.name in YEARS]
+    found = [_lines(systems, years, baseline)] if len(years) > 1 else []
+    return (*found, *_bars(compared, baseline))
 
 
 def _years(systems: Sequence[StsSystem], years: Sequence[DataSet]) -> Table:
@@ -92,63 +76,22 @@ def _years(systems: Sequence[StsSystem], years: Sequence[DataSet]) -> Table:
         "sts",
         "Pearson correlation x 100, mean over a year's sub-tasks",
         (*_SYSTEM, *columns),
-        tuple((s.model, s.similarity, *year_means(s, years)) for s in systems),
+        tuple((s.model, s.similarity, *s.year_means(years)) for s in systems),
         keys=2,
         notes=("The last column is the mean of the years.",),
-        decides="mean",
-    )
-
-
-def _weighted(systems: Sequence[StsSystem], data_sets: Sequence[DataSet]) -> Table:
-    rows = [
-        (system.model, system.similarity, data_set.name, *_cells(system.mean(data_set, by_size=True)))
-        for data_set in data_sets
-        for system in systems
-    ]
-    return Table(
-        "sts-weighted",
-        "Correlations by data set, mean over sub-tasks weighted by their size",
-        (*_SYSTEM, Column("data set"), *_CORRELATIONS),
-        tuple(rows),
-        keys=3,
-        detail=len(systems) > _FEW,
-    )
-
-
-def _subtasks(systems: Sequence[StsSystem], data_sets: Sequence[DataSet]) -> Table:
-    rows = [
-        (system.model, system.similarity, task.name, *_cells(system.correlations[task.name]), len(task))
-        for data_set in data_sets
-        for task in data_set.subtasks
-        for system in systems
-    ]
-    return Table(
-        "sts-subtasks",
-        "Correlations by sub-task",
-        (*_SYSTEM, Column("sub-task"), *_CORRELATIONS, Column("pairs")),
-        tuple(rows),
-        keys=3,
-        detail=True,
     )
 
 
 def _differences(compared: Sequence[Compared], baseline: str) -> Table:
-    rows = [
-        (c.system.model, c.system.similarity, c.task, *c.points, None if c.verdict == "none" else c.verdict)
-        for c in compared
-    ]
+    ends = (Column("difference", 2), Column("low", 2), Column("high", 2), Column("verdict"))
     return Table(
         "sts-differences",
         f"Difference of Pearson correlations to {baseline} x 100, with BCa 95 % intervals",
-        (
-            *_SYSTEM,
-            Column("sub-task"),
-            Column("difference", 2),
-            Column("low", 2),
-            Column("high", 2),
-            Column("verdict"),
+        (*_SYSTEM, Column("sub-task"), *ends),
+        tuple(
+            (c.model, c.similarity, c.task, *c.points, None if c.verdict == "none" else c.verdict)
+            for c in compared
         ),
-        tuple(rows),
         keys=3,
         notes=(
             "A win or a loss has an interval that excludes 0. Without a verdict: a similarity that is the "
@@ -158,18 +101,16 @@ def _differences(compared: Sequence[Compared], baseline: str) -> Table:
     )
 
 
-def _wins(compared: Sequence[Compared], tasks: Iterable[str], baseline: str) -> Table:
-    counted = set(tasks)
+def _wins(compared: Sequence[Compared], baseline: str) -> Table:
     counts: dict[tuple[str, str], Counter[Verdict]] = {}
     for c in compared:
-        if c.task in counted:
-            counts.setdefault((c.system.model, c.system.similarity), Counter())[c.verdict] += 1
+        if c.in_years:
+            counts.setdefault((c.model, c.similarity), Counter())[c.verdict] += 1
     rows: list[tuple[Cell, ...]] = []
     for keys, verdicts in counts.items():
         numbers = [verdicts[v] for v in ("win", "loss", "tie")]
         total = sum(numbers)
-        shares: list[Cell] = [100 * n / total if total else None for n in numbers]
-        rows.append((*keys, *numbers, *shares))
+        rows.append((*keys, *numbers, *(100 * n / total if total else None for n in numbers)))
     names = ("wins", "losses", "ties")
     return Table(
         "sts-wins",
@@ -187,3 +128,45 @@ def _wins(compared: Sequence[Compared], tasks: Iterable[str], baseline: str) -> 
 
 def _cells(found: Correlations) -> tuple[float, float, float]:
     return found.pearson, found.spearman, found.kendall
+
+
+def _lines(systems: Sequence[StsSystem], years: Sequence[DataSet], baseline: str) -> Plot:
+    """The baselines and the best others; the rest would only hide them."""
+    means = {s: s.year_means(years) for s in systems}
+    defined = [s for s in systems if not math.isnan(means[s][-1])]
+    baselines = [s for s in defined if s.similarity == baseline]
+    others = sorted((s for s in defined if s not in baselines), key=lambda s: -means[s][-1])
+    shown = [*baselines, *others[: max(1, _LINES - len(baselines))]]
+    x = tuple(year.name for year in years)
+    best = best_of({s.name: means[s][-1] for s in shown}, 1)
+    left = f"; the best of {len(systems)}" if len(shown) < len(systems) else ""
+    return Plot(
+        "line",
+        "Mean Pearson correlation by year",
+        "",
+        "Pearson correlation x 100",
+        tuple(Series(s.name, x, tuple(means[s][:-1])) for s in shown),
+        f"Means over each year's sub-tasks{left}.",
+        finding=f"Over all years {best}." if best else "",
+    )
+
+
+def _bars(compared: Sequence[Compared], baseline: str) -> Iterator[Plot]:
+    """A picture for each model: the mean difference of every similarity, on the years if there are some."""
+    chosen = [c for c in compared if c.in_years] or compared
+    found: dict[str, dict[str, list[float]]] = {}
+    for c in chosen:
+        if not math.isnan(c.points[0]):
+            found.setdefault(c.model, {}).setdefault(c.similarity, []).append(c.points[0])
+    for model, differences in found.items():
+        means = {name: sum(values) / len(values) for name, values in differences.items()}
+        names = sorted(means, key=lambda name: -means[name])
+        series = Series("difference", tuple(names), tuple(means[name] for name in names))
+        yield Plot(
+            "bars",
+            f"Similarities beside {baseline}, {model}",
+            "similarity",
+            "mean difference in Pearson correlation x 100",
+            (series,),
+            finding=f"{sum(value > 0 for value in means.values())} of {len(means)} are above {baseline}.",
+        )

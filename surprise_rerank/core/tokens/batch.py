@@ -1,15 +1,13 @@
 """Ragged batches of token vectors: one array for a whole pool.
 
 A batch keeps the *direction* of every vector apart from its length. The scores of unit tokens need only the
-directions, those of raw dot products both. In int8 all levels are used for the direction: a component is
-rounded by .004 of the largest one, and some processors multiply it natively.
+directions, those of raw dot products both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,23 +16,13 @@ from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_
 from surprise_rerank.core.tokens.members import Members, offsets_of, rows_of
 from surprise_rerank.errors import DataError
 
-Storage: TypeAlias = Literal["float32", "int8"]
-Directions: TypeAlias = npt.NDArray[np.float32 | np.int8]
-
-STORAGES: tuple[Storage, ...] = get_args(Storage)
-_INT8_LEVELS = 127
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenBatch:
     """Token vectors of n texts, stacked.
 
-    The vector of token t is `directions[t] * scales[t] * norms[t]`; the first two factors give a unit
-    vector (or zero), the third its length.
-
     Attributes:
-        directions: (total, d) float32 or int8.
-        scales: (total,) float32; what makes a stored direction a unit vector.
+        directions: (total, d) float32 vectors of length 1, or 0.
         norms: (total,) float32 lengths of the tokens.
         offsets: (n + 1,) int64; text i owns the rows offsets[i] to offsets[i + 1].
         own: (total,) float32, where known: each token's membership in its own text's fuzzy set, max(0, max
@@ -43,8 +31,7 @@ class TokenBatch:
         members: the tokens that the vectors stand for, where some were merged (`pooling.py`).
     """
 
-    directions: Directions
-    scales: Float32Array
+    directions: Float32Array
     norms: Float32Array
     offsets: IntArray
     own: Float32Array | None = None
@@ -88,26 +75,21 @@ class TokenBatch:
             norms = exact.astype(np.float32)
         if not np.isfinite(norms).all():
             raise DataError("token vectors are too long for float32 (3e38); scale them down")
-        return cls(unit_rows(raw, exact), np.ones_like(norms), norms, offsets_of(lengths))
+        return cls(unit_rows(raw, exact), norms, offsets_of(lengths))
 
     @classmethod
     def concatenate(cls, batches: Sequence[TokenBatch]) -> TokenBatch:
-        """Several batches of one storage and dimension as one.
-
-        Raises:
-            DataError: if there are none, or they are stored differently.
-        """
+        """Several batches of one dimension as one; a DataError if there are none, or some are merged only."""
         if not batches:
             raise DataError("nothing to concatenate: give at least one TokenBatch")
         batches = [b for b in batches if len(b)] or batches[:1]
         kinds = sorted({b._kind for b in batches})
         if len(kinds) > 1:
-            raise DataError(f"token batches stored as {' and '.join(kinds)} cannot be concatenated")
+            raise DataError(f"token batches {' and '.join(kinds)} cannot be concatenated")
         owns = [b.own for b in batches if b.own is not None]
         members = [b.members for b in batches if b.members is not None]
         return cls(
             np.concatenate([b.directions for b in batches]),
-            np.concatenate([b.scales for b in batches]),
             np.concatenate([b.norms for b in batches]),
             offsets_of(np.concatenate([b.lengths for b in batches])),
             np.concatenate(owns) if len(owns) == len(batches) else None,
@@ -115,14 +97,9 @@ class TokenBatch:
         )
 
     @property
-    def storage(self) -> Storage:
-        """The storage of the directions."""
-        return "int8" if self.directions.dtype == np.int8 else "float32"
-
-    @property
     def nbytes(self) -> int:
         """Bytes that the arrays take."""
-        arrays = (self.directions, self.scales, self.norms, self.offsets, self.own)
+        arrays = (self.directions, self.norms, self.offsets, self.own)
         members = self.members.owners.nbytes + self.members.offsets.nbytes if self.members is not None else 0
         return members + sum(array.nbytes for array in arrays if array is not None)
 
@@ -145,13 +122,13 @@ class TokenBatch:
     def weights(self) -> IntArray:
         """(total,) how many tokens each vector stands for."""
         if self.members is None:
-            return np.ones(len(self.scales), np.int64)
+            return np.ones(len(self.norms), np.int64)
         return self.members.counts(self.offsets)
 
     @property
     def _kind(self) -> str:
         merged = "" if self.members is None else ", merged"
-        return f"{self.storage} of dimension {self.dimension}{merged}"
+        return f"of dimension {self.dimension}{merged}"
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -163,12 +140,7 @@ class TokenBatch:
     def text(self, i: int, *, unit: bool = False) -> Float32Array:
         """(tokens, d) float32: the token vectors of text i, with length 1 or with their own."""
         own = self.between(start := range(len(self))[i], start + 1)  # from the end, as sequences count
-        vectors = own.unit_vectors()
-        return vectors if unit else vectors * own.norms[:, None]
-
-    def unit_vectors(self) -> Float32Array:
-        """(total, d) float32: every vector with length 1 (or 0), as near as the storage has it."""
-        return self.directions.astype(np.float32) * self.scales[:, None]
+        return own.directions if unit else own.directions * own.norms[:, None]
 
     def take(self, index: npt.ArrayLike) -> TokenBatch:
         """The texts at these positions, in this order."""
@@ -200,30 +172,8 @@ class TokenBatch:
         return replace(
             self,
             directions=self.directions[rows],
-            scales=self.scales[rows],
             norms=self.norms[rows],
             offsets=offsets,
             own=None if self.own is None else self.own[rows],
             members=None,
         )
-
-    def stored(self, storage: Storage) -> TokenBatch:
-        """The same batch in another storage; in int8 each vector's largest component becomes 127.
-
-        Raises:
-            DataError: if there is no such storage.
-        """
-        if storage not in STORAGES:
-            raise DataError(f"token storage {storage!r} is not known; choose one of {', '.join(STORAGES)}")
-        if storage == self.storage:
-            return self
-        unit = self.unit_vectors()
-        if storage == "float32":
-            return replace(self, directions=unit, scales=np.ones(len(unit), np.float32))
-        largest = np.abs(unit).max(axis=1, initial=0.0)
-        levels = np.divide(_INT8_LEVELS, largest, out=np.zeros_like(largest), where=largest > 0)
-        directions: Directions = np.rint(unit * levels[:, None]).astype(np.int8)
-        # Rounding changes the length, and a token must stay at similarity 1 to itself.
-        lengths = np.linalg.norm(directions.astype(np.float32), axis=1)
-        scales = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0).astype(np.float32)
-        return replace(self, directions=directions, scales=scales)

@@ -50,8 +50,7 @@ def pooled_tokens(tokens: TokenBatch, factor: float, least: int = 1) -> TokenBat
         + [_means(tokens[i], own) for i, own in enumerate(owners) if len(own)]
     )
     norms = row_norms(means)
-    ones = np.ones(len(means), np.float32)
-    return TokenBatch(unit_rows(means, norms), ones, norms.astype(np.float32), offsets, members=members)
+    return TokenBatch(unit_rows(means, norms), norms.astype(np.float32), offsets, members=members)
 
 
 def clusters(unit: Float32Array, factor: float, least: int = 1) -> IntArray:

@@ -10,7 +10,7 @@ import pytest
 from words import WordEncoder
 
 from surprise_rerank import Document, Pipeline
-from surprise_rerank.connectors.haystack_filters import to_qdrant_filter
+from surprise_rerank.connectors.filters import from_haystack
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, SearchOptions
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
@@ -120,7 +120,7 @@ def index(
 
 
 def found(index: DocumentIndex, filters: dict[str, Any]) -> list[str]:
-    options = SearchOptions(filter=to_qdrant_filter(filters))
+    options = SearchOptions(filter=from_haystack(filters))
     return sorted(Pipeline(WordEncoder(), DenseRetriever(index, options=options)).search("text").ids)
 
 
@@ -149,30 +149,25 @@ def test_a_date_may_be_one(index: DocumentIndex):
     ("filters", "message"),
     [
         ("news", "must be a dictionary, got str"),
-        ({}, "the filter has nothing, but no 'operator'"),
-        ({"field": "meta.kind"}, "has 'field', but no 'operator'"),
-        ({"field": "meta.kind", "operator": "=="}, "no 'value'"),
-        ({"operator": "AND"}, "no 'conditions'"),
+        ({}, "the filter has nothing"),
+        ({"field": "meta.kind", "operator": "=="}, "has 'field', 'operator'; a comparison has field"),
+        ({"operator": "AND"}, "has operator and conditions"),
         ({"operator": "AND", "conditions": 3}, "conditions must be a list of filters, got int"),
         (where(3, "==", 3), "field of a filter must be a string, got int"),  # type: ignore[arg-type]
-        (where("", "==", 3), "the field '' has an empty part"),
         (where("meta.", "==", 3), "the field '' has an empty part"),
         (where("meta.a..b", "==", 3), "'a..b' has an empty part"),
         (where('meta.a"b', "==", 3), 'has an empty part, a "'),
-        (where("meta.a\\b", "==", 3), "has an empty part"),
         (where("content", "==", "text"), "does not filter by 'content' .* is 'meta.content'"),
-        (where("score", ">", 0.5), "does not filter by 'score'"),
-        (where("embedding", "!=", None), "does not filter by 'embedding'"),
         (where("meta", "==", None), "does not filter by 'meta'"),
-        (where("meta.year", "==", 2**63), "more than 64 bits"),
+        (where("meta.year", "==", 2**63), "give a string, a boolean, or a number of 64 bits"),
         (joined("XOR", NEWS), "'XOR' is not known; choose of AND, OR, NOT"),
         (where("meta.kind", "=", "news"), "'=' is not known"),
         (where("meta.kind", "in", "news"), "in a str; give a list"),
-        (where("meta.kind", "==", ["news"]), "compared with a list"),
+        (where("meta.kind", "==", ["news"]), r"compared with \['news'\]"),
         (where("meta.kind", ">", "news"), "greater or less than 'news'; give a number, or a date"),
         (where("meta.kind", ">", None), "greater or less than None"),
     ],
 )
 def test_what_is_no_filter_says_so(filters: Any, message: str):
     with pytest.raises(DataError, match=message):
-        to_qdrant_filter(filters)
+        from_haystack(filters)

@@ -1,4 +1,12 @@
-"""What both classifiers by labels share: labels, training, the ensemble, predictions and saved folders."""
+"""A classifier of texts by similarity to labels, by surprise or plain (scikit-learn's interface).
+
+Documents are the keys, labels play q, and the ensemble consists of documents (arXiv 2308.09765). A text gets
+the label that it is more similar to than other texts are, instead of the one of the highest raw similarity.
+So a broad label does not attract all texts.
+
+It knows labels by their names, without any example (zero-shot), by the centres of their examples' vectors, or
+by training on a few examples (`few_shot.py`).
+"""
 
 from __future__ import annotations
 
@@ -6,10 +14,10 @@ import copy
 import dataclasses
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,21 +26,23 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from surprise_rerank.classify.few_shot import FewShotTraining, TrainingHistory
-from surprise_rerank.classify.finetune import fine_tune, save_model
+from surprise_rerank.classify.few_shot import (
+    FewShotTraining,
+    TrainingHistory,
+    fine_tune,
+    fit_linear_map,
+    mapped,
+)
 from surprise_rerank.classify.labels import (
     DEFAULT_TEMPLATE,
     Labels,
     centroids,
     check_template,
-    class_array,
     classes_in,
-    has_strings_and_numbers,
     members_of,
 )
-from surprise_rerank.classify.linear_map import LinearMap, fit_linear_map
 from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray
-from surprise_rerank.core.files import whole_folder
+from surprise_rerank.core.files import disk_errors, whole_folder
 from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.encoders.text_vectors import dense_vectors, texts_of
@@ -40,43 +50,72 @@ from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.anchor_scores import AnchorScores
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.surprise.score import Surprise
+from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
 
-Progress = Callable[[int], None]
+ClassifierModel: TypeAlias = SurpriseModel | Literal["half-pooled"]
+
+_MODELS: tuple[str, ...] = (*get_args(SurpriseModel), "half-pooled")
+# A label's own variance is partly the labels' difference and partly chance and the texts that have the label.
+# Half of the way to the pooled one was chosen by leaving one data set out (docs/classification.md).
+_HALF = 0.5
 # Cosines become logits by this factor, as sentence-transformers' losses have it.
 _COSINE_SCALE = 20.0
 # Shares that have log odds; float64 separates scores down to the first.
 _SMALLEST, _LARGEST = 1e-300, 1 - 1e-16
 
 # The folder of a saved classifier.
-_FORMAT = 1
 _DESCRIPTION, _ARRAYS, _ENSEMBLE, _ENCODER = "classifier.json", "labels.npz", "ensemble.npz", "encoder"
-# Parameters that are stored elsewhere, or not needed once the labels have vectors.
-_STORED_ELSEWHERE = ("labels", "encoder", "training")
+# Parameters that are stored otherwise, or not needed once the labels have vectors.
+_STORED_OTHERWISE = ("labels", "encoder", "training")
 
 
-class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A text gets the label of its highest score; subclasses define the score.
+class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The most surprising label: the one that a text is more similar to than other texts are.
+
+    Args:
+        labels: names; or a mapping from a class to its name, to several descriptions (the mean of their
+            vectors counts), or to a vector. By default the classes of y: by their names where X are texts and
+            the classes are strings, otherwise by the centres of their examples.
+        template: the text that a name is put into before it is encoded; None for the name alone.
+        encoder: a model's name for `load_encoder`, or an encoder; loaded when a text must be encoded.
+        exclusive: whether a text has one label; if not, `predict` returns an indicator.
+        threshold: the least Sigma_w (at weight 0, cosine) of a label that does not exclude others, or of the
+            best label where there is a `none_label`.
+        none_label: the class of a text whose best label stays under the threshold; None: always the best.
+        training: how to learn from y; None: labels are their descriptions, or the centres of the examples.
+        model: of the ensemble's similarities: `gaussian`, `pooled`, `percentile` and `empirical` as for
+            `Surprise`; `half-pooled` is between the first (published: each label has its own deviation) and
+            the second (one for all labels): a label's variance is the mean of both.
+        weight: w of (4): a number from 0, the plain classifier by the highest cosine, to 1; or `crossover`
+            for tanh(|E| / 1000), published.
 
     Attributes:
         classes_: (L,) what is predicted.
         label_vectors_: (L, d) unit vectors of the labels.
         ensemble_: what similarities are compared with.
+        weight_: w that is used.
         encoder_: that was loaded or trained; None if none was needed.
-        linear_map_: that was trained on frozen vectors; None if there is none.
+        linear_map_: (d, d) that was trained on frozen vectors; None if there is none.
         history_: of the training; None if there was none.
+
+    >>> import numpy as np
+    >>> texts = np.array([[0.9, 0.8], [0.8, 0.9], [0.95, 0.7], [0.7, 0.95]])
+    >>> labels = {"fruit": [1.0, 0.2], "tools": [0.5, 0.5]}
+    >>> SurpriseClassifier(labels, weight=0.0).fit(texts).predict(texts).tolist()
+    ['tools', 'tools', 'tools', 'tools']
+    >>> SurpriseClassifier(labels, weight=1.0).fit(texts).predict(texts).tolist()
+    ['fruit', 'tools', 'fruit', 'tools']
     """
 
     classes_: npt.NDArray[Any]
     label_vectors_: Float32Array
     ensemble_: Ensemble
+    weight_: float
     encoder_: Encoder | None
-    linear_map_: LinearMap | None
+    linear_map_: Float32Array | None
     history_: TrainingHistory | None
     # Of the weights that a saved classifier's labels are from; None in one that was fitted here.
     fingerprint_: str | None
-
-    default_threshold: ClassVar[float | None] = None
 
     def __init__(
         self,
@@ -85,9 +124,11 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         template: str | None = DEFAULT_TEMPLATE,
         encoder: str | Encoder = DEFAULT_MODEL,
         exclusive: bool = True,
-        threshold: float | None = None,
+        threshold: float = 0.5,
         none_label: Any = None,
         training: FewShotTraining | None = None,
+        model: ClassifierModel = "half-pooled",
+        weight: Weight = "crossover",
     ) -> None:
         self.labels = labels
         self.template = template
@@ -96,15 +137,10 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.threshold = threshold
         self.none_label = none_label
         self.training = training
+        self.model = model
+        self.weight = weight
 
-    def fit(
-        self,
-        X: Any,  # noqa: N803 (scikit-learn's name)
-        y: Any = None,
-        *,
-        ensemble: Any = None,
-        on_progress: Progress | None = None,
-    ) -> Self:
+    def fit(self, X: Any, y: Any = None, *, ensemble: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Learn the labels' vectors, and the ensemble that scores are compared with.
 
         Args:
@@ -113,10 +149,6 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 other; None for a classification by the labels' descriptions alone.
             ensemble: unlabelled texts, vectors or an `Ensemble` (under the cosine) in place of X. The more
                 similar they are to the texts of `predict`, the better.
-            on_progress: called with the number of texts of every encoded batch or training step.
-
-        Returns:
-            The classifier itself.
 
         Raises:
             DataError: if the input or a parameter cannot be used.
@@ -129,23 +161,36 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.encoder_ = None if isinstance(self.encoder, str) else self.encoder
         self.linear_map_, self.history_, self.fingerprint_ = None, None, None
         texts = texts_of(X)
-        examples, y = (texts, y) if texts is not None else self._checked(X, y, labels)
-        if texts is not None:
-            self._forget_features()
+        if texts is None:
+            examples, y = self._checked(X, y, labels)
+        else:
+            examples = texts
+            for name in ("n_features_in_", "feature_names_in_"):  # of vectors of an earlier fit
+                self.__dict__.pop(name, None)
         members = self._learn_classes(examples, y, labels)
-        if ensemble is not None:
-            self._require_untrained(ensemble)
-        if labels is None and texts is not None and self.classes_.dtype.kind in "UT":
+        if labels is None and texts is not None and self.classes_.dtype.kind == "U":
             labels = Labels.of(self.classes_)
-        self._fine_tune(texts, members, labels, on_progress)
-        vectors = self._encoded(examples, on_progress)
-        self.label_vectors_ = self._find_label_vectors(vectors, members, labels)
-        self._fit_map(vectors, members, on_progress)
-        self._set_ensemble(vectors if ensemble is None else ensemble, on_progress)
+        if self.training is not None and self.training.method == "fine-tune":
+            self._fine_tune(texts, members, labels, ensemble)
+        vectors = self._encoded(examples)
+        if labels is None:
+            self.label_vectors_ = centroids(vectors, np.asarray(members))
+        else:
+            self.label_vectors_ = labels.vectors(self.template, lambda some: self._encode(some, "query"))
+        if self.label_vectors_.shape[1] != vectors.shape[1]:
+            raise DataError(
+                f"labels have dimension {self.label_vectors_.shape[1]}, the vectors have {vectors.shape[1]}"
+            )
+        if self.training is not None and self.training.method == "linear":
+            self.linear_map_, self.history_ = fit_linear_map(
+                vectors, np.asarray(members), self.label_vectors_, self.training
+            )
+            self.label_vectors_ = mapped(self.label_vectors_, self.linear_map_)
+        self._set_ensemble(vectors if ensemble is None else ensemble)
         self._fitted = self.get_params(deep=False)
         return self
 
-    def with_ensemble(self, X: Any, on_progress: Progress | None = None) -> Self:  # noqa: N803
+    def with_ensemble(self, X: Any) -> Self:  # noqa: N803
         """A copy of the fitted classifier that compares with another ensemble.
 
         `predict` scores every text against the stored ensemble, so that its class does not depend on the
@@ -155,14 +200,13 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: texts; vectors of `encoder_`; or an `Ensemble` of such vectors under the cosine, where no
                 linear map was trained.
-            on_progress: called with the number of texts of every encoded batch.
 
         Raises:
             DataError: if it cannot be used.
         """
         check_is_fitted(self, "label_vectors_")
         other = copy.copy(self)
-        other._set_ensemble(X, on_progress)
+        other._set_ensemble(X)
         return other
 
     def decision_function(self, X: Any) -> FloatArray:  # noqa: N803
@@ -180,13 +224,12 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """(n,) the best label of each text; (n, L) bool for labels that do not exclude each other."""
         vectors = self._vectors(X)
         if not self.exclusive:
-            return np.asarray(self._certainty(vectors) >= self._threshold())
+            return np.asarray(self._certainty(vectors) >= self.threshold)
         best = self._scorer.nearest(vectors)
         if self.none_label is None:
             return np.asarray(self.classes_[best])
-        found = class_array([*self.classes_.tolist(), self.none_label])
-        certain = self._certainty(vectors)[np.arange(len(best)), best] >= self._threshold()
-        return np.asarray(found[np.where(certain, best, len(self.classes_))])
+        certain = self._certainty(vectors)[np.arange(len(best)), best] >= self.threshold
+        return np.asarray(np.append(self.classes_, self.none_label)[np.where(certain, best, -1)])
 
     def predict_proba(self, X: Any) -> FloatArray:  # noqa: N803
         """(n, L) probabilities.
@@ -194,8 +237,8 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         For exclusive labels they sum to 1: the softmax of the surprise's log odds, or of 20 times the cosine.
         They order the labels as `predict` does, and are not calibrated. For labels that do not exclude each
         other, each is the number that the threshold is compared with. That is Sigma_w of (4), which at weight
-        1 is the share of the ensemble that is less similar to the label, by the model of the score; or the
-        cosine (0 where it is negative).
+        1 is the share of the ensemble that is less similar to the label, by the model of the score; or at
+        weight 0 the cosine (0 where it is negative).
         """
         vectors = self._vectors(X)
         if not self.exclusive:
@@ -206,25 +249,36 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Write a fitted classifier to a new folder, whole or not at all: JSON, arrays, a trained encoder.
 
         Raises:
-            DataError: if the folder exists, or a class or parameter cannot be written as JSON.
+            DataError: if the folder exists.
+            StoreError: if it cannot be written.
         """
         check_is_fitted(self, "label_vectors_")
         target = Path(folder)
         if target.exists():
             raise DataError(f"{target} exists; name a new folder, or remove it first")
-        description = json.dumps(self._description(), indent=1, default=_as_json)
-        arrays: dict[str, Any] = {"label_vectors": self.label_vectors_}
+        # The parameters of `fit`, whatever they were set to afterwards.
+        fitted, training = self._fitted, self._fitted["training"]
+        encoder = fitted["encoder"] if isinstance(fitted["encoder"], str) else fitted["encoder"].name
+        trained = training is not None and training.method == "fine-tune"
+        description = {
+            "parameters": {name: own for name, own in fitted.items() if name not in _STORED_OTHERWISE},
+            "training": None if training is None else dataclasses.asdict(training),
+            "classes": self.classes_.tolist(),
+            "n_features_in": getattr(self, "n_features_in_", None),
+            "encoder": encoder,
+            "fingerprint": self.fingerprint_ if self.encoder_ is None else self.encoder_.fingerprint,
+            "trained": trained,
+        }
+        arrays = {"label_vectors": self.label_vectors_}
         if self.linear_map_ is not None:
-            arrays["linear_map"] = self.linear_map_.weights
-        try:
-            with whole_folder(target) as draft:
-                (draft / _DESCRIPTION).write_text(description, encoding="utf-8")
-                np.savez(draft / _ARRAYS, **arrays)
-                self.ensemble_.save(draft / _ENSEMBLE)
-                if self._has_trained_encoder():
-                    self._save_encoder(draft / _ENCODER)
-        except OSError as error:
-            raise DataError(f"cannot write the classifier {target}: {error.strerror or error}") from error
+            arrays["linear_map"] = self.linear_map_
+        with disk_errors(f"the classifier {target}"), whole_folder(target) as draft:
+            (draft / _DESCRIPTION).write_text(json.dumps(description, default=_number), encoding="utf-8")
+            np.savez(draft / _ARRAYS, allow_pickle=False, **arrays)
+            self.ensemble_.save(draft / _ENSEMBLE)
+            if trained and isinstance(self.encoder_, SentenceTransformerEncoder):
+                # A model card would be written by asking the model hub.
+                self.encoder_.model.save_pretrained(str(draft / _ENCODER), create_model_card=False)
 
     @classmethod
     def load(cls, folder: str | PathLike[str], encoder: Encoder | None = None) -> Self:
@@ -235,89 +289,41 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             encoder: in place of loading the one that the folder names.
 
         Raises:
-            DataError: if the folder holds no such classifier, or is damaged.
+            DataError: if the folder holds no classifier, or is damaged.
             IndexMismatchError: if the encoder has other weights than the one that the labels are from.
         """
         source = Path(folder)
         try:
             stored = json.loads((source / _DESCRIPTION).read_text(encoding="utf-8"))
-            if stored["format"] != _FORMAT or stored["class"] != cls.__name__:
-                raise DataError(
-                    f"{source} holds a {stored['class']} of format {stored['format']}, expected a "
-                    f"{cls.__name__} of format {_FORMAT}"
-                )
-            training = None if stored["training"] is None else FewShotTraining(**stored["training"])
             found = cls(encoder=stored["encoder"] if encoder is None else encoder, **stored["parameters"])
-            found.classes_ = class_array(stored["classes"])
-            found.fingerprint_, trained = stored["fingerprint"], bool(stored["trained"])
-            history = stored["history"]
-            if history is not None:
-                history = TrainingHistory(**{**history, "losses": tuple(history["losses"])})
-            found.history_ = history
+            found.training = None if stored["training"] is None else FewShotTraining(**stored["training"])
+            found.classes_ = np.array(stored["classes"])
+            found.fingerprint_, found.history_ = stored["fingerprint"], None
             if stored["n_features_in"] is not None:
                 found.n_features_in_ = int(stored["n_features_in"])
             with np.load(source / _ARRAYS, allow_pickle=False) as arrays:
-                found.label_vectors_ = np.asarray(arrays["label_vectors"], dtype=np.float32)
-                has_map = "linear_map" in arrays
-                found.linear_map_ = LinearMap(np.asarray(arrays["linear_map"])) if has_map else None
-            classes, vectors = len(found.classes_), len(found.label_vectors_)
-            if classes != vectors:
-                raise DataError(f"{source} is damaged: {classes} classes, {vectors} vectors")
+                found.label_vectors_ = arrays["label_vectors"]
+                found.linear_map_ = arrays.get("linear_map")
             ensemble = Ensemble.load(source / _ENSEMBLE)
-        except DataError:
-            raise
+            # The encoder of another classifier is loaded when a text must be encoded.
+            found.encoder_ = encoder
+            if stored["trained"] and encoder is None:
+                found.encoder_ = load_encoder(str(source / _ENCODER), trainable=True)
         except FileNotFoundError as error:
             raise DataError(f"{source} holds no saved classifier: {error.filename} is missing") from None
         except (EOFError, OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise DataError(f"{source} is damaged: {error}; save the classifier again") from error
-        found.training = training
-        # The encoder of another classifier is loaded when a text must be encoded, and compared with the
-        # fingerprint then.
-        found.encoder_ = encoder
-        if trained and encoder is None:
-            found.encoder_ = load_encoder(str(source / _ENCODER), trainable=True)
         if found.encoder_ is not None:
             found._require_same_weights(found.encoder_)
         found._check_parameters()
         found._fitted = found.get_params(deep=False)
-        found._set_ensemble(ensemble, mapped=True)
+        found._set_ensemble(ensemble, is_mapped=True)
         return found
-
-    def _description(self) -> dict[str, Any]:
-        """What `save` writes as JSON, with the parameters of `fit`, whatever they were set to afterwards."""
-        training, encoder = self._fitted["training"], self._fitted["encoder"]
-        return {
-            "format": _FORMAT,
-            "class": type(self).__name__,
-            "parameters": {key: v for key, v in self._fitted.items() if key not in _STORED_ELSEWHERE},
-            "training": None if training is None else dataclasses.asdict(training),
-            "history": None if self.history_ is None else dataclasses.asdict(self.history_),
-            "classes": self.classes_.tolist(),
-            "n_features_in": getattr(self, "n_features_in_", None),
-            "encoder": encoder if isinstance(encoder, str) else encoder.name,
-            "fingerprint": self.fingerprint_ if self.encoder_ is None else self.encoder_.fingerprint,
-            "trained": self._has_trained_encoder(),
-        }
-
-    def _has_trained_encoder(self) -> bool:
-        training = self._fitted["training"]
-        return training is not None and training.method == "fine-tune"
-
-    def _save_encoder(self, folder: Path) -> None:
-        if not isinstance(self.encoder_, SentenceTransformerEncoder):
-            raise DataError(
-                f"the trained encoder {self.encoder_!r:.80} cannot be saved; expected a "
-                "sentence-transformers model"
-            )
-        save_model(self.encoder_.model, folder)
-
-    def _surprise(self) -> Surprise:
-        """What similarities to labels are turned into."""
-        raise NotImplementedError
 
     def _certainty(self, vectors: FloatArray) -> FloatArray:
         """(n, L) what thresholds are compared with."""
-        raise NotImplementedError
+        by_cosine = self.weight == 0
+        return self._scorer.similarities(vectors) if by_cosine else self._scorer.probabilities(vectors)
 
     def _logits(self, vectors: FloatArray) -> FloatArray:
         """(n, L) what a softmax makes probabilities of; finite wherever the scores are."""
@@ -336,19 +342,19 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"training must be a FewShotTraining or None, got {self.training!r:.80}")
         if not isinstance(self.encoder, str) and not callable(getattr(self.encoder, "encode", None)):
             raise DataError(f"encoder must be a model's name or an encoder, got {self.encoder!r:.60}")
-        number = isinstance(self.threshold, int | float | np.number) and np.isfinite(self.threshold)
-        if self.threshold is not None and not number:
-            raise DataError(f"threshold must be a number or None, got {self.threshold!r}")
+        if not isinstance(self.threshold, int | float | np.number) or not np.isfinite(self.threshold):
+            raise DataError(f"threshold must be a number, got {self.threshold!r}")
         if not self.exclusive and self.none_label is not None:
             raise DataError("none_label is for exclusive labels; others are simply all False")
-        if not self.exclusive or self.none_label is not None:
-            self._threshold()
+        if self.model not in _MODELS:
+            raise DataError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
+        self._surprise(Ensemble.empty(1))  # refuses a weight that is none
 
-    def _threshold(self) -> float:
-        chosen = self.default_threshold if self.threshold is None else self.threshold
-        if chosen is None:
-            raise DataError("a cosine has no default threshold; give threshold=, or use SurpriseClassifier")
-        return float(chosen)
+    def _surprise(self, ensemble: Ensemble, anchors: Ensemble | None = None) -> Surprise:
+        """What similarities to labels are turned into."""
+        if self.model == "half-pooled":
+            return Surprise(ensemble, weight=self.weight, shrink_deviation=_HALF, anchors=anchors)
+        return Surprise(ensemble, model=self.model, weight=self.weight, anchors=anchors)
 
     def _checked(self, X: Any, y: Any, labels: Labels | None) -> tuple[FloatArray, Any]:  # noqa: N803
         """Vectors and classes, refused as scikit-learn does it."""
@@ -358,8 +364,10 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None: "
                 "give classes, or labels= to classify by what they are called"
             )
-        if y is None or labels is not None or not self.exclusive or has_strings_and_numbers(y):
+        if y is None or labels is not None or not self.exclusive:
             return self._valid(X, reset=True), y
+        if isinstance(y, list):
+            classes_in(y)  # scikit-learn would make strings of numbers among strings
         vectors, classes = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(classes)
         return np.asarray(vectors), classes
@@ -384,49 +392,22 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         return members
 
-    def _find_label_vectors(
-        self, vectors: FloatArray, members: BoolArray | None, labels: Labels | None
-    ) -> Float32Array:
-        if labels is not None:
-            found = labels.vectors(self.template, lambda texts: self._encode(texts, "query"))
-        else:
-            found = centroids(vectors, np.asarray(members))
-        if found.shape[1] != vectors.shape[1]:
-            raise DataError(f"labels have dimension {found.shape[1]}, the vectors have {vectors.shape[1]}")
-        return found
-
     def _fine_tune(
-        self,
-        texts: list[str] | None,
-        members: BoolArray | None,
-        labels: Labels | None,
-        on_progress: Progress | None,
+        self, texts: list[str] | None, members: BoolArray | None, labels: Labels | None, ensemble: Any
     ) -> None:
-        if self.training is None or self.training.method != "fine-tune":
-            return
+        assert self.training is not None
         if texts is None or members is None:
             raise DataError("fine-tuning needs texts; for vectors give FewShotTraining(method='linear')")
-        if labels is None:
-            raise DataError("fine-tuning needs a text for every label; give labels={class: text}")
-        described = labels.texts(self.template)
-        if any(len(group) != 1 for group in described):
-            raise DataError("fine-tuning needs one text for every label")
+        if ensemble is not None and texts_of(ensemble) is None:
+            raise DataError(
+                "the ensemble must be texts where the encoder is trained: it changes their vectors"
+            )
+        described = [] if labels is None else labels.texts(self.template)
+        if not described or any(len(group) != 1 for group in described):
+            raise DataError("fine-tuning needs one text for every label; give labels={class: text}")
         self.encoder_, self.history_ = fine_tune(
-            self._loaded(),
-            texts,
-            members,
-            [text for (text,) in described],
-            self.training,
-            on_progress=on_progress,
+            self._loaded(), texts, members, [text for (text,) in described], self.training
         )
-
-    def _fit_map(self, vectors: FloatArray, members: BoolArray | None, on_progress: Progress | None) -> None:
-        if self.training is None or self.training.method != "linear" or members is None:
-            return
-        self.linear_map_, self.history_ = fit_linear_map(
-            vectors, members, self.label_vectors_, self.training, on_progress=on_progress
-        )
-        self.label_vectors_ = self.linear_map_(self.label_vectors_)
 
     def _loaded(self) -> Encoder:
         if self.encoder_ is None:
@@ -443,70 +424,48 @@ class LabelClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{encoder.fingerprint}; give the encoder that it was fitted with, or fit it again"
             )
 
-    def _encode(self, texts: Sequence[str], kind: Kind, on_progress: Progress | None = None) -> Float32Array:
-        return dense_vectors(self._loaded(), texts, kind, on_progress)
+    def _encode(self, texts: Sequence[str], kind: Kind) -> Float32Array:
+        return dense_vectors(self._loaded(), texts, kind)
 
-    def _encoded(self, given: Any, on_progress: Progress | None = None) -> FloatArray:
+    def _encoded(self, given: Any) -> FloatArray:
         """Vectors as the encoder makes them, or as they were given."""
         texts = texts_of(given)
-        return np.asarray(given) if texts is None else self._encode(texts, "document", on_progress)
+        return np.asarray(given) if texts is None else self._encode(texts, "document")
 
     def _vectors(self, X: Any) -> FloatArray:  # noqa: N803
         """Vectors as they are scored."""
         check_is_fitted(self, "label_vectors_")
         texts = texts_of(X)
         vectors = self._valid(X, reset=False) if texts is None else self._encode(texts, "document")
-        return vectors if self.linear_map_ is None else self.linear_map_(vectors)
+        return vectors if self.linear_map_ is None else mapped(vectors, self.linear_map_)
 
-    def _set_ensemble(self, given: Any, on_progress: Progress | None = None, *, mapped: bool = False) -> None:
+    def _set_ensemble(self, given: Any, *, is_mapped: bool = False) -> None:
         """Compare with these from now on: texts, vectors, or an `Ensemble`, of mapped vectors or others."""
+        dimension = self.label_vectors_.shape[1]
         if isinstance(given, Ensemble):
-            if self.linear_map_ is not None and not mapped:
+            if self.linear_map_ is not None and not is_mapped:
                 raise DataError("an Ensemble cannot go through the linear map; give its texts or vectors")
-            if given.similarity != "cosine" or given.dimension != self.label_vectors_.shape[1]:
+            if given.similarity != "cosine" or given.dimension != dimension:
                 raise DataError(
                     f"the ensemble has similarity {given.similarity!r} and dimension {given.dimension}, "
-                    f"expected 'cosine' and {self.label_vectors_.shape[1]}"
+                    f"expected 'cosine' and {dimension}"
                 )
             self.ensemble_ = given
         else:
-            vectors = self._encoded(given, on_progress)
-            if vectors.ndim != 2 or vectors.shape[1] != self.label_vectors_.shape[1]:
-                shape = f"(n, {self.label_vectors_.shape[1]})"
+            vectors = self._encoded(given)
+            if vectors.ndim != 2 or vectors.shape[1] != dimension:
                 raise DataError(
-                    f"the ensemble must be texts or vectors of shape {shape}, got {vectors.shape}"
+                    f"the ensemble must be texts or vectors of shape (n, {dimension}), got {vectors.shape}"
                 )
-            scored = vectors if self.linear_map_ is None else self.linear_map_(vectors)
+            scored = vectors if self.linear_map_ is None else mapped(vectors, self.linear_map_)
             self.ensemble_ = Ensemble.from_vectors(scored, similarity="cosine")
-        self._rescore()
-
-    def _require_untrained(self, ensemble: Any) -> None:
-        """Refuse what was made before the encoder was trained."""
-        fine_tuned = self.training is not None and self.training.method == "fine-tune"
-        if fine_tuned and texts_of(ensemble) is None:
-            raise DataError(
-                "the ensemble must be texts where the encoder is trained: it changes their vectors"
-            )
-
-    def _forget_features(self) -> None:
-        """Remove what scikit-learn stored of the vectors of an earlier fit, before a fit on texts."""
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                delattr(self, name)
-
-    def _rescore(self) -> None:
-        """Renew what depends on the labels' vectors and the ensemble."""
-        self._scorer = AnchorScores(self.label_vectors_, self._surprise())
+        anchors = Ensemble.from_vectors(self.label_vectors_, similarity="cosine")
+        self._scorer = AnchorScores(self.label_vectors_, self._surprise(self.ensemble_, anchors))
+        self.weight_ = self._scorer.weight
 
 
-def _as_json(value: object) -> Any:
-    """A number of numpy's as Python's, for what json cannot write.
-
-    Raises:
-        DataError: for anything else.
-    """
+def _number(value: object) -> Any:
+    """A number of numpy's as Python's, for what json cannot write."""
     if isinstance(value, np.generic):
         return value.item()
-    raise DataError(
-        f"{value!r:.60} ({type(value).__name__}) cannot be saved; use strings or numbers for classes"
-    )
+    raise DataError(f"{value!r:.60} ({type(value).__name__}) cannot be saved; use strings or numbers")

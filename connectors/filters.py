@@ -1,0 +1,208 @@
+"""Filters of metadata of Haystack and LlamaIndex, as those of Qdrant; what these cannot say is refused.
+
+Haystack's is a comparison, `{"field": "meta.year", "operator": ">=", "value": 2020}`, or a logic operator
+over others, `{"operator": "AND", "conditions": [...]}`. Its fields are `id`, or `meta.KEY`; a bare KEY that
+is no other field of a document is metadata too. LlamaIndex's are `MetadataFilters`, read by attributes.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from qdrant_client import models
+
+from surprise_rerank.errors import DataError, did_you_mean
+
+_Comparison: TypeAlias = Callable[[str, Any], models.Condition]
+
+# What else a Haystack document has: an index has other vectors and scores, and content is not filtered by.
+_UNFILTERED = ("content", "blob", "meta", "score", "embedding", "sparse_embedding")
+# What needs no quotes in a path of Qdrant.
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+# Qdrant compares ranges in float64, which tells all integers below this one apart.
+_EXACT = 2**53
+
+
+def from_haystack(filters: Mapping[str, Any], root: str = "metadata", id_key: str = "id") -> models.Filter:
+    """The same documents as in Haystack, where only what has a value is greater or less than another.
+
+    Args:
+        filters: Haystack's.
+        root: the key of the metadata in the payload; empty where they are the payload.
+        id_key: the key of a document's id; empty where the point's own id is it.
+
+    Raises:
+        DataError: if it is no filter, or compares what Qdrant cannot.
+    """
+    if not isinstance(filters, Mapping):
+        raise DataError(f"a filter must be a dictionary, got {type(filters).__name__}")
+    expected = ("field", "operator", "value") if "field" in filters else ("operator", "conditions")
+    if not set(expected) <= set(filters):
+        raise DataError(
+            f"the filter has {', '.join(map(repr, filters)) or 'nothing'}; a comparison has field, operator "
+            "and value, a logic operator has operator and conditions"
+        )
+    operator = filters["operator"]
+    if "field" in filters:
+        compare = _HAYSTACK.get(operator)
+        if compare is None:
+            raise DataError(
+                f"the operator {operator!r} is not known; {did_you_mean(str(operator), _HAYSTACK)}choose of "
+                f"{', '.join(_HAYSTACK)}"
+            )
+        return models.Filter(must=[compare(_key(filters["field"], root, id_key), filters["value"])])
+    if not isinstance(filters["conditions"], list | tuple):
+        raise DataError(f"conditions must be a list of filters, got {type(filters['conditions']).__name__}")
+    conditions: list[models.Condition] = [from_haystack(own, root, id_key) for own in filters["conditions"]]
+    match operator:
+        case "AND":
+            return models.Filter(must=conditions)
+        case "OR":
+            return _any(conditions)
+        case "NOT":
+            return _not(models.Filter(must=conditions))
+        case other:
+            raise DataError(f"the logic operator {other!r} is not known; choose of AND, OR, NOT")
+
+
+def from_llama_index(filters: Any, root: str = "metadata") -> models.Filter:
+    """The same nodes as in LlamaIndex's own Qdrant store.
+
+    As there, `!=` and `nin` hold only where there is a value, and a string is a list of values with commas
+    between them for `in` and `nin`. `any`, `all` and `contains` are understood, too.
+
+    Args:
+        filters: `MetadataFilters`.
+        root: the key of the metadata in the payload; empty where they are the payload.
+
+    Raises:
+        DataError: if a value does not go with its operator.
+    """
+    conditions: list[models.Condition] = [
+        from_llama_index(own, root) if hasattr(own, "filters") else _node_condition(own, root)
+        for own in filters.filters
+        if getattr(own, "filters", True)  # none in brackets is no condition
+    ]
+    kind = {"or": "should", "not": "must_not"}.get(filters.condition, "must")
+    return models.Filter.model_validate({kind: conditions})
+
+
+def _path(key: str, root: str) -> str:
+    """The path in a point: its parts are keys, whatever Qdrant's own syntax makes of their characters."""
+    parts = key.split(".")
+    # Qdrant has no way to write these two characters.
+    if not all(parts) or any(mark in key for mark in '"\\'):
+        raise DataError(f'the field {key!r} has an empty part, a " or a \\; give keys joined by dots')
+    quoted = (part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)
+    return ".".join([*([root] if root else []), *quoted])
+
+
+def _key(field: Any, root: str, id_key: str) -> str:
+    if not isinstance(field, str):
+        raise DataError(f"the field of a filter must be a string, got {type(field).__name__}")
+    if field == "id" and not id_key:
+        raise DataError("documents have the ids of points here, which no field has; filter by 'meta.KEY'")
+    if field in _UNFILTERED:
+        raise DataError(
+            f"an index does not filter by {field!r} of a document; take 'id' or 'meta.KEY' (metadata of this "
+            f"name is 'meta.{field}')"
+        )
+    return id_key if field == "id" else _path(field.removeprefix("meta."), root)
+
+
+def _node_condition(given: Any, root: str) -> models.Condition:
+    key = _path(given.key, root)
+    try:
+        return _LLAMA_INDEX[given.operator](key, given.value)
+    except ValueError as error:  # pydantic's, of Qdrant's own models
+        raise DataError(
+            f"the filter {given.key!r} {given.operator.value} {given.value!r} is none of Qdrant; a list "
+            "goes with in, nin, any and all, a number with <, <=, > and >=, a text or a whole number with !="
+        ) from error
+
+
+def _equal(key: str, value: Any) -> models.Condition:
+    """A match finds stored integers only; a range finds 2.0 where 2 is asked for."""
+    if value is None:
+        return _empty(key, value)
+    if isinstance(value, float) or (type(value) is int and abs(value) < _EXACT):
+        return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
+    if isinstance(value, bool | str) or (isinstance(value, int) and -(2**63) <= value < 2**63):
+        return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+    raise DataError(f"{key} is compared with {value!r}; give a string, a boolean, or a number of 64 bits")
+
+
+def _empty(key: str, value: Any) -> models.Condition:
+    return models.IsEmptyCondition(is_empty=models.PayloadField(key=key))
+
+
+def _in(key: str, values: Any) -> models.Filter:
+    if not isinstance(values, list):
+        raise DataError(f"{key} is looked for in a {type(values).__name__}; give a list")
+    return _any([_equal(key, value) for value in values])
+
+
+def _any(conditions: list[models.Condition]) -> models.Filter:
+    # No condition at all would hold for every document.
+    return models.Filter(should=conditions) if conditions else _not(models.Filter())
+
+
+def _not(condition: models.Condition) -> models.Filter:
+    return models.Filter(must_not=[condition])
+
+
+def _range(bound: str) -> _Comparison:
+    def compare(key: str, value: Any) -> models.Condition:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return models.FieldCondition(key=key, range=models.Range(**{bound: float(value)}))
+        try:
+            moment = value if isinstance(value, datetime.date) else datetime.datetime.fromisoformat(value)
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{key} is greater or less than {value!r}; give a number, or a date such as '2026-01-31'"
+            ) from error
+        return models.FieldCondition(key=key, range=models.DatetimeRange(**{bound: moment}))
+
+    return compare
+
+
+def _except(key: str, values: Any) -> models.Condition:
+    return models.FieldCondition(key=key, match=models.MatchExcept(**{"except": values}))
+
+
+def _any_of(key: str, value: Any) -> models.Condition:
+    return models.FieldCondition(key=key, match=models.MatchAny(any=_listed(value)))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else str(value).split(",")
+
+
+def _text(key: str, value: Any) -> models.Condition:
+    return models.FieldCondition(key=key, match=models.MatchText(text=value))
+
+
+_RANGES = {">": _range("gt"), ">=": _range("gte"), "<": _range("lt"), "<=": _range("lte")}
+_HAYSTACK: Mapping[str, _Comparison] = {
+    **_RANGES,
+    "==": _equal,
+    "!=": lambda key, value: _not(_equal(key, value)),
+    "in": _in,
+    "not in": lambda key, values: _not(_in(key, values)),
+}
+_LLAMA_INDEX: Mapping[str, _Comparison] = {
+    **_RANGES,
+    "==": _equal,
+    "!=": lambda key, value: _except(key, [value]),
+    "in": _any_of,
+    "any": _any_of,
+    "nin": lambda key, value: _except(key, _listed(value)),
+    "all": lambda key, value: models.Filter(must=[_equal(key, own) for own in _listed(value)]),
+    "contains": _equal,
+    "text_match": _text,
+    "text_match_insensitive": _text,
+    "is_empty": _empty,
+}

@@ -1,0 +1,158 @@
+"""The adapters of all hosts with one face, for contracts that hold in each of them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, NamedTuple
+
+import pytest
+
+from surprise_rerank.core.extras import is_installed
+
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
+
+
+class Shown(NamedTuple):
+    """One document that came back."""
+
+    id: str
+    text: str
+    meta: dict[str, Any]
+    score: float
+
+
+class Host:
+    """LangChain; the others differ from it."""
+
+    module, package, extra = "langchain", "langchain_core", "langchain"
+    ranker_name, most, alias = "SurpriseRerank", "top_n", "score_threshold"
+    retriever_most, has_retriever, is_written = "k", True, False
+
+    @property
+    def adapter(self) -> Any:
+        return importlib.import_module(f"surprise_rerank.connectors.{self.module}")
+
+    @property
+    def ranker_class(self) -> Any:
+        return getattr(self.adapter, self.ranker_name)
+
+    def ranker(self, reranker: Any, **own: Any) -> Any:
+        return self.ranker_class(reranker=reranker, **own)
+
+    def named_ranker(self, **names: Any) -> Any:
+        return (self.ranker_class if self.is_written else self.ranker_class.load)(**names)
+
+    def retriever(self, pipeline: Any, **own: Any) -> Any:
+        return self.adapter.SurpriseRetriever(pipeline=pipeline, **own)
+
+    def named_retriever(self, **names: Any) -> Any:
+        return self.adapter.SurpriseRetriever.load(**names)
+
+    def document(self, name: str, text: str, meta: dict[str, Any]) -> Any:
+        from langchain_core.documents import Document
+
+        return Document(text, id=name, metadata=meta)
+
+    def rank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
+        return [self.shown(own) for own in ranker.compress_documents(documents, question)]
+
+    async def arank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
+        return [self.shown(own) for own in await ranker.acompress_documents(documents, question)]
+
+    def retrieve(self, retriever: Any, question: str) -> list[Shown]:
+        return [self.shown(own) for own in retriever.invoke(question)]
+
+    async def aretrieve(self, retriever: Any, question: str) -> list[Shown]:
+        return [self.shown(own) for own in await retriever.ainvoke(question)]
+
+    def shown(self, own: Any) -> Shown:
+        meta = dict(own.metadata)
+        return Shown(own.id, own.page_content, meta, meta.pop("relevance_score", float("nan")))
+
+
+class LlamaIndex(Host):
+    module, package, extra = "llama_index", "llama_index.core", "llama-index"
+    alias, retriever_most, is_written = "similarity_cutoff", "similarity_top_k", True
+
+    def document(self, name: str, text: str, meta: dict[str, Any]) -> Any:
+        from llama_index.core.schema import NodeWithScore, TextNode
+
+        hidden = [*meta]
+        node = TextNode(id_=name, text=text, metadata=meta, excluded_embed_metadata_keys=hidden)
+        return NodeWithScore(node=node, score=0.5)
+
+    def rank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
+        return [self.shown(own) for own in ranker.postprocess_nodes(documents, query_str=question)]
+
+    async def arank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
+        return [self.shown(own) for own in await ranker.apostprocess_nodes(documents, query_str=question)]
+
+    def retrieve(self, retriever: Any, question: str) -> list[Shown]:
+        return [self.shown(own) for own in retriever.retrieve(question)]
+
+    async def aretrieve(self, retriever: Any, question: str) -> list[Shown]:
+        return [self.shown(own) for own in await retriever.aretrieve(question)]
+
+    def shown(self, own: Any) -> Shown:
+        return Shown(own.node.node_id, own.node.text, own.node.metadata, own.score)
+
+
+class Haystack(Host):
+    module, package, extra = "haystack", "haystack", "haystack"
+    ranker_name, most, retriever_most, is_written = "SurpriseRanker", "top_k", "top_k", True
+
+    def named_retriever(self, **names: Any) -> Any:
+        return self.adapter.SurpriseRetriever(**names)
+
+    def document(self, name: str, text: str, meta: dict[str, Any]) -> Any:
+        from haystack import Document
+
+        return Document(id=name, content=text, meta=meta)
+
+    def rank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
+        return [self.shown(own) for own in ranker.run(question, documents)["documents"]]
+
+    async def arank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
+        return [self.shown(own) for own in (await ranker.run_async(question, documents))["documents"]]
+
+    def retrieve(self, retriever: Any, question: str) -> list[Shown]:
+        return [self.shown(own) for own in retriever.run(question)["documents"]]
+
+    async def aretrieve(self, retriever: Any, question: str) -> list[Shown]:
+        return [self.shown(own) for own in (await retriever.run_async(question))["documents"]]
+
+    def shown(self, own: Any) -> Shown:
+        return Shown(own.id, own.content, own.meta, own.score)
+
+
+class Rerankers(Host):
+    module, package, extra = "rerankers", "rerankers", "rerankers"
+    ranker_name, most, alias, has_retriever = "SurpriseRanker", "", "", False
+
+    def document(self, name: str, text: str, meta: dict[str, Any]) -> Any:
+        from rerankers import Document
+
+        return Document(text, doc_id=name, metadata=meta)
+
+    def rank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
+        return [self.shown(own) for own in ranker.rank(question, documents)]
+
+    async def arank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
+        return [self.shown(own) for own in await ranker.rank_async(question, documents)]
+
+    def shown(self, own: Any) -> Shown:
+        return Shown(own.doc_id, own.text, own.metadata, own.score)
+
+
+HOSTS = [
+    pytest.param(
+        kind(),
+        id=kind.__name__,
+        marks=pytest.mark.skipif(
+            not is_installed(kind.package.partition(".")[0]),
+            reason=f"the extra {kind.extra} is not installed",
+        ),
+    )
+    for kind in (Host, LlamaIndex, Haystack, Rerankers)
+]

@@ -1,0 +1,266 @@
+"""What holds for the adapters of every host."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import importlib
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import HOSTS, Host
+from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
+from words import WordEncoder
+
+from surprise_rerank import Document
+from surprise_rerank.connectors.attached.settings import PipelineSettings
+from surprise_rerank.connectors.components import Adapter, Source, stored_names
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.errors import DataError, MissingExtraError, StoreError
+from surprise_rerank.text_reranker import TextReranker
+
+__all__ = ["named_index"]
+
+TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
+OTHERS = [f"x{i} y{i} z{i % 3}" for i in range(19)]
+QUESTION = "dogs bark"
+NOWHERE = "x99 y99 z99"
+
+every_host = pytest.mark.parametrize("host", HOSTS)
+
+
+@pytest.fixture
+def index() -> Iterator[DocumentIndex]:
+    encoder = WordEncoder(64)
+    with DocumentIndex.open(":memory:", encoder) as opened:
+        opened.sync(Document(f"d{i}", text, metadata={"i": i}) for i, text in enumerate(TEXTS))
+        opened.sync([Document("titled", "howl at the moon", title="Wolves", metadata={"tags": ["a"]})])
+        encoder.encoded_texts.clear()
+        yield opened
+
+
+def documents(host: Host, texts: list[str] = TEXTS) -> list[Any]:
+    return [host.document(f"d{i}", text, {"i": i, "deep": [i]}) for i, text in enumerate(texts)]
+
+
+def of_index(host: Host) -> list[Any]:
+    return [host.document(own.id, own.content, {}) for own in DOCUMENTS]
+
+
+def judging(**more: Any) -> TextReranker:
+    judged = TextReranker(WordEncoder(64)).with_background(OTHERS, lambda _: TEXTS)
+    return replace(judged, **more)
+
+
+def all_of_them(host: Host, **more: Any) -> dict[str, Any]:
+    return {**({host.most: 9} if host.most else {}), **more}
+
+
+@every_host
+@pytest.mark.parametrize("texts", [TEXTS, [*TEXTS, *TEXTS], ["", *TEXTS], ["alone"], []])
+def test_copies_come_back_in_our_order_with_their_score(host: Host, texts: list[str]) -> None:
+    given = documents(host, texts)
+    before = copy.deepcopy(given)
+    ranker = host.ranker(TextReranker(WordEncoder(64)), **all_of_them(host))
+    found = host.rank(ranker, given, QUESTION)
+    expected = TextReranker(WordEncoder(64)).rank(QUESTION, texts)
+    assert [(own.id, own.score) for own in found] == [(f"d{own.position}", own.score) for own in expected]
+    for own in found:
+        assert own.text == texts[own.meta["i"]]
+        assert own.meta == {"i": own.meta["i"], "deep": [own.meta["i"]]}
+        own.meta["new"] = 1
+    # Their documents compare by identity.
+    assert [str(own) for own in given] == [str(own) for own in before]
+
+
+@every_host
+def test_no_more_come_back_than_are_asked_for(host: Host) -> None:
+    if not host.most:
+        pytest.skip("it has no such option")
+    found = host.rank(host.ranker(TextReranker(WordEncoder()), **{host.most: 1}), documents(host), QUESTION)
+    assert [own.id for own in found] == ["d1"]
+    with pytest.raises(ValueError, match=host.most):
+        host.ranker(TextReranker(WordEncoder()), **{host.most: 0})
+
+
+@every_host
+def test_documents_that_are_stored_are_not_encoded(host: Host, index: DocumentIndex) -> None:
+    ranker = host.ranker(index.text_reranker("dynamax"), **all_of_them(host))
+    given = [*documents(host), host.document("elsewhere", "a stray", {})]
+    found = host.rank(ranker, given, QUESTION)
+    assert found[0].id == "d1"
+    assert index.encoder.encoded_texts == [QUESTION, "a stray"]  # type: ignore[attr-defined]
+
+
+@every_host
+def test_a_background_makes_the_score_a_surprise_and_refuses_what_is_off_topic(host: Host) -> None:
+    found = host.rank(host.ranker(judging(), **all_of_them(host)), documents(host), QUESTION)
+    assert found[0].score == found[0].meta["surprise"] == 0.95
+    assert found[0].meta["surprise_verdict"] == "answered"
+    strict = host.ranker(judging(min_surprise=0.9))
+    assert host.rank(strict, documents(host), QUESTION)[0].id == "d1"
+    assert host.rank(strict, documents(host), NOWHERE) == []
+    # Of an earlier stage it does not stay beside the score of a new one.
+    again = [host.document(own.id, own.text, own.meta) for own in found]
+    fresh = host.rank(host.ranker(TextReranker(WordEncoder(64))), again, QUESTION)
+    assert all(own.meta.keys() == {"i", "deep"} for own in fresh)
+
+
+@every_host
+def test_async_gives_the_same_and_lets_the_event_loop_go_on(host: Host) -> None:
+    ticked = threading.Event()
+
+    class Waiting(WordEncoder):
+        def encode(self, *args: Any, **more: Any) -> Any:
+            assert ticked.wait(20), "the event loop stood still"
+            return super().encode(*args, **more)
+
+    async def both() -> Any:
+        ranker = host.ranker(TextReranker(Waiting(64)))
+        task = asyncio.create_task(host.arank(ranker, documents(host), QUESTION))
+        await asyncio.sleep(0.01)
+        ticked.set()
+        return await task
+
+    found = asyncio.run(both())
+    assert found == host.rank(host.ranker(TextReranker(WordEncoder(64))), documents(host), QUESTION)
+
+
+@every_host
+def test_names_are_enough_and_wrong_ones_are_told(host: Host, named_index: str, tmp_path: Path) -> None:
+    names = {"index": named_index, "system": "dynamax"}
+    ranker = host.named_ranker(**names, min_surprise=0.9)
+    assert [own.id for own in host.rank(ranker, of_index(host), ON_TOPIC)] == ["dogs"]
+    assert host.rank(ranker, of_index(host), OFF_TOPIC) == []
+    with pytest.raises(DataError, match=f"{host.ranker_name} has no setting 'sytem'; did you mean 'system'"):
+        host.named_ranker(sytem="auto")
+    with pytest.raises(DataError, match=f"{host.ranker_name} has no setting 'depth'"):
+        host.named_ranker(depth=3)
+    with pytest.raises(DataError, match="unknown system 'atuo'; did you mean 'auto'"):
+        host.named_ranker(system="atuo")
+    with pytest.raises(StoreError, match="nowhere"):
+        host.rank(host.named_ranker(index=str(tmp_path / "nowhere")), of_index(host), ON_TOPIC)
+    if host.alias:
+        both = f"min_surprise=0.9 and {host.alias}=0.8 are both given"
+        with pytest.raises(DataError, match=both):
+            host.named_ranker(**names, min_surprise=0.9, **{host.alias: 0.8})
+        other = host.named_ranker(**names, **{host.alias: 0.9})
+        assert host.rank(other, of_index(host), OFF_TOPIC) == []
+
+
+@pytest.mark.parametrize("host", HOSTS[:3])
+def test_a_retriever_hands_out_what_is_stored(host: Host, index: DocumentIndex) -> None:
+    retriever = host.retriever(index.pipeline("dynamax"), **{host.retriever_most: 5})
+    found = {own.id: own for own in host.retrieve(retriever, "wolves howl")}
+    assert found.keys() == {"d0", "d1", "d2", "d3", "titled"}
+    assert found["titled"].text == "Wolves howl at the moon"
+    assert found["titled"].meta.items() >= {"title": "Wolves", "tags": ["a"]}.items()
+    assert found["titled"].score > found["d3"].score
+    assert found["d1"].meta["i"] == 1
+    assert asyncio.run(host.aretrieve(retriever, "wolves howl")) == host.retrieve(retriever, "wolves howl")
+    # A re-ranker knows what it handed out.
+    given = [host.document(own.id, "?", {}) for own in found.values()]
+    index.encoder.encoded_texts.clear()  # type: ignore[attr-defined]
+    host.rank(host.ranker(index.text_reranker("dynamax")), given, QUESTION)
+    assert index.encoder.encoded_texts == [QUESTION]  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"at least 1|greater than or equal to 1"):
+        host.retriever(index.pipeline(), **{host.retriever_most: 0})
+
+
+@pytest.mark.parametrize("host", HOSTS[:3])
+def test_a_retriever_made_of_names_refuses_what_is_off_topic(host: Host, named_index: str) -> None:
+    names = {"index": named_index, "system": "dynamax"}
+    retriever = host.named_retriever(**names, **{host.alias: 0.9})
+    (found,) = host.retrieve(retriever, ON_TOPIC)
+    ours = {"surprise": found.score, "surprise_verdict": "answered", "title": "dogs"}
+    assert found.meta.items() >= ours.items()
+    assert host.retrieve(retriever, OFF_TOPIC) == []
+    with pytest.raises(DataError, match="SurpriseRetriever has no setting 'sytem'; did you mean 'system'"):
+        host.named_retriever(**names, sytem="auto")
+
+
+@every_host
+def test_a_missing_package_is_named_with_the_line_that_installs_it(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert host.adapter
+    for name in [own for own in sys.modules if own.partition(".")[0] == host.package.partition(".")[0]]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, host.package.partition(".")[0], None)
+    monkeypatch.delitem(sys.modules, f"surprise_rerank.connectors.{host.module}")
+    with pytest.raises(MissingExtraError, match=rf"pip install 'surprise-rerank\[{host.extra}\]'"):
+        importlib.import_module(f"surprise_rerank.connectors.{host.module}")
+
+
+class Component(Adapter):
+    _takes = "reranker"
+
+
+def source(given: Any = None, **names: Any) -> Source[TextReranker]:
+    return Source(Component, given, names)
+
+
+def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[TextReranker] = []
+
+    def load(self: PipelineSettings) -> TextReranker:
+        loads.append(TextReranker(WordEncoder()))
+        if len(loads) == 1:
+            raise DataError("not yet")
+        return loads[-1]
+
+    monkeypatch.setattr(PipelineSettings, "text_reranker", load)
+    shared = source(system="cosine")
+    with pytest.raises(DataError, match="not yet"):
+        shared.get()
+    with ThreadPoolExecutor(4) as pool:
+        assert {id(own) for own in pool.map(lambda _: shared.get(), range(8))} == {id(loads[1])}
+    copied = copy.deepcopy({"component": shared})["component"]
+    assert copied.get() is loads[1]
+    copied.forget()
+    assert copied.get() is loads[2]
+    assert shared.get() is loads[1]
+
+
+def test_what_was_given_stays_and_has_no_names() -> None:
+    mine = TextReranker(WordEncoder())
+    given = source(mine)
+    given.forget()
+    assert copy.deepcopy(given).get() is mine
+    with pytest.raises(DataError, match="a Component that was given reranker= cannot be written"):
+        given.names()
+    with pytest.raises(DataError, match="given encoder= cannot be written"):
+        source(encoder=WordEncoder()).names()
+    assert source(system="cosine", collection="documents").names() == {"system": "cosine"}
+
+
+@pytest.mark.parametrize(
+    ("given", "names", "message"),
+    [
+        (TextReranker(WordEncoder()), {"model": "words"}, "both reranker= and names of one are given"),
+        (None, {"index": "a", "url": "http://localhost"}, "are both given"),
+        (None, {"model": "m", "encoder": len}, "are both given"),
+        (None, {"index": "i", "background": "b"}, "is for texts without an index"),
+        (None, {"url": "http://me:secret@localhost"}, "url='http://localhost' came with a password"),
+        (None, {"index": "http://me:secret@localhost/a"}, "index='http://localhost' came with a password"),
+    ],
+)
+def test_what_contradicts_itself_or_would_write_a_secret_is_refused(
+    given: Any, names: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as refused:
+        source(given, **names)
+    assert "secret" not in str(refused.value)
+
+
+def test_ids_of_an_index_are_strings_and_uuids() -> None:
+    own = uuid.uuid4()
+    assert stored_names("a", None, 3, own, "a", "", True) == ("a", str(own))
+    assert stored_names(None, 3) is None

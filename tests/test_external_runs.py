@@ -1,0 +1,128 @@
+"""Run files as systems and as candidates, through the whole evaluation; what is refused before it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
+from surprise_rerank.eval.retrieval.evaluation import Evaluation, check_together, evaluate
+from surprise_rerank.eval.retrieval.results import SystemResult
+from surprise_rerank.eval.retrieval.settings import RetrievalSettings
+
+ANIMALS = ("cat", "dog", "horse", "cow", "sheep", "goat", "pig", "hen")
+QUERIES = {"q1": "the cat sleeps", "q2": "a dog barks", "q3": "milk of the cow"}
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> Path:
+    """A small file of word vectors: a model that loads in no time."""
+    rng = np.random.default_rng(0)
+    words = sorted({*ANIMALS, "the", "a", "of", "sleeps", "barks", "milk", "eats", "grass"})
+    lines = [f"{word} " + " ".join(f"{x:.4f}" for x in rng.normal(size=8)) for word in words]
+    path = tmp_path / "tiny.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def settings(tmp_path: Path, vectors: Path) -> RetrievalSettings:
+    folder = tmp_path / "animals"
+    (folder / "qrels").mkdir(parents=True)
+    corpus = [
+        json.dumps({"_id": f"d{i}", "title": "", "text": f"the {animal} eats grass"})
+        for i, animal in enumerate(ANIMALS)
+    ]
+    (folder / "corpus.jsonl").write_text("\n".join(corpus))
+    queries = [json.dumps({"_id": name, "text": text}) for name, text in QUERIES.items()]
+    (folder / "queries.jsonl").write_text("\n".join(queries))
+    (folder / "qrels" / "test.tsv").write_text(
+        "query-id\tcorpus-id\tscore\nq1\td0\t1\nq2\td1\t1\nq3\td3\t2\n"
+    )
+    return RetrievalSettings(
+        dataset=str(folder),
+        systems=("cosine",),
+        model=str(vectors),
+        cache=tmp_path / "cache",
+        measures=("nDCG@10", "RR"),
+    )
+
+
+def named(evaluation: Evaluation) -> dict[str, SystemResult]:
+    return {result.name: result for result in evaluation.results}
+
+
+def test_one_pool_for_all_systems_and_a_run_as_a_system(settings: RetrievalSettings, tmp_path: Path) -> None:
+    run = tmp_path / "pool.trec"
+    run.write_text(
+        "".join(f"{q} Q0 {d} 1 {s} x\n" for q in QUERIES for d, s in (("d2", 3), ("d7", 2), ("no", 1)))
+    )
+    wide = replace(
+        settings, systems=("cosine", "dynamax", "surprise"), candidates=str(run), runs=(f"theirs={run}",)
+    )
+    results = named(evaluate(wide))
+    assert {frozenset(r.run["q1"].ids) for n, r in results.items() if n != "theirs"} == {
+        frozenset({"d2", "d7"})
+    }
+    # The run itself is measured as it is, unknown documents included.
+    assert results["theirs"].run["q1"].ids == ("d2", "d7", "no")
+    own = named(evaluate(settings))["cosine"].run["q1"]
+    scores = dict(zip(own.ids, own.scores, strict=True))
+    pooled = results["cosine"].run["q1"]
+    assert pooled.scores == pytest.approx([scores[name] for name in pooled.ids], abs=1e-6)
+    shallow = named(evaluate(replace(wide, depth=1)))
+    assert shallow["dynamax"].run["q1"].ids == ("d2",)
+
+
+def test_a_run_is_found_by_the_name_of_the_data_set(settings: RetrievalSettings, tmp_path: Path) -> None:
+    (tmp_path / "animals-test").mkdir()
+    (tmp_path / "animals-test" / "theirs.trec").write_text("q1 Q0 d0 1 1 x\n")
+    pattern = str(tmp_path / "{dataset}" / "theirs.trec")
+    assert named(evaluate(replace(settings, runs=(pattern,))))["theirs"].run["q1"].ids == ("d0",)
+
+
+def test_a_run_of_another_data_set_is_refused(settings: RetrievalSettings, tmp_path: Path) -> None:
+    run = tmp_path / "other.trec"
+    run.write_text("x1 Q0 d0 1 1 x\n")
+    with pytest.raises(DatasetError, match="ranks none of the 3 questions, such as 'q1'; its first is 'x1'"):
+        evaluate(replace(settings, runs=(str(run),)))
+
+
+def test_what_cannot_work_is_told_before_anything_is_measured(
+    settings: RetrievalSettings, tmp_path: Path
+) -> None:
+    check_together(settings, [settings.dataset])
+    with pytest.raises(DatasetError, match="two data sets are called 'animals-test'"):
+        check_together(settings, [settings.dataset, f"{settings.dataset}/"])
+    with pytest.raises(DatasetError, match=r"there is no run file animals-test/none\.trec"):
+        check_together(replace(settings, runs=("a={dataset}/none.trec",)), [settings.dataset])
+    with pytest.raises(DatasetError, match=r"there is no run file bm52 .candidates are also cosine"):
+        check_together(replace(settings, candidates="bm52"), [settings.dataset])
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "theirs.trec").write_text("q1 Q0 d0 1 1 x\n")
+    run = str(tmp_path / "runs" / "theirs.trec")
+    with pytest.raises(DataError, match="lies in --run-dir, where it could be overwritten"):
+        check_together(replace(settings, runs=(run,)), [settings.dataset], tmp_path / "runs")
+
+
+def test_a_baseline_that_is_no_system_is_refused(settings: RetrievalSettings) -> None:
+    with pytest.raises(DataError, match="'dynamx' is not among the systems; did you mean 'dynamax'"):
+        evaluate(replace(settings, systems=("cosine", "dynamax"), baseline="dynamx"))
+    notes = evaluate(replace(settings, systems=("dynamax",))).notes
+    assert "nothing is compared: the baseline cosine is not among the systems" in notes
+
+
+def test_a_measure_that_cannot_take_the_questions_ids_is_told_first(settings: RetrievalSettings) -> None:
+    with pytest.raises(SurpriseRerankError, match="ERR@10 cannot be measured"):
+        evaluate(replace(settings, measures=("ERR@10",)))
+
+
+def test_two_systems_of_one_name_are_refused(settings: RetrievalSettings, tmp_path: Path) -> None:
+    run = tmp_path / "cosine.trec"
+    run.write_text("q1 Q0 d0 1 1 x\n")
+    with pytest.raises(DataError, match="two systems have the name 'cosine'; name the run: --run NAME="):
+        evaluate(replace(settings, runs=(str(run),)))
