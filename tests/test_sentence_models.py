@@ -18,8 +18,8 @@ def model_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_sentence_is_the_mean_of_its_known_words(model_file: Path, tmp_path: Path) -> None:
-    model = load_sentence_model(str(model_file), tmp_path / "cache")
+def test_a_sentence_is_the_mean_of_its_known_words(model_file: Path) -> None:
+    model = load_sentence_model(str(model_file))
     assert model.name == "tiny.txt"
     vectors = model.vectors(["CAT dog", "the dog , dog", "nothing known", ""])
     np.testing.assert_allclose(vectors[0], [0.5, 2, 1])

@@ -63,16 +63,8 @@ class SentenceModel:
         return means
 
 
-def load_sentence_model(name: str, cache: Path | None = None) -> SentenceModel:
-    """Load a model for sentence benchmarks.
-
-    Args:
-        name: as for `load_encoder`.
-        cache: folder for converted word vectors.
-
-    Raises:
-        SurpriseRerankError: if it cannot be loaded.
-    """
+def load_sentence_model(name: str) -> SentenceModel:
+    """Load a model for sentence benchmarks; name and errors are those of `load_encoder`."""
     encoder = load_encoder(name)
     shown = Path(name).name
     if isinstance(encoder, StaticEncoder):
@@ -80,9 +72,9 @@ def load_sentence_model(name: str, cache: Path | None = None) -> SentenceModel:
     return SentenceModel(shown, encoder)
 
 
-def load_sentence_models(names: Sequence[str], cache: Path | None = None) -> Iterator[SentenceModel]:
+def load_sentence_models(names: Sequence[str]) -> Iterator[SentenceModel]:
     """Models for sentence benchmarks, by `load_each`."""
-    return load_each(names, lambda name: load_sentence_model(name, cache), Terminal(quiet=True))
+    return load_each(names, load_sentence_model, Terminal(quiet=True))
 
 
 def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Terminal) -> Iterator[Model]:

@@ -51,7 +51,7 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None 
     """
     terminal = terminal or Terminal(quiet=True)
     folder = settings.cache or cache_folder()
-    models = load_each(settings.models, lambda name: load_sentence_model(name, folder), terminal)
+    models = load_each(settings.models, load_sentence_model, terminal)
     used = find_classifier(settings.classifier)
     tasks = [read_task(name, settings.data) for name in dict.fromkeys(settings.tasks)]
     results = ResultCache(folder / "downstream", TaskResult, named_by="task")

@@ -6,11 +6,12 @@ Imports nothing heavy, because `--help` reads this.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from surprise_rerank.core.settings import option, some_names
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.studies.settings import SentenceInputs
+from surprise_rerank.eval.studies.settings import CACHE, SentenceInputs
 
 ClassifierName: TypeAlias = Literal["senteval", "logistic"]
 TASKS = ("SCICITE", "MR", "CR", "MPQA", "SUBJ", "SST2", "SST5", "TREC", "MRPC", "SICK-E")
@@ -20,6 +21,7 @@ TASKS = ("SCICITE", "MR", "CR", "MPQA", "SUBJ", "SST2", "SST5", "TREC", "MRPC", 
 class DownstreamSettings(SentenceInputs):
     """What is measured, besides the models."""
 
+    cache: Path | None = option(None, **CACHE)
     tasks: tuple[str, ...] = option(
         TASKS, help="What to classify, with commas between.", metavar="NAMES", parse=some_names
     )
