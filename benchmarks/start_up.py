@@ -39,9 +39,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 # As they are installed.
 _ENTRY = "from surprise_rerank.eval.cli.entry import {0}; {0}()"
 _SEARCH, _EVALUATE = _ENTRY.format("surprise_rerank"), _ENTRY.format("rerank_eval")
-_MODEL = (
-    "from surprise_rerank import load_encoder; load_encoder(backend='auto').encode(['how to'], kind='query')"
-)
+_MODEL = "from surprise_rerank import load_encoder; load_encoder().encode(['how to'], kind='query')"
 _QUESTION = "test whether two samples differ"
 _OUTPUT = Path(os.devnull)
 

@@ -164,8 +164,12 @@ class LabelledVectors:
         return vectors
 
 
-def load_models(names: Sequence[str], cache: Path, terminal: Terminal) -> Iterator[LabelledVectors]:
+def load_models(
+    names: Sequence[str], cache: Path, terminal: Terminal, *, trainable: bool = False
+) -> Iterator[LabelledVectors]:
     """Models, one after the other, each loaded when it is asked for, by `load_each`."""
-    return load_each(
-        names, lambda name: LabelledVectors(load_encoder(name, cache=cache), cache, terminal), terminal
-    )
+
+    def load(name: str) -> LabelledVectors:
+        return LabelledVectors(load_encoder(name, trainable=trainable), cache, terminal)
+
+    return load_each(names, load, terminal)

@@ -15,21 +15,24 @@ from surprise_rerank.core.settings import option
 MODEL = "all-MiniLM-L6-v2"
 
 
+# The option of the folder where results are kept.
+CACHE: dict[str, Any] = {
+    "help": "Where vectors and finished tasks are kept.  "
+    "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
+    "metavar": "FOLDER",
+    "path": "folder",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFolder:
     """Where results are kept."""
 
-    cache: Path | None = option(
-        None,
-        help="Where converted vectors and finished tasks are kept.  "
-        "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
-        metavar="FOLDER",
-        path="folder",
-    )
+    cache: Path | None = option(None, **CACHE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkFiles(CacheFolder):
+class BenchmarkFiles:
     """Where the files of the benchmarks are."""
 
     data: Path | None = option(

@@ -57,7 +57,8 @@ def evaluate_classification(settings: ClassifySettings, terminal: Terminal | Non
         left_out.append(note)
         terminal.say(note)
 
-    for model in load_models(settings.models, settings.cache or cache_folder(), terminal):
+    folder, trains = settings.cache or cache_folder(), settings.few_shot is not None
+    for model in load_models(settings.models, folder, terminal, trainable=trains):
         encoder = model.encoder
         described.append({"name": encoder.name, "fingerprint": encoder.fingerprint})
         study.measure(model, leave_out)

@@ -11,7 +11,6 @@ from threadpoolctl import threadpool_limits
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
-from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.studies.downstream.classifier import (
@@ -65,8 +64,7 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None 
         SurpriseRerankError: if a model cannot be loaded.
     """
     terminal = terminal or Terminal(quiet=True)
-    folder = settings.cache or cache_folder()
-    models = load_each(settings.models, lambda name: load_sentence_model(name, folder), terminal)
+    models = load_each(settings.models, load_sentence_model, terminal)
     tasks = [read_task(name, settings.data) for name in dict.fromkeys(settings.tasks)]
     found = Measurements("model", "task")
     for model in models:
