@@ -20,8 +20,8 @@ from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra, is_installed, pip_line
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.text_vectors import dense_vectors
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, ModelError
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.studies.classify.setfit_baseline import EXTRA, setfit_answers
