@@ -258,7 +258,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=100)
     parser.add_argument("--report", type=Path, action="append", default=[], help="also write the tables here")
     given = parser.parse_args()
-    dataset, encoder = load_dataset(given.dataset, given.split), load_encoder(given.model, backend="auto")
+    dataset, encoder = load_dataset(given.dataset, given.split), load_encoder(given.model)
     made = {document.id: [document, *copies_of(document)] for document in dataset.documents}
     names = [
         name

@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import METADATA, SCHEMA_VERSION
 from surprise_rerank.core.tokens.form import POOLING, TokenForm
-from surprise_rerank.encoders.backends.precision import precision_of
-from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.encoders.base import Encoder, precision_of, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, UnreadableIndexError
 

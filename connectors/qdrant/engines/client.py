@@ -221,33 +221,6 @@ class ClientEngine(Engine):
         widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
         self._in_parts(points, max(1, min(_OPERATIONS, REQUEST_BYTES // widest)), send)
 
-    def add_vectors(self, added: Mapping[str, models.VectorParams | models.SparseVectorParams]) -> None:
-        """Give points further vectors, by name; nothing happens to those that are there.
-
-        Raises:
-            StoreError: if the server cannot add vectors to a collection that exists.
-        """
-        config = self.info().config.params
-        dense = config.vectors if isinstance(config.vectors, dict) else {}
-        missing = [name for name in added if name not in {*dense, *(config.sparse_vectors or {})}]
-        if missing:
-            versions.require(versions.Feature.NAMED_VECTORS, self.nodes, "add them beside the collection")
-
-        def send(client: QdrantClient, part: list[str]) -> None:
-            for name in part:
-                client.create_vector_name(self.collection, name, _named_vector(added[name]), wait=True)
-
-        self._in_parts(missing, 1, send)
-
-    def delete_vector(self, name: str) -> None:
-        """Take a named vector off all points."""
-        self._call(lambda client: client.delete_vector_name(self.collection, name, wait=True))
-
-    def delete_fields(self, names: Sequence[str]) -> None:
-        """Take fields off the payloads of all points; the others stay."""
-        every = models.FilterSelector(filter=models.Filter())
-        self._call(lambda client: client.delete_payload(self.collection, list(names), every, wait=True))
-
     def drop(self) -> None:
         """Delete the collection, if it exists."""
         if self.exists():
@@ -391,19 +364,6 @@ def token_params(d: int, numbers: models.Datatype) -> models.VectorParams:
         hnsw_config=models.HnswConfigDiff(m=0),
         on_disk=True,
     )
-
-
-def _named_vector(own: models.VectorParams | models.SparseVectorParams) -> models.VectorNameConfig:
-    """What vectors of one name are, as a request that adds them has it."""
-    if not isinstance(own, models.VectorParams):
-        return models.SparseVectorNameConfig(sparse=models.SparseVectorConfig())
-    dense = models.DenseVectorConfig(
-        size=own.size,
-        distance=own.distance,
-        multivector_config=own.multivector_config,
-        datatype=None if own.datatype is None else models.VectorStorageDatatype(own.datatype.value),
-    )
-    return models.DenseVectorNameConfig(dense=dense)
 
 
 def _vectors(vectors: Mapping[str, StoredVector]) -> Any:

@@ -22,8 +22,6 @@ class Feature(Enum):
 
     # Since then a collection remembers how it was made, and so everything else that an index needs is there.
     INDEX = "metadata of collections, which an index is recognised by", (1, 15, 4)
-    FORMULA = "formula queries", (1, 14, 0)
-    NAMED_VECTORS = "vectors that are added to a collection that exists", (1, 18, 0)
     TURBO_NUMBERS = "vectors in TurboQuant's numbers", (1, 19, 0)
 
     @property
