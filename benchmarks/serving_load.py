@@ -6,8 +6,7 @@
 The server is a process of its own; a request has 10 documents of 50 words, never the same. Beside it stands
 the bare `TextReranker.rank`, in a loop in this process, on such requests. All of it shares the machine.
 
-With an index, requests are searches with a data set's questions. Two servers take turns in every round, each
-on a copy of the index: one encodes each question alone (`--max-batch 1`), the other those that wait together.
+With an index, requests are searches with a data set's questions.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import itertools
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -183,13 +181,22 @@ async def memory(client: httpx.AsyncClient) -> float:
 
 
 @contextlib.contextmanager
-def served(*options: str) -> Iterator[str]:
-    """The address of a server with these options of the command, once it is ready."""
+def served(settings: dict[str, Any], *options: str) -> Iterator[str]:
+    """The address of a server with this table [server] and these options of the command, once it is ready."""
     code = "from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve; serve()"
     environment = {name: value for name, value in os.environ.items() if name not in _OTHERS}
-    with tempfile.TemporaryFile("w+") as log:  # a pipe that nobody reads would stop it
+    with (
+        tempfile.NamedTemporaryFile("w+", suffix=".toml") as config,
+        tempfile.TemporaryFile("w+") as log,  # a pipe that nobody reads would stop it
+    ):
+        config.write(
+            "\n".join(["[server]", *(f"{own} = {json.dumps(value)}" for own, value in settings.items())])
+        )
+        config.flush()
         server = subprocess.Popen(
-            [sys.executable, "-c", code, "--port", "0", *options], stderr=log, env=environment
+            [sys.executable, "-c", code, "--port", "0", "--config", config.name, *options],
+            stderr=log,
+            env=environment,
         )
         try:
             url = ""
@@ -221,65 +228,37 @@ def main() -> None:
     parser.add_argument("--index", type=Path, help="to search, of the data set")
     parser.add_argument("--dataset", default="demo")
     parser.add_argument("--system", default="dynamax")
-    parser.add_argument("--rounds", type=int, default=3, help="of the two servers on an index")
     given = parser.parse_args()
     print(describe("torch", "fastapi", "uvicorn"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server goes too
-    options = ["--workers", str(given.workers), *([] if given.model is None else ["--model", given.model])]
-    if given.index is None:
-        of_texts(given, options)
-    else:
-        of_searches(given, options)
+    settings = {"workers": given.workers} | ({} if given.model is None else {"model": given.model})
+    if given.index is not None:
+        questions = list(load_dataset(given.dataset, None).queries.values())
 
+        def asking(seed: int) -> Iterator[Asked]:
+            order = random.Random(seed).sample(questions, len(questions))
+            return (("/v1/search", {"query": question}) for question in itertools.cycle(order))
 
-def of_texts(given: argparse.Namespace, options: list[str]) -> None:
-    """Re-ranking of given texts, beside the bare re-ranker."""
+        with served({**settings, "system": given.system}, "--index", str(given.index)) as url:
+            measure(given, url, asking)
+        return
     alone, median = bare(given.model, given.seconds)
     print(f"bare TextReranker.rank: {alone:.1f} requests a second, median {median:.1f} ms")
-    with served(*options) as url:
-        asyncio.run(load(url, max(given.callers), min(3.0, given.seconds), reranking))  # threads, buffers
-        for callers in given.callers:
-            met = asyncio.run(load(url, callers, given.seconds, reranking))
-            low, high = np.quantile(met.milliseconds, (0.5, 0.99)) if met.milliseconds else (np.nan, np.nan)
-            print(
-                f"{callers:3d} callers: {met.rate:6.1f} a second ({met.rate / alone:.2f} of bare), "
-                f"median {low:.0f} ms, 99 % {high:.0f} ms, errors {met.errors or 'none'}, "
-                f"memory {' '.join(f'{own:.0f}' for own in met.memory)} MiB",
-                flush=True,
-            )
+    with served(settings) as url:
+        measure(given, url, reranking)
 
 
-def of_searches(given: argparse.Namespace, options: list[str]) -> None:
-    """Searches of two servers, which encode questions alone and together."""
-    questions = list(load_dataset(given.dataset, None).queries.values())
-
-    def asking(seed: int) -> Iterator[Asked]:
-        order = random.Random(seed).sample(questions, len(questions))
-        return (("/v1/search", {"query": question}) for question in itertools.cycle(order))
-
-    with contextlib.ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        urls = {}
-        for name, own in {"alone": ["--max-batch", "1"], "together": []}.items():
-            folder = shutil.copytree(given.index, scratch / name)  # one process at a time has it open
-            searching = ["--index", str(folder), "--system", given.system]
-            urls[name] = stack.enter_context(served(*options, *own, *searching))
-        for url in urls.values():
-            asyncio.run(load(url, max(given.callers), min(3.0, given.seconds), asking))
-        for callers in given.callers:
-            rounds: dict[str, list[Load]] = {name: [] for name in urls}
-            for _ in range(given.rounds):
-                for name, url in urls.items():
-                    rounds[name].append(asyncio.run(load(url, callers, given.seconds, asking)))
-            rates = {name: float(np.median([met.rate for met in own])) for name, own in rounds.items()}
-            for name, own in rounds.items():
-                low, high = np.quantile([time for met in own for time in met.milliseconds], (0.5, 0.95))
-                print(
-                    f"{given.system} {callers:3d} callers, questions {name:8s}: {rates[name]:6.1f} a second "
-                    f"({rates[name] / rates['alone']:.2f} times), median {low:.0f} ms, 95 % {high:.0f} ms, "
-                    f"errors {[met.errors for met in own if met.errors] or 'none'}",
-                    flush=True,
-                )
+def measure(given: argparse.Namespace, url: str, asking: Callable[[int], Iterator[Asked]]) -> None:
+    """Print a line for each number of callers."""
+    asyncio.run(load(url, max(given.callers), min(3.0, given.seconds), asking))  # threads, buffers
+    for callers in given.callers:
+        met = asyncio.run(load(url, callers, given.seconds, asking))
+        low, high = np.quantile(met.milliseconds, (0.5, 0.99)) if met.milliseconds else (np.nan, np.nan)
+        print(
+            f"{callers:3d} callers: {met.rate:6.1f} a second, median {low:.0f} ms, 99 % {high:.0f} ms, "
+            f"errors {met.errors or 'none'}, memory {' '.join(f'{own:.0f}' for own in met.memory)} MiB",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

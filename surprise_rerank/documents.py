@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from surprise_rerank.errors import DataError
+
 
 def encodable(text: str) -> str:
     r"""The text with every lone surrogate replaced by U+FFFD; valid text is returned unchanged.
@@ -20,6 +22,17 @@ def encodable(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def stripped_question(text: str) -> str:
+    """A question without white space around it, encodable.
+
+    Raises:
+        DataError: if nothing is left.
+    """
+    if not text.strip():
+        raise DataError("the question is empty; ask in words")
+    return encodable(text.strip())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import httpx
+from fastapi.testclient import TestClient
 from words import WordEncoder
 
 from surprise_rerank.connectors.server import process
@@ -56,6 +57,11 @@ class SteppingEncoder(WordEncoder):
 
 def words_reranker() -> TextReranker:
     return TextReranker(WordEncoder())
+
+
+def client_of(app: Any, **more: Any) -> TestClient:
+    """A client of an application in this process, by a name of this machine."""
+    return TestClient(app, "http://localhost", **more)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from calling import exit_code
-from serving import Log, served
+from serving import Log, client_of, served
 from words import WordEncoder
 
 from surprise_rerank import Diversity, TextReranker
@@ -140,9 +140,7 @@ def app(index: DocumentIndex) -> Any:
 
 
 def test_the_server_takes_it_with_every_request(app: Any) -> None:
-    from fastapi.testclient import TestClient
-
-    client = TestClient(app)
+    client = client_of(app)
     asked = {"query": QUESTION, "documents": list(TEXTS)}
     plain = client.post("/v1/rerank", json=asked).json()["results"]
     assert [result["index"] for result in plain] == list(PLAIN)
@@ -165,10 +163,8 @@ def test_the_server_takes_it_with_every_request(app: Any) -> None:
 
 def test_what_a_server_was_started_with_can_be_said_otherwise(index: DocumentIndex) -> None:
     server = pytest.importorskip("surprise_rerank.connectors.server")
-    from fastapi.testclient import TestClient
-
     pipeline, reranker = index.pipeline("cosine", collapse=0.9), index.text_reranker("cosine", collapse=0.9)
-    client = TestClient(server.create_app(reranker, pipeline, logger=Log().logger()))
+    client = client_of(server.create_app(reranker, pipeline, logger=Log().logger()))
     asked = {"query": QUESTION, "documents": list(TEXTS)}
     assert len(client.post("/v1/rerank", json=asked).json()["results"]) == len(TEXTS) - 1
     assert len(client.post("/v1/rerank", json={**asked, "collapse": 1.0}).json()["results"]) == len(TEXTS)

@@ -17,9 +17,8 @@ pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is no
 
 from axe_playwright_python.sync_playwright import Axe
 from browsers import find_browser
-from fastapi.testclient import TestClient
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from serving import Log, served
+from serving import Log, client_of, served
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -55,14 +54,14 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         index.sync([*documents, *HOSTILE], background=False)
         index.store_background(varied_questions(40), "auto")
         pipelines = IndexPipelines(index)
-        service = Service(searches=True)
+        service = Service(searches=True, logger=Log().logger())
         service.open(text_reranker_of(index), pipelines["auto"], "auto", pipelines)
         yield service
 
 
 @pytest.fixture(scope="module")
 def url(service: Service) -> Iterator[str]:
-    with served(service_app(service, logger=Log().logger())) as url:
+    with served(service_app(service)) as url:
         yield url
 
 
@@ -211,10 +210,10 @@ def test_hostile_texts_are_text(browser: Browser, url: str) -> None:
     assert page.title() == "surprise-rerank"
     assert page.locator("#after script, #after img").count() == 0
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.locator("#question").fill("dogs " * 200_000)
-    expect(page.locator("#notice")).to_contain_text("query has 999999 characters")
+    page.locator("#question").fill("dogs " * 220_000)
+    expect(page.locator("#notice")).to_contain_text("more than 1048576 bytes")
     (refused,) = visit.errors  # as browsers say of every status that is no success
-    assert "status of 422" in refused
+    assert "status of 413" in refused
     page.context.close()
 
 
@@ -228,8 +227,9 @@ def test_a_filter_that_is_none_is_said(visit: Visit, url: str) -> None:
 
 
 def test_a_token_is_asked_for_where_one_is_set(browser: Browser, service: Service) -> None:
-    app = service_app(service, ServerOptions(token=TOKEN), logger=Log().logger())
-    with served(app) as url:
+    guarded = Service(searches=True, options=ServerOptions(token=TOKEN), logger=Log().logger())
+    guarded.opened = service.opened
+    with served(service_app(guarded)) as url:
         assert httpx.get(f"{url}/").status_code == 200
         assert httpx.get(f"{url}/info").status_code == 401
         visit = Visit(browser)
@@ -271,7 +271,7 @@ def test_axe_finds_nothing(browser: Browser, url: str, scheme: Any, width: int) 
 
 
 def test_every_file_of_the_page_comes_with_the_policy(service: Service) -> None:
-    client = TestClient(service_app(service, ServerOptions(token=TOKEN), logger=Log().logger()))
+    client = client_of(service_app(service))
     for path in PAGE_ROUTES:
         answer = client.get(path)
         assert answer.status_code == 200

@@ -15,19 +15,16 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import JSON, Log, words_reranker
+from serving import Log, client_of, words_reranker
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
-from surprise_rerank.connectors.server import app as server
+from surprise_rerank.connectors.server import Service, create_app, service_app
 from surprise_rerank.connectors.server.ranking import falling
 from surprise_rerank.connectors.systems.backgrounds import SWITCH, store_background
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.rerankers import DynaMaxReranker
 from surprise_rerank.text_reranker import RankedText, TextReranker
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -40,7 +37,7 @@ DOCUMENTS = [Document(f"d{i}", text, title="T", metadata={"n": i}) for i, text i
 
 @pytest.fixture
 def client() -> TestClient:
-    return TestClient(create_app(words_reranker(), logger=Log().logger()))
+    return client_of(create_app(words_reranker(), logger=Log().logger()))
 
 
 @pytest.fixture
@@ -56,7 +53,7 @@ def index(tmp_path: Path) -> Iterator[DocumentIndex]:
 @pytest.fixture
 def searching(index: DocumentIndex) -> TestClient:
     app = create_app(text_reranker_of(index, "dynamax"), pipeline_of(index, "dynamax"), logger=Log().logger())
-    return TestClient(app)
+    return client_of(app)
 
 
 # Cohere's and Jina's
@@ -101,36 +98,11 @@ def test_rank_fields_name_what_is_ranked(client: TestClient) -> None:
     assert client.post("/v1/rerank", json={**body, "rank_fields": None}).status_code == 422
 
 
-def test_fields_may_be_named_like_anything(client: TestClient) -> None:
-    names = ["copy", "json", "schema", "dict", "model_extra", "model_config", "__class__"]
-    documents = [{name: "cats"} for name in names] + [{name: "dogs bark"} for name in names]
-    body = {"query": "dogs bark", "documents": documents, "rank_fields": names, "return_documents": True}
-    answer = client.post("/v1/rerank", json=body)
-    assert answer.status_code == 200
-    results = answer.json()["results"]
-    assert [r["index"] for r in results] == [*range(7, 14), *range(7)]
-    assert [r["document"] for r in results] == documents[7:] + documents[:7]
-    none = client.post("/v1/rerank", json={**body, "rank_fields": ["author"]})
-    assert none.json()["message"] == (
-        "documents[0] has no string to rank; give it one of the fields in rank_fields"
-    )
-
-
 def test_max_tokens_per_doc_cuts_documents(client: TestClient) -> None:
     body = {"query": "bark", "documents": ["dogs and cats bark", "bark and sleep"], "max_tokens_per_doc": 1}
     cut = client.post("/v2/rerank", json=body).json()
     assert cut["usage"] == {"total_tokens": 3}
     assert cut["results"][0]["index"] == 1
-
-
-@pytest.mark.parametrize(
-    ("documents", "top_n", "expected"), [([], None, 0), (TEXTS, 2, 2), (TEXTS, 99, 4), (TEXTS[:1], 1, 1)]
-)
-def test_no_documents_one_and_more_results_than_there_are(
-    client: TestClient, documents: list[str], top_n: int | None, expected: int
-) -> None:
-    body = {"query": QUESTION, "documents": documents, "top_n": top_n}
-    assert len(client.post("/v1/rerank", json=body).json()["results"]) == expected
 
 
 # Text Embeddings Inference's
@@ -145,18 +117,8 @@ def test_ranks_have_index_and_score_and_the_text_on_request(client: TestClient) 
     assert client.post("/rerank", json={"query": QUESTION, "texts": []}).json() == []
 
 
-def test_scores_lie_from_0_to_1_unless_raw_ones_are_asked_for() -> None:
-    app = create_app(TextReranker(WordEncoder(), DynaMaxReranker()), logger=Log().logger())
-    client = TestClient(app)
-    body = {"query": "dogs dogs", "texts": ["cats", "", "dogs dogs", "mice"]}
-    shown = [rank["score"] for rank in client.post("/rerank", json=body).json()]
-    raw = [rank["score"] for rank in client.post("/rerank", json={**body, "raw_scores": True}).json()]
-    assert all(0 <= score <= 1 for score in shown)
-    assert raw == [r.score for r in words_reranker().rank(body["query"], body["texts"])]
-
-
 def test_a_text_that_is_too_long_is_split_or_cut_at_either_end_or_refused() -> None:
-    client = TestClient(create_app(TextReranker(WordEncoder(window=2)), logger=Log().logger()))
+    client = client_of(create_app(TextReranker(WordEncoder(window=2)), logger=Log().logger()))
     body = {"query": "bark", "texts": ["dogs and cats bark", "bark or sleep now"], "raw_scores": True}
     whole = client.post("/rerank", json=body).json()
     assert whole[0]["score"] == whole[1]["score"]  # each has a passage with the word
@@ -183,12 +145,12 @@ def test_shown_scores_keep_the_order_within_the_bounds(
         RankedText(i, score, min(1.0, max(0.0, round(score))) if coarse else None, {})
         for i, score in enumerate(ordered)
     ]
-    shown = falling(ranked, 0.0, 1.0) if bounded else falling(ranked)
+    shown = falling(ranked, bounded)
     for upper, lower, a, b in zip(ordered, ordered[1:], shown, shown[1:], strict=False):
         assert (a > b) if upper > lower else (a == b)
     for text, value in zip(ranked, shown, strict=True):
         expected = min(1.0, max(0.0, text.relevance)) if bounded else text.relevance
-        assert value == pytest.approx(expected, abs=1e-12)
+        assert value == pytest.approx(expected, abs=2e-9)
         assert not bounded or 0 <= value <= 1
 
 
@@ -225,26 +187,6 @@ def test_every_answer_has_a_verdict_and_metrics_count_them(searching: TestClient
         assert line in text
 
 
-def test_metrics_and_the_log_tell_whether_questions_are_of_the_backgrounds_kind(
-    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "_REPORTED", 3)
-    log = Log()
-    searching = TestClient(
-        create_app(text_reranker_of(index, "dynamax"), pipeline_of(index, "dynamax"), logger=log.logger())
-    )
-    for question in (QUESTION, "who painted", "what gives lift"):
-        searching.post("/v1/search", json={"query": question})
-    text = searching.get("/metrics").text
-    for line in ("asked", "passed", "off_topic", "wrong", "drift"):
-        assert f'surprise_rerank_traffic_{line}{{route="/v1/search"}}' in text
-    assert 'surprise_rerank_traffic_asked{route="/v1/search"} 3.0' in text
-    assert 'surprise_rerank_traffic_passed{route="/v1/search"} 2.0' in text
-    (said,) = (line["said"] for line in log.lines if line["event"] == "traffic")
-    assert said.startswith("66.7 % of 3 questions passed at a surprise of 0.9 ")
-    assert "painted" not in log.getvalue()
-
-
 def test_the_verdict_of_a_bare_list_is_in_a_header(searching: TestClient, client: TestClient) -> None:
     body = {"query": QUESTION, "texts": TEXTS}
     verdict = json.loads(searching.post("/rerank", json=body).headers["X-Surprise-Verdict"])
@@ -266,14 +208,14 @@ def test_a_threshold_that_cannot_be_measured_is_refused(client: TestClient, sear
 
 def test_the_servers_threshold_leaves_text_embeddings_inferences_answers_whole(index: DocumentIndex) -> None:
     reranker = text_reranker_of(index, "dynamax", min_surprise=0.9)
-    client = TestClient(create_app(reranker, logger=Log().logger()))
+    client = client_of(create_app(reranker, logger=Log().logger()))
     question = "who painted"
     assert client.post("/v1/rerank", json={"query": question, "documents": TEXTS}).json()["results"] == []
     assert len(client.post("/rerank", json={"query": question, "texts": TEXTS}).json()) == len(TEXTS)
 
 
 def test_documents_with_the_id_of_a_stored_one_are_not_encoded(index: DocumentIndex) -> None:
-    client = TestClient(create_app(text_reranker_of(index, "dynamax"), logger=Log().logger()))
+    client = client_of(create_app(text_reranker_of(index, "dynamax"), logger=Log().logger()))
     documents = [{"text": "not read", "id": "d2"}, {"text": "cats", "id": "d2"}, {"text": "dogs", "id": "no"}]
     answer = client.post("/v1/rerank", json={"query": "dogs bark", "documents": documents}).json()
     assert answer["usage"]["total_tokens"] == 3
@@ -294,26 +236,6 @@ def test_a_search_gives_documents_with_scores_text_and_metadata(searching: TestC
     assert off.json()["results"] == []
 
 
-def test_what_ranks_is_called_as_it_is_told_or_by_its_class(index: DocumentIndex) -> None:
-    reranker, question = text_reranker_of(index, "dynamax"), {"query": "what gives lift"}
-    for system, told, expected in (
-        ("fusion", "my fusion", "my fusion"),
-        ("fusion", "", "FusionReranker"),
-        ("cosine", "", "DenseRetriever"),
-    ):
-        app = create_app(reranker, pipeline_of(index, system), system=told, logger=Log().logger())
-        client = TestClient(app)
-        assert client.post("/v1/search", json=question).json()["system"] == expected
-        assert client.get("/info").json()["system"] == expected
-
-
-def test_an_id_with_half_a_character_is_an_unknown_one(searching: TestClient) -> None:
-    content = b'{"query": "dogs bark", "documents": [{"text": "dogs", "id": "\\ud800"}, "cats"]}'
-    answer = searching.post("/v1/rerank", content=content, headers=JSON)
-    assert answer.status_code == 200
-    assert [r["index"] for r in answer.json()["results"]] == [0, 1]
-
-
 def test_without_an_index_there_is_no_search(client: TestClient) -> None:
     assert client.post("/v1/search", json={"query": QUESTION}).status_code == 404
     assert "/v1/search" not in client.get("/openapi.json").json()["paths"]
@@ -323,8 +245,8 @@ def test_without_an_index_there_is_no_search(client: TestClient) -> None:
 
 
 def test_until_it_is_opened_the_service_lives_and_is_not_ready() -> None:
-    service = Service(searches=False)
-    client = TestClient(service_app(service, logger=Log().logger()))
+    service = Service(searches=False, logger=Log().logger())
+    client = client_of(service_app(service))
     assert client.get("/health").json() == {"status": "alive"}
     for answer in (
         client.get("/ready"),
@@ -340,19 +262,6 @@ def test_until_it_is_opened_the_service_lives_and_is_not_ready() -> None:
     assert client.get("/ready").json() == {"status": "ready"}
     assert client.head("/ready").status_code == 200
     assert client.post("/rerank", json={"query": "a", "texts": ["b"]}).status_code == 200
-
-
-def test_a_service_and_what_it_is_opened_with_say_the_same(index: DocumentIndex) -> None:
-    with pytest.raises(DataError, match="searches=True and gets no pipeline"):
-        Service(searches=True).open(words_reranker())
-    with pytest.raises(DataError, match="searches=False and gets a pipeline"):
-        Service(searches=False).open(words_reranker(), pipeline_of(index, "cosine"))
-
-
-def test_info_tells_the_model_and_the_limits(client: TestClient) -> None:
-    info = client.get("/info").json()
-    assert (info["model_id"], info["system"], info["search"]) == ("words", "DynaMaxReranker", False)
-    assert info["max_client_batch_size"] == info["limits"]["max_documents"] == 1000
 
 
 def test_metrics_count_requests_documents_and_time(client: TestClient) -> None:
@@ -373,29 +282,15 @@ def test_metrics_count_requests_documents_and_time(client: TestClient) -> None:
         assert line in answer.text
 
 
-def test_limits_must_be_limits() -> None:
-    for wrong in (
-        {"token": " "},
-        {"max_body": 0},
-        {"workers": 0},
-        {"max_documents": 10_001},
-        {"timeout": 0},
-        {"timeout": float("inf")},
-    ):
-        with pytest.raises(DataError):
-            ServerOptions(**wrong)
-    assert "secret" not in repr(ServerOptions(token="secret"))
-
-
 # Searches with a filter, another system, and another order beside
 
 
 @pytest.fixture
 def systems(index: DocumentIndex) -> TestClient:
     pipelines = IndexPipelines(index, "dynamax")
-    service = Service(searches=True)
+    service = Service(searches=True, logger=Log().logger())
     service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
-    return TestClient(service_app(service, logger=Log().logger()))
+    return client_of(service_app(service))
 
 
 def _found(answer: dict[str, Any]) -> list[str]:
@@ -417,11 +312,14 @@ def test_a_filter_reaches_every_system(systems: TestClient, system: str) -> None
     [
         ({"filterr": {}}, "did you mean 'filter'"),
         ({"top_n": 3}, "not known"),
+        ({"query": " "}, "query: the question is empty; ask in words"),
         ({"filter": {"mustt": []}}, "'mustt' is not known"),
         ({"filter": {"must": [{"key": "a[", "match": {"value": 1}}]}}, "invalid JSON path a["),
         ({"filter": {"must": [{"key": "a", "match": {"value": 2**70}}]}}, "more than 64 bits"),
         ({"filter": {"must": [{"has_id": ["d1"]}]}}, "no UUID"),
         ({"filter": []}, "filter"),
+        ({"filter": {"must": [{"key": "a"}]}}, "must[0] tests nothing"),
+        ({"filter": {"must": [{"key": "a", "match": {"value": i}} for i in range(65)]}}, "more than 64"),
         ({"system": "dynmax"}, "did you mean 'dynamax'"),
         ({"system": "surprise"}, "none of that name"),
         ({"compare_with": "nothing"}, "there are dynamax"),
@@ -464,9 +362,9 @@ def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
 ) -> None:
     monkeypatch.setenv(SWITCH, "on")  # the other systems are asked the same questions
     pipelines = IndexPipelines(index, "dynamax", min_surprise=0.9)
-    service = Service(searches=True)
+    service = Service(searches=True, logger=Log().logger())
     service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
-    asking = TestClient(service_app(service, logger=Log().logger()))
+    asking = client_of(service_app(service))
 
     def answer(**more: Any) -> Any:
         return asking.post("/v1/search", json={"query": "cricket in summer", **more}).json()
@@ -480,33 +378,11 @@ def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
 
 def test_a_system_that_is_being_made_keeps_no_other_waiting(index: DocumentIndex) -> None:
     pipelines = IndexPipelines(index, "dynamax")
-    service = Service(searches=True)
+    service = Service(searches=True, logger=Log().logger())
     service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
-    asking = TestClient(service_app(service, logger=Log().logger()))
+    asking = client_of(service_app(service))
     with pipelines._lock:
         busy = asking.post("/v1/search", json={"query": QUESTION, "system": "cosine"})
         assert asking.post("/v1/search", json={"query": QUESTION}).status_code == 200
     assert (busy.status_code, busy.headers["Retry-After"]) == (503, "2")
     assert asking.post("/v1/search", json={"query": QUESTION, "system": "cosine"}).status_code == 200
-
-
-def test_info_names_the_systems_the_default_first(systems: TestClient, client: TestClient) -> None:
-    info = systems.get("/info").json()
-    assert list(info["systems"]) == ["dynamax", "auto", "cosine", "bm25", "fusion"]
-    assert (info["documents"], info["depth"], info["min_surprise"]) == (4, 100, None)
-    assert client.get("/info").json()["systems"] == {}
-
-
-def test_only_questions_that_are_asked_as_usual_count_as_traffic(index: DocumentIndex) -> None:
-    pipelines = IndexPipelines(index, "dynamax")
-    service = Service(searches=True)
-    service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
-    asking = TestClient(service_app(service, logger=Log().logger()))
-
-    def measured(**more: Any) -> bool:
-        asking.post("/v1/search", json={"query": QUESTION, **more})
-        return 'surprise_rerank_traffic_drift{route="/v1/search"}' in asking.get("/metrics").text
-
-    assert not measured(system="cosine")
-    assert not measured(filter={})
-    assert measured(system="dynamax")

@@ -59,17 +59,6 @@ def test_coheres_client_of_version_1(url: str) -> None:
     assert answer.results[0].document.title == "t"
 
 
-def test_coheres_asynchronous_client(url: str) -> None:
-    cohere = pytest.importorskip("cohere")
-
-    async def ask() -> list[list[int]]:
-        async with cohere.AsyncClientV2(TOKEN, base_url=url) as client:
-            asked = (client.rerank(model="m", query=QUESTION, documents=TEXTS) for _ in range(8))
-            return [[r.index for r in answer.results] for answer in await asyncio.gather(*asked)]
-
-    assert asyncio.run(ask()) == [ORDER] * 8
-
-
 def test_coheres_client_raises_its_own_errors(url: str) -> None:
     cohere = pytest.importorskip("cohere")
     with pytest.raises(cohere.UnauthorizedError) as unauthorized:
@@ -108,13 +97,6 @@ def test_llama_indexs_client_of_text_embeddings_inference(url: str) -> None:
     client = pytest.importorskip(name).TextEmbeddingInference(
         base_url=url, auth_token=f"Bearer {TOKEN}", top_n=2
     )
-    ranked = client.postprocess_nodes(nodes(), query_str=QUESTION)
-    assert [node.text for node in ranked] == [TEXTS[i] for i in ORDER[:2]]
-
-
-def test_llama_indexs_client_of_cohere(url: str) -> None:
-    name = "llama_index.postprocessor.cohere_rerank"
-    client = pytest.importorskip(name).CohereRerank(api_key=TOKEN, base_url=url, top_n=2)
     ranked = client.postprocess_nodes(nodes(), query_str=QUESTION)
     assert [node.text for node in ranked] == [TEXTS[i] for i in ORDER[:2]]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from calling import exit_code
-from serving import Log, served
+from serving import Log, client_of, served
 from words import WordEncoder
 
 pytest.importorskip("fastapi")
@@ -37,14 +37,14 @@ def index(tmp_path: Path) -> Iterator[DocumentIndex]:
 
 def app_of(index: DocumentIndex, **options: object) -> object:
     pipelines = IndexPipelines(index, "auto")
-    service = Service(searches=True)
+    service = Service(searches=True, options=ServerOptions(**options), logger=Log().logger())
     service.open(text_reranker_of(index, "auto"), pipelines["auto"], "auto", pipelines)
-    return service_app(service, ServerOptions(**options), logger=Log().logger())  # type: ignore[arg-type]
+    return service_app(service)
 
 
 @pytest.fixture
 def client(index: DocumentIndex) -> TestClient:
-    return TestClient(app_of(index, token=TOKEN), headers=WITH)  # type: ignore[arg-type]
+    return client_of(app_of(index, token=TOKEN), headers=WITH)
 
 
 def found(client: TestClient, question: str) -> list[str]:
@@ -89,7 +89,7 @@ def test_what_is_no_document_is_refused_and_nothing_is_stored(
     index: DocumentIndex, body: object, status: int, told: str
 ) -> None:
     limited = app_of(index, token=TOKEN, max_documents=3, max_characters=100)
-    answer = TestClient(limited, headers=WITH).put("/v1/documents", json=body)  # type: ignore[arg-type]
+    answer = client_of(limited, headers=WITH).put("/v1/documents", json=body)
     assert answer.status_code == status
     assert told in answer.json()["message"]
     assert len(index) == 2
@@ -97,8 +97,8 @@ def test_what_is_no_document_is_refused_and_nothing_is_stored(
 
 def test_only_who_has_the_token_may_change_documents(index: DocumentIndex) -> None:
     body = {"documents": [{"id": "a", "text": "a"}]}
-    closed = TestClient(app_of(index, token=TOKEN))  # type: ignore[arg-type]
-    anybody = TestClient(app_of(index))  # type: ignore[arg-type]
+    closed = client_of(app_of(index, token=TOKEN))
+    anybody = client_of(app_of(index))
     for client, status in ((closed, 401), (anybody, 403)):
         assert client.put("/v1/documents", json=body).status_code == status
         assert client.delete("/v1/documents/d0").status_code == status
@@ -154,7 +154,7 @@ def test_the_lines_of_the_documentation_work(
     body = json.loads(shlex.split(lines[4])[shlex.split(lines[4]).index("-d") + 1])
     with DocumentIndex.open(tmp_path / "my-index", WordEncoder()) as index:
         index.sync([Document(**json.loads(shlex.split(lines[0])[1]))], background=False)
-        client = TestClient(app_of(index, token=TOKEN), headers=WITH)  # type: ignore[arg-type]
+        client = client_of(app_of(index, token=TOKEN), headers=WITH)
         assert client.put("/v1/documents", json=body).json()["added"] == 1
         question = shlex.split(lines[5])[2]
         assert found(client, question)[0] == body["documents"][0]["id"]

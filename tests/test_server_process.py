@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -23,11 +22,12 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 import numpy as np
 from click.testing import CliRunner
-from serving import Log, wait_until
+from serving import wait_until
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.server import ServerOptions, process
-from surprise_rerank.connectors.server.app import _ERRORS
+from surprise_rerank.connectors.server import ServerOptions
+from surprise_rerank.connectors.server.configuration import read_config
+from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
 from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.core.extras import is_installed
@@ -35,7 +35,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.serving.demo import demo
-from surprise_rerank.eval.cli.surprise_rerank.serving.serve import TOKEN_VARIABLE, serve
+from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve
 
 TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
 OFF_TOPIC = ("who", "painted", "that", "chapel", "moon", "goal", "verb", "star", "tax", "fee")
@@ -122,18 +122,33 @@ def index(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def configured(folder: Path, **values: object) -> str:
+    """A file with this table [server]."""
+    file = folder / "server.toml"
+    lines = [f"{name} = {json.dumps(value, default=str)}" for name, value in values.items()]
+    file.write_text("\n".join(["[server]", *lines]))
+    return str(file)
+
+
 def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
     token = "a-long-random-one"
-    arguments = ("--index", str(index), "--system", "dynamax", "--min-surprise", ".9")
+    config = configured(index.parent, system="dynamax", min_surprise=0.9, max_documents=17)
+    arguments = ("--index", str(index), "--config", config, "--mcp")
     with running(*arguments, **{TOKEN_VARIABLE: token}) as server:
         url = server.wait_until_ready()
         assert httpx.post(f"{url}/rerank", json={"query": "dogs", "texts": TEXTS}).status_code == 401
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
             info = client.get("/info").json()
             assert (info["model_id"], info["system"], info["background"]) == ("vectors.txt", "dynamax", 20)
+            assert info["limits"]["max_documents"] == 17
+            listed = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            accept = {"Accept": "application/json, text/event-stream"}
+            assert len(client.post("/mcp", json=listed, headers=accept).json()["result"]["tools"]) == 3
             ranked = client.post("/v1/rerank", json={"query": "dogs bark", "documents": TEXTS}).json()
             assert ranked["results"][0]["index"] == 1
-            found = client.post("/v1/search", json={"query": "dogs bark"}).json()["results"]
+            answer = client.post("/v1/search", json={"query": "dogs bark"})
+            assert answer.status_code == 200, (answer.text, server.lines)
+            found = answer.json()["results"]
             assert found[0]["id"] == "d1"
             off = client.post("/v1/search", json={"query": "verb star fee"}).json()
             assert (off["results"], off["verdict"]["status"]) == ([], "off-topic")
@@ -170,7 +185,7 @@ def test_without_options_it_re_ranks_with_the_packaged_model() -> None:
 
 
 def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
-    with running("--model", str(model)) as server:
+    with running("--config", configured(model.parent, model=model)) as server:
         assert server.url
         assert server.ended(signal.SIGTERM) == 0
 
@@ -178,7 +193,7 @@ def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
 def test_a_model_that_cannot_be_loaded_is_one_line_and_code_2(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.txt"
     damaged.write_text("dogs 1 2\ncats 1\n")
-    with running("--model", str(damaged)) as server:
+    with running("--config", configured(tmp_path, model=damaged)) as server:
         assert server.ended() == 2
     assert server.lines[-1].startswith("Error: ")
     assert "damaged.txt" in server.lines[-1]
@@ -186,18 +201,51 @@ def test_a_model_that_cannot_be_loaded_is_one_line_and_code_2(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--min-surprise", ".9", "--model", "MODEL"), "needs a background"),
-        (("--system", "fusion", "--model", "MODEL"), "needs an index"),
-        (("--index", "no/such/index"), "no/such/index"),
-    ],
+    ("values", "said"),
+    [({"min_surprise": 0.9}, "needs a background"), ({"system": "fusion"}, "needs an index")],
 )
-def test_what_cannot_be_served_ends_the_server(model: Path, arguments: tuple[str, ...], said: str) -> None:
-    given = [str(model) if argument == "MODEL" else argument for argument in arguments]
-    done = CliRunner().invoke(serve, ["--port", "0", *given])
+def test_what_cannot_be_served_ends_the_server(
+    model: Path, tmp_path: Path, values: dict[str, Any], said: str
+) -> None:
+    config = configured(tmp_path, model=model, **values)
+    done = CliRunner().invoke(serve, ["--port", "0", "--config", config])
     assert isinstance(done.exception, SurpriseRerankError)
     assert said in str(done.exception)
+    assert isinstance(CliRunner().invoke(serve, ["--index", "no/such/index"]).exception, SurpriseRerankError)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[server]\nmax_document = 3", "did you mean 'max_documents'?"),
+        ('[server]\ntoken = "a"', "has no setting 'token'"),
+        (
+            "[server]\nmax_documents = 0",
+            "[server]: max_documents: input should be greater",
+        ),
+        ('[server]\ndepth = "many"', "[server]: depth: input should be a valid integer"),
+        ('[server]\nsystem = "dynmax"', "dynmax"),
+        ("server = 3", "expected a table [server]"),
+        ("[server", "cannot be read as TOML"),
+    ],
+)
+def test_a_file_of_settings_that_is_wrong_is_one_line_and_code_2(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    done = CliRunner().invoke(serve, ["--config", str(file)])
+    assert done.exit_code == 2
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_a_file_of_settings_is_read_into_those_of_python(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('text = "body"\n[server]\nmodel = "m"\ndepth = 30\ntimeout = 5\nlogs = "json"')
+    settings, options = read_config(str(file), "http://host:6333/papers", "t")
+    assert (settings.model, settings.depth, settings.config) == ("m", 30, str(file))
+    assert options == ServerOptions(token="t", timeout=5, logs="json")
+    assert read_config(None, None, None)[1] == ServerOptions()
 
 
 def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Path, tmp_path: Path) -> None:
@@ -208,7 +256,8 @@ def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Pat
         pipeline = pipeline_of(index, "bm25").with_background(others)
         assert pipeline.background is not None
         store_background(index, "bm25", pipeline.background)
-    arguments = ["--index", str(folder), "--system", "bm25", "--min-surprise", ".5", "--port", "0"]
+    config = configured(tmp_path, system="bm25", min_surprise=0.5)
+    arguments = ["--index", str(folder), "--config", config, "--port", "0"]
     done = CliRunner().invoke(serve, arguments)
     assert isinstance(done.exception, DataError)
     said = str(done.exception)
@@ -239,99 +288,27 @@ def test_a_port_that_is_taken_and_a_host_that_is_none_are_told() -> None:
         assert "is no address of this machine" in done.stderr
 
 
-def test_an_index_is_named_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = CliRunner().invoke(serve, ["--index", "a", "--qdrant-url", "http://u:secret@host:6333"])
-    assert done.exit_code == 2
-    assert "both given" in done.stderr
-    assert "secret" not in done.stderr
-
-
-def test_the_defaults_of_the_command_are_those_of_the_application() -> None:
-    options = ServerOptions()
-    shown = {own.name: own.default for own in serve.params}
-    for name in (
-        "max_body",
-        "max_documents",
-        "max_characters",
-        "max_requests",
-        "workers",
-        "max_batch",
-        "timeout",
-    ):
-        assert shown[name] == getattr(options, name)
-
-
-def test_the_documentation_names_every_option_and_every_status() -> None:
+def test_the_documentation_names_every_option_and_setting() -> None:
     text = (Path(__file__).parents[1] / "docs" / "server.md").read_text()
-    for option in serve.params:
-        if option.name not in ("version", "json_logs"):
-            assert f"`{option.opts[0]}" in text, option.opts
-    assert "`--console-logs`" in text
-    for status in _ERRORS:
-        assert re.search(rf"^\| (\d+, )*{status}(, \d+)* \|", text, re.MULTILINE), status
-
-
-def test_it_says_that_it_listens_when_it_has_started() -> None:
-    log = Log()
-    logger = log.logger()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        assert scope["type"] == "lifespan"
-        await receive()
-        logger.info("starting")
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await send({"type": "lifespan.shutdown.complete"})
-
-    server = process.make_server(app, 1)
-    with process.listen("127.0.0.1", 0, None) as listening:
-        thread = threading.Thread(target=process.run, args=(server, listening, logger))
-        thread.start()
-        wait_until(lambda: "listening" in log.getvalue())
-        server.should_exit = True
-        thread.join(20)
-    assert [line["event"] for line in log.lines] == ["starting", "listening", "stopped"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
-def test_on_a_terminal_the_log_is_for_people(model: Path) -> None:
-    terminal, stream = os.openpty()
-    arguments = [sys.executable, "-P", "-c", CODE, "--port", "0", "--model", str(model)]
-    server = subprocess.Popen(arguments, stderr=stream, env={**os.environ, "NO_COLOR": "1"})
-    os.close(stream)
-    try:
-        log = ""
-        while "ready" not in log:
-            log += os.read(terminal, 1000).decode()
-    finally:
-        server.kill()
-        server.wait()
-        os.close(terminal)
-    assert re.search(r"\d\d:\d\d:\d\d.* listening .*http://127\.0\.0\.1:\d+", log), log
-    assert "{" not in log
-
-
-def test_answers_do_not_wait_for_delayed_acknowledgements() -> None:
-    with process.listen("127.0.0.1", 0, None) as listening:
-        listening.listen()
-        with socket.create_connection(listening.getsockname()):
-            accepted, _ = listening.accept()
-            with accepted:
-                assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    named = [option.opts[0] for option in serve.params if option.name != "version"]
+    for name in (*named, *(own for own in ServerOptions.model_fields if own != "token")):
+        assert f"`{name}`" in text, name
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")
 def test_page_opens_the_browser_at_its_address(index: Path, tmp_path: Path) -> None:
-    with _browsing(tmp_path, "page", "--index", str(index), "--system", "dynamax") as (url, process, printed):
+    config = configured(tmp_path, system="dynamax")
+    arguments = ("serve", "--page", "--port", "0", "--index", str(index), "--config", config)
+    with _browsing(tmp_path, *arguments) as (url, process, printed):
         assert printed[0] == f"{url}  (Ctrl-C ends it)\n"
         wait_until(lambda: httpx.get(f"{url}ready").status_code == 200, 60)
         assert "<title>surprise-rerank</title>" in httpx.get(url).text
-        assert httpx.get(url, headers={"Host": "elsewhere.example"}).status_code == 400
+        assert httpx.get(url, headers={"Host": "elsewhere.example"}).status_code == 403
         assert httpx.get(f"{url}info").json()["system"] == "dynamax"
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
         assert process.stderr is not None
-        assert process.stderr.read().strip() == "Interrupted."
+        assert process.stderr.read().strip().endswith("Interrupted.")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")

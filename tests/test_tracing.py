@@ -366,16 +366,16 @@ def test_a_search_of_an_agent_is_a_child_of_its_call(
     from mcp.client.client import Client
     from serving import Log
 
-    from surprise_rerank.connectors.mcp import IndexTools, mcp_server
+    from surprise_rerank.connectors.mcp import mcp_server
     from surprise_rerank.connectors.server import ServerOptions, Service
 
-    service, pipeline = Service(searches=True), pipeline_of(index, "dynamax")
+    service = Service(searches=True, options=ServerOptions(workers=1), logger=Log().logger())
+    pipeline = pipeline_of(index, "dynamax")
     service.open(text_reranker_of(index, "dynamax"), pipeline, "dynamax")
     spans()
 
     async def asked() -> tuple[bool, bool]:
-        tools = IndexTools(service, ServerOptions(workers=1), logger=Log().logger())
-        async with Client(mcp_server(tools)) as client:
+        async with Client(mcp_server(service)) as client:
             found = await client.call_tool("search", {"question": QUESTION})
             refused = await client.call_tool("search", {"question": QUESTION, "SECRETfield": 1})
             return found.is_error, refused.is_error

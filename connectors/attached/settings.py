@@ -33,7 +33,15 @@ from surprise_rerank.thresholds.background import QuestionBackground, require_ba
 # Whoever asks for an index in this process gets the same one, so that its changes are seen by all.
 _open: weakref.WeakValueDictionary[tuple[str, ...], DocumentIndex] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
-_EMBEDDING = frozenset({"model", "url", "dimensions", "prompts", "timeout", "batch", "per_minute", "cache"})
+_EMBEDDING = frozenset({"model", "url", "dimensions", "prompts", "timeout", "batch", "cache"})
+
+
+def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file of settings says; a DataError if it cannot be read."""
+    try:
+        return tomllib.loads(Path(file).read_text("utf-8"))
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise DataError(f"{os.fspath(file)} cannot be read as TOML: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +79,8 @@ class ForeignParts:
         """
         if file is None:
             return cls()
-        try:
-            said = tomllib.loads(Path(file).read_text("utf-8"))
-        except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
-            raise DataError(f"{os.fspath(file)} cannot be read as TOML: {error}") from error
+        said = read_toml(file)
+        said.pop("server", None)  # which `surprise-rerank serve` reads
         refuse_unknown(said, [own.name for own in fields(cls)], os.fspath(file))
         for name, value in said.items():
             expected = dict if name == "embedding" else str
@@ -112,7 +118,7 @@ class ForeignParts:
                 f"{location} was made by somebody else, and does not know the model of its vectors: give "
                 "--model NAME (model=), or a file that names it with --config (config=)"
             )
-        tokens = None if self.token_model is None else load_encoder(self.token_model, backend="auto")
+        tokens = None if self.token_model is None else load_encoder(self.token_model)
         return self.look(location, encoder, tokens)
 
     def look(
@@ -234,7 +240,7 @@ class PipelineSettings:
             found.manifest.check(Manifest.of(as_encoder(self.encoder)), found.where)
         if self.model not in (None, found.manifest.model, found.encoder.name):
             assert self.model is not None
-            found.manifest.check(Manifest.of(load_encoder(self.model, backend="auto")), found.where)
+            found.manifest.check(Manifest.of(load_encoder(self.model)), found.where)
         return found
 
     def require_possible(self) -> None:
@@ -278,7 +284,7 @@ class PipelineSettings:
                 self.open_index(), self.system, min_surprise=self.min_surprise, diversity=self.variety
             )
         if self.encoder is None:
-            model = load_encoder(self.model or DEFAULT_MODEL, backend="auto")
+            model = load_encoder(self.model or DEFAULT_MODEL)
         else:
             model = as_encoder(self.encoder)
         background = None if self.background is None else QuestionBackground.load(self.background)

@@ -5,99 +5,63 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-import logging
-import sys
-import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from pydantic import BaseModel
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.server import ranking
-from surprise_rerank.connectors.server.answers import (
-    VERDICT_HEADER,
-    WORK_ROUTES,
-    RefusedError,
-    error_content,
-    route_path,
-    to_json,
-)
-from surprise_rerank.connectors.server.gate import Gate
-from surprise_rerank.connectors.server.logs import log_failure, make_logger
-from surprise_rerank.connectors.server.metrics import Metrics
-from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions
-from surprise_rerank.connectors.server.page import PAGE_ROUTES, page_routes
-from surprise_rerank.connectors.server.questions import Questions
-from surprise_rerank.connectors.server.records import Recorder, record_of
+from surprise_rerank.connectors.server.answers import RefusedError, to_json
+from surprise_rerank.connectors.server.door import Door, label_of, record_of, route_path
+from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions, said_of
+from surprise_rerank.connectors.server.page import page_routes
 from surprise_rerank.connectors.server.schemas import (
     DocumentsRequest,
     DocumentsResponse,
     ErrorResponse,
-    Info,
-    Limits,
     NewDocument,
     RerankRequest,
     RerankResponse,
     SearchRequest,
     SearchResponse,
-    State,
     TeiErrorResponse,
     TeiRank,
     TeiRequest,
 )
 from surprise_rerank.connectors.server.service import Service
-from surprise_rerank.connectors.server.work import RequestEncoder, Workers
+from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, shown_model
-from surprise_rerank.errors import (
-    DataError,
-    IndexMismatchError,
-    MissingExtraError,
-    StoreError,
-    did_you_mean,
-)
+from surprise_rerank.errors import DataError, IndexMismatchError, MissingExtraError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
 try:
-    import prometheus_client  # noqa: F401 - is missed here, before anything is made
-    import structlog  # noqa: F401
+    import prometheus_client
+    import structlog  # noqa: F401 - is missed here, before anything is made
     import uvicorn  # noqa: F401
     from fastapi import APIRouter, Depends, FastAPI, Request, Response
     from fastapi.exceptions import RequestValidationError
     from fastapi.security import HTTPBearer
     from starlette.exceptions import HTTPException
+    from starlette.routing import Route
 except ImportError as error:
     raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
     from structlog.typing import FilteringBoundLogger
 
 T = TypeVar("T")
 
-_ROUTES = frozenset({"/health", "/ready", "/info", "/metrics", "/openapi.json"})
-# Questions of a route between two lines of the log on what they are.
-_REPORTED = 1000
-_WORK = (400, 401, 408, 413, 415, 422, 429, 500, 503)
-
-_ERRORS = {
-    400: "The body is no JSON.",
-    401: "The token is missing or wrong.",
-    403: "The server has no token, and takes documents from nobody.",
-    404: "The server has no index of its own.",
-    408: "The body did not arrive in time.",
-    413: "The body is too large, or (in the form of Text Embeddings Inference) there are too many or too "
-    "long texts.",
-    415: "The body is not declared as JSON.",
-    422: "A field is missing, of another type, or beyond a limit.",
-    429: "Too many requests are being worked on; Retry-After says when to try again.",
-    500: "The server failed.",
-    503: "Not ready, no answer in time, or the index cannot be read; Retry-After says when to try again.",
+# The verdict in answers of Text Embeddings Inference, which are bare lists.
+VERDICT_HEADER = "X-Surprise-Verdict"
+_TEI_ERRORS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": TeiErrorResponse, "description": "The request is refused."},
+    "5XX": {"model": TeiErrorResponse, "description": "The server cannot answer."},
 }
+_ERRORS = {status: {**own, "model": ErrorResponse} for status, own in _TEI_ERRORS.items()}
 
 
 def create_app(
@@ -110,38 +74,26 @@ def create_app(
 ) -> FastAPI:
     """A web application that re-ranks texts in Cohere's, Jina's and Text Embeddings Inference's interfaces.
 
-    Args:
-        reranker: of given texts; requests share it.
-        pipeline: over an index, for `/v1/search`.
-        options: token and limits.
-        system: what `/info` and `/v1/search` call the two; see `Service.open`.
-        logger: of structlog, for a line of every request; JSON on the error stream by default.
+    With a pipeline it searches an index, too. The arguments are those of `Service` and `Service.open`.
     """
-    service = Service(searches=pipeline is not None)
+    service = Service(searches=pipeline is not None, options=options, logger=logger)
     service.open(reranker, pipeline, system)
-    return service_app(service, options, logger=logger)
+    return service_app(service)
 
 
-def service_app(
-    service: Service, options: ServerOptions | None = None, *, logger: FilteringBoundLogger | None = None
-) -> FastAPI:
+def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
     """The same for what is opened later: until then `/ready` and all work answer 503.
 
-    Args:
-        service: which `Service.open` opens.
-        options: token and limits.
-        logger: of structlog, for a line of every request; JSON on the error stream by default.
+    The routes of an application `inside` are served by the same rules.
     """
-    options = ServerOptions() if options is None else options
-    logger = make_logger(sys.stderr) if logger is None else logger
-    metrics = Metrics(_ROUTES | WORK_ROUTES | PAGE_ROUTES)
-    questions = Questions(options.max_batch, options.threads, metrics.batches.observe)
-    work = _Work(service, Workers(options.threads), questions, metrics, logger)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        work.workers.close()
+        async with contextlib.AsyncExitStack() as stack:
+            if inside is not None:
+                await stack.enter_async_context(inside.router.lifespan_context(inside))
+            yield
+        service.workers.close()
 
     app = FastAPI(
         title="surprise-rerank",
@@ -153,220 +105,137 @@ def service_app(
         redirect_slashes=False,
         # FastAPI's own spans hold query strings, and its records of errors their messages.
         telemetry={"tracing": False, "logs": False},
+        responses=_ERRORS,
     )
-    guarded = [Depends(HTTPBearer(auto_error=False))] if options.token is not None else []
-    app.include_router(_probes(service))
-    app.include_router(_views(service, options, metrics), dependencies=guarded)
-    app.include_router(_rerank_routes(work, options), dependencies=guarded)
+    _add_probes(app, service)
+    # The door checks the token before a body is read; this tells readers of the schema.
+    asked = [Depends(HTTPBearer(auto_error=False))] if service.options.token else []
+    guarded = APIRouter(dependencies=asked, responses=_ERRORS)
+    _add_views(guarded, service)
+    _add_reranking(guarded, service)
     if service.searches:
-        app.include_router(_search_routes(work, options), dependencies=guarded)
-        app.include_router(_document_routes(work, options), dependencies=guarded)
-        app.include_router(page_routes())
-    app.add_exception_handler(RefusedError, _refused)
+        _add_search(guarded, service)
+        _add_documents(guarded, service)
+        app.router.routes.extend(page_routes())
+    # As routes of its own, which log and metrics know by their paths.
+    app.router.routes.extend([*guarded.routes, *([] if inside is None else inside.routes)])
     app.add_exception_handler(HTTPException, _http_refused)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_middleware(Gate, options=options, metrics=metrics)
-    app.add_middleware(Recorder, metrics=metrics, logger=logger)
+    app.add_middleware(Door, service=service)
     return app
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Runs what requests ask for in the workers' threads."""
-
-    service: Service
-    workers: Workers
-    questions: Questions
-    metrics: Metrics
-    logger: FilteringBoundLogger
-
-    async def run(
-        self, request: Request, encoder: Encoder, question: str, compute: Callable[[RequestEncoder], T]
-    ) -> T:
-        """What `compute(an encoder for this request)` returns.
-
-        Args:
-            request: which.
-            encoder: of what it asks for.
-            question: of the request.
-            compute: the answer.
-
-        Raises:
-            RefusedError: if the client hangs up, or the index cannot be read.
-        """
-        try:
-            with self.questions.waiting(encoder, question) as own:
-                return await self.workers.run(
-                    request.receive, lambda stop: compute(RequestEncoder(own, self.questions, stop))
-                )
-        except StoreError as error:
-            said = "the index cannot be read at the moment; try again later"
-            raise self.unavailable(request, error, said) from error
-
-    def unavailable(self, request: Request, error: StoreError, said: str) -> RefusedError:
-        """What a caller is told of an index that fails; the log has the error."""
-        log_failure(self.logger, record_of(request.scope).request_id, error)
-        return RefusedError(503, said, {"Retry-After": "5"})
-
-    def count(
-        self,
-        request: Request,
-        documents: int,
-        verdict: Mapping[str, Any] | None,
-        served: TextReranker | Pipeline | None,
-    ) -> None:
-        """Remember how many documents an answer is about, and what became of the question.
-
-        Args:
-            request: which.
-            documents: in the answer.
-            verdict: on the question, if any.
-            served: what ranked, where the question counts for the traffic of its route.
-        """
-        record_of(request.scope).documents = documents
-        route = self.metrics.route(route_path(request.scope))
-        self.metrics.documents.labels(route).inc(documents)
-        if verdict is not None:
-            self.metrics.verdicts.labels(route, verdict["status"]).inc()
-        if verdict is not None and served is not None and served.background is not None:
-            monitor = self.metrics.monitor(route, served.background, served.min_surprise)
-            measured = monitor.observe(verdict["surprise"])
-            if verdict["surprise"] is not None and not measured % _REPORTED:
-                traffic = monitor.traffic()
-                level = logging.WARNING if traffic.drift else logging.INFO
-                self.logger.log(level, "traffic", route=route, said=str(traffic))
+async def _computed(
+    service: Service, request: Request, encoder: Encoder, compute: Callable[[RequestEncoder], T]
+) -> T:
+    """What `compute(an encoder for this request)` gives, in a worker's thread."""
+    return await service.workers.run(lambda stop: compute(RequestEncoder(encoder, stop)), request.receive)
 
 
-def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
-    router = APIRouter(tags=["re-ranking"])
+def _count(service: Service, request: Request, documents: int, verdict: Mapping[str, Any] | None) -> None:
+    """Remember how many documents an answer is about, and what became of the question."""
+    metrics, route = service.metrics, label_of(request.scope)
+    record_of(request.scope).documents = documents
+    metrics.documents.labels(route).inc(documents)
+    if verdict is not None:
+        metrics.verdicts.labels(route, verdict["status"]).inc()
 
-    @router.post("/v1/rerank", response_model=RerankResponse, responses=_errors(_WORK))
-    @router.post("/v2/rerank", response_model=RerankResponse, responses=_errors(_WORK))
+
+def _add_reranking(router: APIRouter, service: Service) -> None:
+    @router.post("/v1/rerank", response_model=RerankResponse)
+    @router.post("/v2/rerank", response_model=RerankResponse)
     async def rerank(request: Request, asked: RerankRequest) -> Response:
         """Documents in order, as Cohere and Jina define it."""
-        ranking.require_allowed(options, asked.query, ranking.texts_of(asked), "documents")
-        ranking.require_shallow(asked.documents)
-        opened = work.service.required()
-        compute = functools.partial(ranking.rerank, opened, asked)
-        answer = await work.run(request, opened.reranker.encoder, asked.query, compute)
-        work.count(request, len(asked.documents), answer["verdict"], opened.reranker)
-        version = "2" if route_path(request.scope).startswith("/v2/") else "1"
-        return _json({**_head(request, work.service), **answer, "meta": _meta(version)})
+        ranking.require_allowed(service.options, asked.query, ranking.texts_of(asked), "documents")
+        served = service.required().reranker
+        answer = await _computed(
+            service, request, served.encoder, functools.partial(ranking.rerank, served, asked)
+        )
+        _count(service, request, len(asked.documents), answer["verdict"])
+        version = {"version": "2" if route_path(request.scope).startswith("/v2/") else "1"}
+        meta = {"api_version": version, "billed_units": {"search_units": 1}}
+        return _json({**_head(request, service), **answer, "meta": meta})
 
-    @router.post("/rerank", response_model=list[TeiRank], responses=_errors(_WORK, TeiErrorResponse))
+    @router.post("/rerank", response_model=list[TeiRank], responses=_TEI_ERRORS)
     async def tei_rerank(request: Request, asked: TeiRequest) -> Response:
         """Texts in order, as Text Embeddings Inference defines it; the verdict is in a header, as JSON."""
-        ranking.require_allowed(options, asked.query, asked.texts, "texts", ranking.TEI_TOO_MANY)
-        opened = work.service.required()
-        compute = functools.partial(ranking.tei_rerank, opened, asked)
-        ranks, verdict = await work.run(request, opened.reranker.encoder, asked.query, compute)
-        work.count(request, len(asked.texts), verdict, opened.reranker)
+        ranking.require_allowed(service.options, asked.query, asked.texts, "texts", ranking.TEI_TOO_MANY)
+        served = service.required().reranker
+        ranks, verdict = await _computed(
+            service, request, served.encoder, functools.partial(ranking.tei_rerank, served, asked)
+        )
+        _count(service, request, len(asked.texts), verdict)
         answer = _json(ranks)
         if verdict is not None:
             answer.headers[VERDICT_HEADER] = to_json(verdict).decode("ascii")
         return answer
 
-    return router
 
-
-def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
-    router = APIRouter(tags=["search"])
-
-    @router.post("/v1/search", response_model=SearchResponse, responses=_errors(_WORK))
+def _add_search(router: APIRouter, service: Service) -> None:
+    @router.post("/v1/search", response_model=SearchResponse)
     async def search(request: Request, asked: SearchRequest) -> Response:
         """The best documents of the server's index for a question."""
+        options = service.options
         ranking.require_allowed(options, asked.query, [], "documents")
         for name, count in (("top_k", asked.top_k), ("depth", asked.depth or 0)):
             if count > options.max_documents:
                 raise RefusedError(422, f"{name} is {count}, and at most {options.max_documents} are given")
-        opened = work.service.required()
-        pipeline = opened.pipeline_of()
-        compute = functools.partial(ranking.search, opened, asked)
-        answer = await work.run(request, pipeline.encoder, asked.query, compute)
-        # Only questions that are asked in one way tell whether traffic has changed.
-        is_usual = asked.filter is None and asked.system in (None, opened.system)
-        is_usual = is_usual and asked.compare_with is None and not asked.keep_refused
-        work.count(request, len(answer["results"]), answer["verdict"], pipeline if is_usual else None)
-        return _json({**_head(request, work.service), **answer})
-
-    return router
+        opened = service.required()
+        compute = functools.partial(ranking.search, opened, asked, conditions=options.max_conditions)
+        answer = await _computed(service, request, opened.pipeline_of().encoder, compute)
+        _count(service, request, len(answer["results"]), answer["verdict"])
+        return _json({**_head(request, service), **answer})
 
 
-def _document_routes(work: _Work, options: ServerOptions) -> APIRouter:
-    router = APIRouter(tags=["documents"])
-
-    def require_token() -> None:
-        if options.token is None:
-            raise RefusedError(
-                403, f"documents are taken from who has a token; start the server with {TOKEN_VARIABLE} set"
-            )
-
+def _add_documents(router: APIRouter, service: Service) -> None:
     async def changed(request: Request, change: Callable[[QdrantIndex], SyncReport]) -> Response:
-        index = work.service.required().written()
-
-        def compute(stop: threading.Event) -> dict[str, Any]:
-            report = change(index)
-            counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged")}
-            return {**counts, "deleted": report.removed, "documents": len(index)}
-
+        if service.options.token is None:
+            said = f"documents are taken from who has a token; start the server with {TOKEN_VARIABLE} set"
+            raise RefusedError(403, said)
+        index = service.required().written()
         try:
-            found = await work.workers.run(request.receive, compute)
+            report = await service.workers.run(lambda stop: change(index), request.receive)
         except (DataError, IndexMismatchError) as error:
             raise RefusedError(422, str(error)) from error
-        except StoreError as error:
-            said = "the index cannot be changed at the moment; see that no other process has it open"
-            raise work.unavailable(request, error, said) from error
-        return _json({"id": record_of(request.scope).request_id, **found})
+        counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged")}
+        held = {"deleted": report.removed, "documents": len(index)}
+        return _json({"id": record_of(request.scope).request_id, **counts, **held})
 
-    @router.put("/v1/documents", response_model=DocumentsResponse, responses=_errors((*_WORK, 403, 404)))
+    @router.put("/v1/documents", response_model=DocumentsResponse)
     async def put(request: Request, asked: DocumentsRequest) -> Response:
         """Store documents, or replace those of the same id; searches find them when this answers."""
-        require_token()
-        ranking.require_allowed(options, "documents", [own.text for own in asked.documents], "documents")
+        texts = [own.text for own in asked.documents]
+        ranking.require_allowed(service.options, "documents", texts, "documents")
         documents = [Document(**own.model_dump()) for own in asked.documents]
         return await changed(request, lambda index: index.sync(documents))
 
-    @router.delete(
-        "/v1/documents/{id:path}", response_model=DocumentsResponse, responses=_errors((*_WORK, 403, 404))
-    )
+    @router.delete("/v1/documents/{id:path}", response_model=DocumentsResponse)
     async def delete(request: Request, id: str) -> Response:  # noqa: A002 - as the path has it
         """Remove the document of an id; one that is not there is no error."""
-        require_token()
         return await changed(request, lambda index: SyncReport(0, 0, 0, index.delete([id])))
 
-    return router
 
-
-def _probes(service: Service) -> APIRouter:
-    router = APIRouter(tags=["state"])
-
-    # What only asks whether there is an answer may ask for its head.
-    @router.head("/health", include_in_schema=False)
-    @router.get("/health", response_model=State, responses=_errors((500,)))
-    async def health() -> Response:
-        """Whether the server is alive."""
+def _add_probes(app: FastAPI, service: Service) -> None:
+    async def health(request: Request) -> Response:
         return _json({"status": "alive"})
 
-    @router.head("/ready", include_in_schema=False)
-    @router.get("/ready", response_model=State, responses=_errors((500, 503)))
-    async def ready() -> Response:
-        """Whether the model is loaded and the index is open."""
+    async def ready(request: Request) -> Response:
         service.required()
         return _json({"status": "ready"})
 
-    return router
+    # Routes of Starlette, which answer HEAD, too: some only ask whether there is an answer.
+    app.router.routes.extend([Route("/health", health), Route("/ready", ready)])
 
 
-def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRouter:
-    router = APIRouter(tags=["state"])
-
-    @router.get("/info", response_model=Info, responses=_errors((401, 500, 503)))
+def _add_views(router: APIRouter, service: Service) -> None:
+    @router.get("/info", response_model=dict[str, Any])
     def info() -> Response:  # in a thread: an index on a server is asked
-        """What is served, and what the server takes."""
-        opened = service.required()
-        background = opened.reranker.background
+        """What is served, and what the server takes; names of Text Embeddings Inference mean the same."""
+        opened, options = service.required(), service.options
+        background, pipeline = opened.reranker.background, opened.pipeline
         try:
-            documents, examples, measured = opened.documents, opened.examples, opened.measured
+            documents = None if opened.index is None else len(opened.index.index)
+            examples, measured = opened.examples, opened.measured
         except StoreError:
             documents, examples, measured = None, [], []
         return _json(
@@ -379,29 +248,20 @@ def _views(service: Service, options: ServerOptions, metrics: Metrics) -> APIRou
                 "systems": opened.systems,
                 "measured": measured,
                 "examples": examples,
-                "min_surprise": None if opened.pipeline is None else opened.pipeline.min_surprise,
-                "depth": None if opened.pipeline is None else opened.pipeline.depth,
+                "min_surprise": None if pipeline is None else pipeline.min_surprise,
+                "depth": None if pipeline is None else pipeline.depth,
                 "background": None if background is None else background.count,
                 "max_input_length": opened.reranker.encoder.window,
                 "max_client_batch_size": options.max_documents,
                 "max_concurrent_requests": options.max_requests,
-                "limits": {
-                    **{name: getattr(options, name) for name in Limits.model_fields},
-                    "workers": options.threads,
-                },
+                "limits": options.model_dump(exclude={"token", "hosts", "logs"}),
             }
         )
 
-    @router.get(
-        "/metrics",
-        response_class=Response,
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_errors((401, 500))},
-    )
+    @router.get("/metrics", response_class=Response)
     async def prometheus() -> Response:
         """The metrics, for Prometheus."""
-        return Response(metrics.text(), media_type=metrics.content_type)
-
-    return router
+        return Response(service.metrics.text(), media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
 
 def _head(request: Request, service: Service) -> dict[str, str]:
@@ -409,56 +269,31 @@ def _head(request: Request, service: Service) -> dict[str, str]:
     return {"id": record_of(request.scope).request_id, "model": model}
 
 
-def _meta(version: str) -> dict[str, Any]:
-    return {"api_version": {"version": version}, "billed_units": {"search_units": 1}}
-
-
 def _json(content: Any) -> Response:
     return Response(to_json(content), media_type="application/json")
 
 
-def _errors(
-    statuses: Iterable[int], model: type[BaseModel] = ErrorResponse
-) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": model, "description": _ERRORS[status]} for status in statuses}
-
-
-def _refused(request: Request, error: Exception) -> Response:
-    status, message, headers = 500, "", {}
-    if isinstance(error, RefusedError):
-        status, message, headers = error.status, error.message, error.headers
-    content = to_json(error_content(route_path(request.scope), status, message))
-    return Response(content, status, headers, "application/json")
-
-
-def _http_refused(request: Request, error: Exception) -> Response:
+async def _http_refused(request: Request, error: Exception) -> Response:
     """What the framework refuses: paths, methods, bodies that it cannot read."""
-    if not isinstance(error, HTTPException):
-        return _refused(request, error)
+    assert isinstance(error, HTTPException)
     said = "the body is no JSON" if error.status_code == 400 else str(error.detail)
-    return _refused(request, RefusedError(error.status_code, said, error.headers))
+    raise RefusedError(error.status_code, said, error.headers)
 
 
-def _invalid(request: Request, error: Exception) -> Response:
-    """The first thing that is wrong with a body, by its place and kind; not what stands there."""
-    first = error.errors()[0] if isinstance(error, RequestValidationError) else {}
-    where = list(first.get("loc", ()))[1:]
-    if first.get("type") == "json_invalid":
-        return _refused(request, RefusedError(400, f"the body is no JSON from character {where[0]} on"))
-    stores = request.method == "PUT"
-    if first.get("type") == "extra_forbidden":  # of searches and stored documents, which take no other fields
-        known = (
-            {**DocumentsRequest.model_fields, **NewDocument.model_fields}
-            if stores
-            else SearchRequest.model_fields
-        )
-        hint = did_you_mean(str(where[-1]), known)
-        return _refused(request, RefusedError(422, f"a field is not known; {hint}see /openapi.json"))
-    if where[:1] == ["documents"] and len(where) > 1 and not stores:  # what follows is of the types' inside
-        said = f"documents[{where[1]}] must be a string, or an object with `text`"
-        return _refused(request, RefusedError(422, said))
-    named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
-    return _refused(request, RefusedError(422, f"{named or 'the body'}: {first.get('msg', 'not valid')}"))
+async def _invalid(request: Request, error: Exception) -> Response:
+    """The first thing that is wrong with a body."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        raise RefusedError(400, f"the body is no JSON from character {first['loc'][1]} on")
+    known = (
+        SearchRequest
+        if request.method == "POST"
+        else DocumentsRequest
+        if len(first["loc"]) < 3
+        else NewDocument
+    )
+    raise RefusedError(422, said_of(error.errors(), known.model_fields, 1))
 
 
 def _version() -> str:

@@ -40,6 +40,9 @@ class Answer:
 class SearchClient:
     """A connection to a server; a context manager.
 
+    Its methods raise a StoreError if the server cannot be reached, has no index or cannot answer now, and a
+    DataError if it refuses the token or what is asked for.
+
     Args:
         url: of the server, such as http://localhost:8000; what it is mounted at may follow.
         token: that the server asks for, if it does; it is in no message.
@@ -49,14 +52,13 @@ class SearchClient:
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
+        said = f"{shown_url(url)!r} is no url of a server; give one such as http://localhost:8000"
         try:
             address = httpx.URL(url)
         except (httpx.InvalidURL, TypeError) as error:
-            raise DataError(f"{shown_url(url)!r} is no url of a server: {error}") from error
+            raise DataError(f"{said} ({error})") from error
         if address.scheme not in ("http", "https") or not address.host:
-            raise DataError(
-                f"{shown_url(url)!r} is no url of a server; give one such as http://localhost:8000"
-            )
+            raise DataError(said)
         if token and not (token.isascii() and token.isprintable()):
             raise DataError(f"the token has characters that no header holds; correct {TOKEN_VARIABLE}")
         self._has_token = bool(token)
@@ -86,32 +88,12 @@ class SearchClient:
     ) -> Answer:
         """The best documents of the server's index for a question.
 
-        Args:
-            question: in words.
-            top_k: the most hits.
-            min_surprise: leave out what is less surprising; the server's own threshold where None.
-            filter: only documents that it lets through, in Qdrant's JSON.
-            system: what ranks, of those that the server names at `/info`; its own where None.
-            depth: size of the candidate pool; the server's own where None.
-            excerpts: whether hits have an `excerpt`, the sentence with most of the question's words.
-            diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the server's own.
-
-        Raises:
-            StoreError: if the server cannot be reached, has no index, or cannot answer now.
-            DataError: if it refuses the token or what is asked for.
+        The arguments are those of `/v1/search`; the server's own default holds where one is None.
         """
-        asked = {
-            "query": question,
-            "top_k": top_k,
-            "min_surprise": min_surprise,
-            "filter": filter,
-            "system": system,
-            "depth": depth,
-            "excerpts": excerpts or None,
-            **diversity,
-        }
+        asked = {"query": question, "top_k": top_k, "min_surprise": min_surprise, "filter": filter}
+        asked |= {"system": system, "depth": depth, "excerpts": excerpts or None, **diversity}
         body = {name: value for name, value in asked.items() if value is not None}
-        found = self._sent("/v1/search", body)
+        found = self._sent("POST", "/v1/search", body)
         try:
             hits: list[Mapping[str, Any]] = [{**hit, "id": str(hit["id"])} for hit in found["results"]]
             verdict = found.get("verdict")
@@ -124,20 +106,16 @@ class SearchClient:
 
         Returns:
             How many were `added`, `updated` and `unchanged`, and how many `documents` there are now.
-
-        Raises:
-            StoreError: if the server cannot be reached, has no index, or cannot change it now.
-            DataError: if it refuses the token or a document.
         """
         rows = [
             {"id": own.id, "title": own.title, "text": own.text, "metadata": dict(own.metadata)}
             for own in documents
         ]
-        return self._counts(self._sent("/v1/documents", {"documents": rows}, "PUT"))
+        return self._counts(self._sent("PUT", "/v1/documents", {"documents": rows}))
 
     def delete(self, id: str) -> dict[str, int]:  # noqa: A002 - the field's name
-        """Remove a document from the server's index; returns and raises as `store`, with `deleted`."""
-        return self._counts(self._sent(f"/v1/documents/{quote(id, safe='')}", None, "DELETE"))
+        """Remove a document from the server's index; returns as `store`, with `deleted`."""
+        return self._counts(self._sent("DELETE", f"/v1/documents/{quote(id, safe='')}"))
 
     def _counts(self, found: Any) -> dict[str, int]:
         try:
@@ -145,7 +123,7 @@ class SearchClient:
         except (AttributeError, TypeError, ValueError) as error:
             raise self._stranger() from error
 
-    def _sent(self, route: str, body: Mapping[str, Any] | None, method: str = "POST") -> Any:
+    def _sent(self, method: str, route: str, body: Mapping[str, Any] | None = None) -> Any:
         try:
             answer = self._client.request(method, route, json=body)
             content = answer.json()
@@ -163,26 +141,18 @@ class SearchClient:
         return content
 
     def _refusal(self, answer: httpx.Response, content: Any) -> DataError | StoreError:
+        status = answer.status_code
         said = content.get("message") if isinstance(content, Mapping) else None
-        message = f"{self.url} answered {answer.status_code}: {str(said or 'no message')[:_SHOWN]}"
-        match answer.status_code:
-            case 403:
-                return DataError(message)
-            case 401:
-                given = "the one there is not the server's" if self._has_token else "none is set"
-                return DataError(f"{self.url} asks for a token; set {TOKEN_VARIABLE} ({given})")
-            case 404:
-                return StoreError(
-                    f"{message}; start it with an index: 'surprise-rerank serve --index FOLDER'"
-                )
-            case 429 | 503:
-                return StoreError(f"{message} (Retry-After: {answer.headers.get('Retry-After', '-')} s)")
-            case status if status < 500:
-                return DataError(message)
-            case _:
-                return StoreError(message)
+        message = f"{self.url} answered {status}: {str(said or 'no message')[:_SHOWN]}"
+        if status == 401:
+            given = "the one there is not the server's" if self._has_token else "none is set"
+            return DataError(f"{self.url} asks for a token; set {TOKEN_VARIABLE} ({given})")
+        if status == 404:
+            message += "; start it with an index: 'surprise-rerank serve --index FOLDER'"
+        if status in (429, 503):
+            message += f" (Retry-After: {answer.headers.get('Retry-After', '-')} s)"
+        return (StoreError if status in (404, 429) or status >= 500 else DataError)(message)
 
     def _stranger(self) -> StoreError:
-        return StoreError(
-            f"{self.url} answered something else than 'surprise-rerank serve' does; check the url"
-        )
+        said = "answered something else than 'surprise-rerank serve' does; check the url"
+        return StoreError(f"{self.url} {said}")

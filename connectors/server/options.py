@@ -1,12 +1,14 @@
-"""What the server allows: its token and its limits."""
+"""What the server allows: its token, its limits, and its log."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
-from surprise_rerank.core.settings import option
-from surprise_rerank.errors import DataError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from surprise_rerank.errors import DataError, did_you_mean
 
 # Where the token is, of the server and of those who ask it; an option would be seen by other users.
 TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
@@ -14,56 +16,67 @@ TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 MOST_DOCUMENTS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """The token and the limits of a server.
+def _cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class ServerOptions(BaseModel):
+    """The token and the limits of a server; of a file, its table `[server]`.
 
     Attributes:
-        token: what callers must send as a bearer token; anybody may call where it is None.
+        token: what callers must send as a bearer token. Where it is None anybody may call who names this
+            machine, or one of `hosts`: a web page whose name was pointed here cannot.
+        hosts: further names that callers may use without a token.
         max_body: bytes of a request's body.
         max_documents: documents of a request, and hits of a search.
         max_characters: of a question, or of one document.
+        max_conditions: of a filter. Qdrant tests each of them on every document in its way.
         max_requests: concurrent requests, those that wait for a worker included.
-        workers: threads that compute; one for each core where None.
-        max_batch: questions that are encoded together, of requests that wait for a worker; 1 encodes each
-            alone.
+        max_answer: characters of an answer to an agent, in words and as JSON each.
+        workers: threads that compute; one for each core by default.
         timeout: seconds from a request's first byte to its answer.
+        logs: lines of JSON, or for people; for people on a terminal by default.
 
     Raises:
-        DataError: if a limit is out of its range, or the token is empty.
+        DataError: if a limit is out of its range, the token is empty, or there is no such option.
     """
 
-    token: str | None = field(default=None, repr=False)
-    max_body: int = option(4 * 2**20, low=1, metavar="BYTES", help="Of a request: 413 beyond.")
-    max_documents: int = option(
-        1000, low=1, high=MOST_DOCUMENTS, help="Of a request: 422 beyond, or 413 at /rerank."
-    )
-    max_characters: int = option(
-        100_000, low=1, help="Of a question or a document: 422 beyond, or 413 at /rerank."
-    )
-    max_requests: int = option(128, low=1, help="Concurrent requests, those that wait included: 429 beyond.")
-    workers: int | None = option(None, low=1, help="Threads that compute.  [default: one for each core]")
-    max_batch: int = option(
-        16, low=1, help="Questions of waiting requests that are encoded together; 1 encodes each alone."
-    )
-    timeout: float = option(60.0, low=0, above=True, metavar="SECONDS", help="For a request: 503 beyond.")
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
-    def __post_init__(self) -> None:
-        if self.token is not None and not self.token.strip():
-            raise DataError("the token is empty; give a long random one, or None to let anybody call")
-        for name in ("max_body", "max_documents", "max_characters", "max_requests", "workers", "max_batch"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise DataError(f"{name} must be at least 1, got {value}")
-        if self.max_documents > MOST_DOCUMENTS:
-            raise DataError(f"max_documents must be at most {MOST_DOCUMENTS}, got {self.max_documents}")
-        if not 0 < self.timeout < float("inf"):
-            raise DataError(f"timeout must be a positive number of seconds, got {self.timeout}")
+    token: str | None = Field(None, repr=False, min_length=1)
+    hosts: tuple[str, ...] = ()
+    max_body: int = Field(4 * 2**20, ge=1)
+    max_documents: int = Field(1000, ge=1, le=MOST_DOCUMENTS)
+    max_characters: int = Field(100_000, ge=1)
+    max_conditions: int = Field(64, ge=0)
+    max_requests: int = Field(128, ge=1)
+    max_answer: int = Field(12_000, ge=2000)
+    workers: int = Field(default_factory=_cores, ge=1)
+    timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
+    logs: Literal["json", "console"] | None = None
 
-    @property
-    def threads(self) -> int:
-        """How many threads compute."""
-        if self.workers is not None:
-            return self.workers
-        # Those that this process may use, where the system tells.
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise DataError(said_of(error.errors(), ServerOptions.model_fields)) from None
+
+
+def said_of(errors: Sequence[Mapping[str, Any]], known: Iterable[str], skipped: int = 0) -> str:
+    """The first thing that is wrong with values, by its place and kind; not what stands there.
+
+    Args:
+        errors: pydantic's.
+        known: the names that there are.
+        skipped: parts of a place that are no part of the values.
+    """
+    first = errors[0]
+    where = list(first["loc"])[skipped:]
+    if first["type"] == "extra_forbidden":
+        hint = did_you_mean(str(where[-1]), known)
+        return f"a field is not known; {hint}there are: {', '.join(known)}"
+    said = first["msg"].partition(" or instance of")[0].removeprefix("Value error, ")
+    said = said.replace("a valid dictionary", "an object")
+    named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
+    return f"{named or 'the body'}: {said[:1].lower()}{said[1:]}"

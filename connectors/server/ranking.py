@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,72 +12,72 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Hit, Query, Ranking, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
+from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.options import ServerOptions
-from surprise_rerank.connectors.server.schemas import DocumentObject, RerankRequest, SearchRequest, TeiRequest
-from surprise_rerank.connectors.server.service import Opened, threshold, varied
+from surprise_rerank.connectors.server.schemas import (
+    DocumentObject,
+    Extensions,
+    RerankRequest,
+    SearchRequest,
+    TeiRequest,
+)
+from surprise_rerank.connectors.server.service import Opened
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable, without_title
-from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline, encoded_question, first_of, outcome, searching
-from surprise_rerank.rerank.diversity import NO_DIVERSITY
-from surprise_rerank.text_reranker import RankedText
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
+from surprise_rerank.text_reranker import RankedText, TextReranker
+from surprise_rerank.thresholds.background import QuestionBackground, require_background
 
 # What each service answers to more than it takes: Jina 422, Text Embeddings Inference 413.
 TOO_MANY, TEI_TOO_MANY = 422, 413
 
-# Levels of a document's fields: writing them goes as deep as they are.
-_DEEPEST = 100
 
-
-def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dict[str, Any]:
+def rerank(reranker: TextReranker, asked: RerankRequest, encoder: RequestEncoder) -> dict[str, Any]:
     """Results and usage of a request in Cohere's or Jina's form.
 
     Raises:
         RefusedError: if a document has no text, or the surprise that is asked for cannot be measured.
     """
-    reranker = opened.reranker
-    least = threshold(asked.min_surprise, reranker.min_surprise, reranker.background)
-    texts = texts_of(asked)
-    most = asked.max_tokens_per_doc
+    texts, most = texts_of(asked), asked.max_tokens_per_doc
     if most is not None and (encoder.window is None or most < encoder.window):
-        texts = shortened(encoder, texts, most)
-    ids = [_stored_id(document) for document in asked.documents]
-    known = ids if any(ids) else None
-    shown = varied(asked, reranker.diversity)
-    ranked = opened.rerank(asked.query, texts, known, asked.top_n, least, shown, encoder)
-    results: list[dict[str, Any]] = [
-        {"index": text.position, "relevance_score": score}
-        for text, score in zip(ranked, falling(ranked), strict=True)
-    ]
-    if shown.collapse is not None:
-        for result, text in zip(results, ranked, strict=True):
+        texts = _cut(encoder, texts, most)
+    names = [encodable(own.id) if isinstance(own.id, str) else None for own in asked.documents]
+    shown = _varied(asked, reranker.diversity)
+    own = replace(
+        reranker,
+        encoder=encoder.as_encoder,
+        min_surprise=_threshold(asked.min_surprise, reranker.min_surprise, reranker.background),
+        diversity=shown,
+    )
+    ranked = own.rank(asked.query, texts, ids=names if any(names) else None, top_k=asked.top_n)
+    results: list[dict[str, Any]] = []
+    for text, score in zip(ranked, falling(ranked), strict=True):
+        result: dict[str, Any] = {"index": text.position, "relevance_score": score}
+        if shown.collapse is not None:
             result["duplicates"] = list(text.folded)
-    if asked.return_documents:
-        for result in results:
-            result["document"] = _shown(asked.documents[result["index"]])
-    return {
-        "results": results,
-        "verdict": verdict_json(ranked.verdict),
-        "usage": {"total_tokens": encoder.tokens},
-    }
+        if asked.return_documents:
+            result["document"] = asked.documents[text.position].model_dump(exclude_unset=True)
+        results.append(result)
+    usage = {"total_tokens": encoder.tokens}
+    return {"results": results, "verdict": verdict_json(ranked.verdict), "usage": usage}
 
 
 def tei_rerank(
-    opened: Opened, asked: TeiRequest, encoder: RequestEncoder
+    reranker: TextReranker, asked: TeiRequest, encoder: RequestEncoder
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict.
 
     Raises:
         RefusedError: if a text is too long and may not be cut, or the surprise asked for cannot be told.
     """
-    reranker = opened.reranker
-    least = threshold(asked.min_surprise, None, reranker.background)
-    texts = _cut_as_asked(encoder, asked)
-    ranked = opened.rerank(asked.query, texts, None, None, least, NO_DIVERSITY, encoder)
-    scores = [text.score for text in ranked] if asked.raw_scores else falling(ranked, 0.0, 1.0)
+    least = _threshold(asked.min_surprise, None, reranker.background)
+    own = replace(reranker, encoder=encoder.as_encoder, min_surprise=least, diversity=NO_DIVERSITY)
+    ranked = own.rank(asked.query, _cut_as_asked(encoder, asked))
+    scores = [text.score for text in ranked] if asked.raw_scores else falling(ranked, bounded=True)
     ranks: list[dict[str, Any]] = [
         {"index": text.position, "score": score} for text, score in zip(ranked, scores, strict=True)
     ]
@@ -87,48 +87,139 @@ def tei_rerank(
     return ranks, verdict_json(ranked.verdict)
 
 
-def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder) -> dict[str, Any]:
+def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, conditions: int) -> dict[str, Any]:
     """Hits of a search, and the verdict; beside those of another system, where that was asked for.
 
     Raises:
-        RefusedError: if there is no index or system, the filter is none, or the surprise that is asked for
-            cannot be measured.
+        RefusedError: if there is no index or system, the filter is none or has more conditions, or the
+            surprise that is asked for cannot be measured.
     """
-    condition = condition_of(asked.filter)
-    own = replace(opened.pipeline_of(asked.system), encoder=encoder)
+    condition = condition_of(asked.filter, conditions)
+    own = replace(opened.pipeline_of(asked.system), encoder=encoder.as_encoder)
     other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with)
-    least = threshold(asked.min_surprise, opened.pipeline_of().min_surprise, own.background)
+    least = _threshold(asked.min_surprise, opened.pipeline_of().min_surprise, own.background)
     with searching(asked.top_k) as counts:
-        query = encoded_question(encoder, asked.query)
+        query = encoded_question(encoder.as_encoder, asked.query)
         shown, _ = _ranked(own, query, asked, condition, least)
         counts.update(outcome(shown))
+    found = _order(opened, asked, asked.system, shown)
     if other is None:
-        return _order(opened, asked, asked.system or opened.system, shown)
+        return found
     # What the other system cannot measure, it does not refuse.
-    able = least if other.background is not None and least is not None else None
-    compared, pool = _ranked(replace(other, encoder=encoder), query, asked, condition, able)
+    able = None if other.background is None else least
+    compared, pool = _ranked(replace(other, encoder=encoder.as_encoder), query, asked, condition, able)
     ranks = {name: rank for rank, name in enumerate(pool.ids, start=1)}
-    found = _order(opened, asked, asked.system or opened.system, shown)
     for hit in found["results"]:
         hit["rank_compared"] = ranks.get(hit["id"])
-    assert asked.compare_with is not None
     return {**found, "compared": _order(opened, asked, asked.compare_with, compared)}
 
 
-def condition_of(values: dict[str, Any] | None) -> models.Filter | None:
-    """The filter of a request.
-
-    Raises:
-        RefusedError: if it is none of Qdrant's; names what is wrong.
-    """
-    if values is None:
-        return None
-    if not _is_shallow([values]):
-        raise RefusedError(422, f"filter has more than {_DEEPEST} levels; send a flatter one")
+def condition_of(values: dict[str, Any] | None, most: int) -> models.Filter | None:
+    """The filter of a request; a RefusedError if it is none of Qdrant's, or has more conditions."""
     try:
-        return filter_of(values)
+        return None if values is None else filter_of(values, most)
     except DataError as error:
         raise RefusedError(422, f"filter: {error}") from error
+
+
+def texts_of(asked: RerankRequest) -> list[str]:
+    """What is ranked of each document; a RefusedError if one has none of the fields."""
+    return [_text_of(row, own, asked.rank_fields or ["text"]) for row, own in enumerate(asked.documents)]
+
+
+def _text_of(row: int, document: DocumentObject, fields: Sequence[str]) -> str:
+    if document.model_fields_set == {"text"} and document.text is not None:
+        return document.text  # a string has no other field
+    given = {"text": document.text, "id": document.id, **(document.model_extra or {})}
+    parts = [value for name in fields if isinstance(value := given.get(name), str)]
+    if not parts:
+        todo = "a `text`" if fields == ["text"] else "one of the fields in rank_fields"
+        raise RefusedError(422, f"documents[{row}] has no string to rank; give it {todo}")
+    return encodable("\n".join(parts))
+
+
+def require_allowed(
+    options: ServerOptions, question: str, texts: Sequence[str], name: str, status: int = TOO_MANY
+) -> None:
+    """Refuse more, or longer texts than the server takes, by a RefusedError of this status."""
+    if len(texts) > options.max_documents:
+        said = f"{len(texts)} {name}, and at most {options.max_documents} are taken; send fewer"
+        raise RefusedError(status, said)
+    for row, text in enumerate((question, *texts)):
+        if len(text) > options.max_characters:
+            which = f"{name}[{row - 1}]" if row else "query"
+            said = f"{which} has {len(text)} characters, and at most {options.max_characters} are taken"
+            raise RefusedError(status, f"{said}; send passages")
+
+
+def falling(ranked: Sequence[RankedText], bounded: bool = False) -> list[float]:
+    """The relevance of ranked texts, with the smallest steps where only it would be equal.
+
+    Several texts may be more surprising than all background questions, and a client that sorts again (as
+    LlamaIndex's for Text Embeddings Inference) would put them in the order that they came in.
+
+    Bounded, it is shown from 0 to 1.
+    """
+    # Below 1 by more than the steps of all documents.
+    low, high = (0.0, 1 - 1e-9) if bounded else (-math.inf, math.inf)
+    # Where different documents come first, none is shown with more than the one before it.
+    shown = list(itertools.accumulate((min(max(text.relevance, low), high) for text in ranked), min))
+    for i in reversed(range(len(shown) - 1)):
+        step = ranked[i].score != ranked[i + 1].score
+        shown[i] = max(shown[i], math.nextafter(shown[i + 1], math.inf) if step else shown[i + 1])
+    return shown
+
+
+def _cut(encoder: RequestEncoder, texts: Sequence[str], most: int, *, keep_end: bool = False) -> list[str]:
+    """The first, or the last, so many tokens of each text."""
+    cut = []
+    for text, spans in zip(texts, encoder.token_spans(texts), strict=True):
+        if len(spans) <= most:
+            cut.append(text)
+        else:
+            cut.append(text[int(spans[-most][0]) :] if keep_end else text[: int(spans[most - 1][1])])
+    return cut
+
+
+def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:
+    window, keep_end = encoder.window, asked.truncation_direction.lower() == "left"
+    if window is None or (asked.truncate is None and not keep_end):
+        return asked.texts  # of a longer one, the best passage counts
+    if asked.truncate is not False:
+        return _cut(encoder, asked.texts, window, keep_end=keep_end)
+    for i, spans in enumerate(encoder.token_spans(asked.texts)):
+        if len(spans) > window:
+            said = f"texts[{i}] has {len(spans)} tokens, and the model reads {window}; send truncate=true"
+            raise RefusedError(TEI_TOO_MANY, said)
+    return asked.texts
+
+
+def _threshold(
+    asked: float | None, default: float | None, background: QuestionBackground | None
+) -> float | None:
+    """The min_surprise of a request; a RefusedError if there is no background that can measure it."""
+    least = default if asked is None else asked
+    if least is None or (background is None and least == 0):
+        return None
+    if background is None:
+        raise RefusedError(
+            422,
+            f"min_surprise is {least:g}, and nothing tells how surprising a document is here: what ranks has "
+            "no background of other questions; leave it out, or send 0, to see all documents",
+        )
+    try:
+        require_background(background, least)
+    except DataError as error:
+        raise RefusedError(422, str(error)) from error
+    return least
+
+
+def _varied(asked: Extensions, default: Diversity) -> Diversity:
+    """The diversity of a request; a RefusedError if it has both diversity and mmr."""
+    try:
+        return default.changed(diversity=asked.diversity, mmr=asked.mmr, collapse=asked.collapse)
+    except DataError as error:
+        raise RefusedError(422, str(error)) from error
 
 
 def _ranked(
@@ -143,154 +234,24 @@ def _ranked(
         pipeline = replace(pipeline.changed(filter=condition), min_surprise=least)
     except DataError as error:
         raise RefusedError(422, f"filter: {error}") from error
-    diversity = varied(asked, pipeline.diversity)
+    diversity = _varied(asked, pipeline.diversity)
     depth = max(asked.depth or pipeline.depth, asked.top_k)
     pool, ranking = pipeline.pooled(query, depth, diversity.needs | {"documents"}, top_k=asked.top_k)
     kept = None if asked.keep_refused else least
     return first_of(ranking, pool, diversity, asked.top_k, kept), ranking
 
 
-def _order(opened: Opened, asked: SearchRequest, system: str, shown: Ranking) -> dict[str, Any]:
+def _order(opened: Opened, asked: SearchRequest, system: str | None, shown: Ranking) -> dict[str, Any]:
     results = [_hit(hit) for hit in shown]
     if asked.excerpts:
-        starts = [0 if hit["passage"] is None else hit["passage"]["start"] for hit in results]
         bodies = [
-            without_title(hit["text"], hit["title"], start)
-            for hit, start in zip(results, starts, strict=True)
+            without_title(own.text, own.title, 0 if own.passage is None else own.passage.start)
+            for own in shown
         ]
-        found = excerpts(asked.query, bodies, opened.language)
-        for hit, excerpt in zip(results, found, strict=True):
+        language = Bm25().language if opened.index is None else opened.index.index.language
+        for hit, excerpt in zip(results, excerpts(asked.query, bodies, language), strict=True):
             hit["excerpt"] = excerpt.to_json()
-    return {"system": system, "results": results, "verdict": verdict_json(shown.verdict)}
-
-
-def texts_of(asked: RerankRequest) -> list[str]:
-    """What is ranked of each document.
-
-    Raises:
-        RefusedError: if one has none of the fields.
-    """
-    fields = asked.rank_fields or ["text"]
-    texts = []
-    for i, document in enumerate(asked.documents):
-        if isinstance(document, str):
-            texts.append(document)
-            continue
-        given = {"text": document.text, "id": document.id, **(document.model_extra or {})}
-        parts = [value for name in fields if isinstance(value := given.get(name), str)]
-        if not parts:
-            todo = (
-                "one of the fields in rank_fields"
-                if asked.rank_fields
-                else "`text`, or name other fields in rank_fields"
-            )
-            raise RefusedError(422, f"documents[{i}] has no string to rank; give it {todo}")
-        texts.append(encodable("\n".join(parts)))
-    return texts
-
-
-def require_allowed(
-    options: ServerOptions, question: str, texts: Sequence[str], name: str, status: int = TOO_MANY
-) -> None:
-    """Refuse more, or longer texts than the server takes.
-
-    Raises:
-        RefusedError: with this status.
-    """
-    if len(texts) > options.max_documents:
-        raise RefusedError(
-            status, f"{len(texts)} {name}, and at most {options.max_documents} are taken; send fewer"
-        )
-    lengths = {"query": len(question), **{f"{name}[{i}]": len(text) for i, text in enumerate(texts)}}
-    long = next((own for own, length in lengths.items() if length > options.max_characters), None)
-    if long is not None:
-        raise RefusedError(
-            status,
-            f"{long} has {lengths[long]} characters, and at most {options.max_characters} are taken; "
-            "send passages",
-        )
-
-
-def require_shallow(documents: Sequence[str | DocumentObject]) -> None:
-    """Refuse fields that are nested deeper than an answer can be written.
-
-    Raises:
-        RefusedError: with status 422.
-    """
-    for i, document in enumerate(documents):
-        if isinstance(document, str):
-            continue
-        if not _is_shallow([document.id, *(document.model_extra or {}).values()]):
-            raise RefusedError(
-                422, f"documents[{i}] has fields of more than {_DEEPEST} levels; send flatter ones"
-            )
-
-
-def shortened(encoder: Encoder, texts: Sequence[str], most: int, *, keep_end: bool = False) -> list[str]:
-    """The first, or the last, so many tokens of each text."""
-    cut = []
-    for text, spans in zip(texts, encoder.token_spans(texts), strict=True):
-        if len(spans) <= most:
-            cut.append(text)
-        else:
-            cut.append(text[int(spans[-most][0]) :] if keep_end else text[: int(spans[most - 1][1])])
-    return cut
-
-
-def falling(ranked: Sequence[RankedText], low: float = -math.inf, high: float = math.inf) -> list[float]:
-    """The relevance of ranked texts within bounds, with the smallest steps where only it would be equal.
-
-    Several texts may be more surprising than all background questions, and a client that sorts again (as
-    LlamaIndex's for Text Embeddings Inference) would put them in the order that they came in.
-
-    Args:
-        ranked: best first.
-        low: the least that is shown.
-        high: the most.
-    """
-    # Where different documents come first, none is shown with more than the one before it.
-    shown = list(itertools.accumulate((min(max(text.relevance, low), high) for text in ranked), min))
-    steps = [upper.score != lower.score for upper, lower in itertools.pairwise(ranked)]
-    for i in reversed(range(len(steps))):
-        shown[i] = max(shown[i], math.nextafter(shown[i + 1], math.inf) if steps[i] else shown[i + 1])
-    if shown:
-        shown[0] = min(shown[0], high)
-    for i, step in enumerate(steps):
-        shown[i + 1] = min(shown[i + 1], math.nextafter(shown[i], -math.inf) if step else shown[i])
-    return shown
-
-
-def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:
-    window, keep_end = encoder.window, asked.truncation_direction.lower() == "left"
-    if window is None or (asked.truncate is None and not keep_end):
-        return asked.texts  # of a longer one, the best passage counts
-    if asked.truncate is False:
-        for i, spans in enumerate(encoder.token_spans(asked.texts)):
-            if len(spans) > window:
-                raise RefusedError(
-                    TEI_TOO_MANY,
-                    f"texts[{i}] has {len(spans)} tokens, and the model reads {window}; send truncate=true",
-                )
-        return asked.texts
-    return shortened(encoder, asked.texts, window, keep_end=keep_end)
-
-
-def _stored_id(document: str | DocumentObject) -> str | None:
-    name = None if isinstance(document, str) else document.id
-    return encodable(name) if isinstance(name, str) else None
-
-
-def _is_shallow(values: Sequence[Any]) -> bool:
-    for _ in range(_DEEPEST + 1):
-        inner = [value for value in values if isinstance(value, Mapping | list)]
-        if not inner:
-            return True
-        values = [own for value in inner for own in (value.values() if isinstance(value, Mapping) else value)]
-    return False
-
-
-def _shown(document: str | DocumentObject) -> Mapping[str, Any]:
-    return {"text": document} if isinstance(document, str) else document.model_dump(exclude_unset=True)
+    return {"system": system or opened.system, "results": results, "verdict": verdict_json(shown.verdict)}
 
 
 def _hit(hit: Hit) -> dict[str, Any]:

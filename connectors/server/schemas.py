@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -17,10 +18,20 @@ from pydantic import (
 )
 
 from surprise_rerank.connectors.server.options import MOST_DOCUMENTS
-from surprise_rerank.documents import encodable
+from surprise_rerank.documents import encodable, stripped_question
 
-# JSON can spell halves of characters, which no encoder takes.
-Text: TypeAlias = Annotated[StrictStr, AfterValidator(encodable)]
+# Levels of fields that come back: writing them goes as deep as they are.
+_DEEPEST = 100
+
+
+def _shallow(value: Any) -> Any:
+    level: Sequence[Any] = [value]
+    for _ in range(_DEEPEST + 2):
+        inner = [own for own in level if isinstance(own, Mapping | list)]
+        if not inner:
+            return value
+        level = [one for own in inner for one in (own.values() if isinstance(own, Mapping) else own)]
+    raise ValueError(f"has fields of more than {_DEEPEST} levels; send flatter ones")
 
 
 def _whole(value: object) -> object:
@@ -28,218 +39,87 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _object(value: Any) -> Any:
+    return {"text": value} if isinstance(value, str) else _shallow(value)
+
+
+# JSON can spell halves of characters, which no encoder takes.
+Text: TypeAlias = Annotated[StrictStr, AfterValidator(encodable)]
+Question: TypeAlias = Annotated[
+    Text, AfterValidator(stripped_question), Field(description="In words, as a person would ask.")
+]
 _Count: TypeAlias = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1)]
-_Share = Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)]
-_MIN_SURPRISE = "Leave out what is less surprising. An extension; needs a background of other questions."
+_Depth: TypeAlias = Annotated[_Count, Field(le=MOST_DOCUMENTS)]
+_Share: TypeAlias = Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 class DocumentObject(BaseModel):
-    """A document with fields. All of them come back where documents are asked for."""
+    """A document with fields; a string is one with `text`. All come back where documents are asked for.
+
+    A string as `id` names a document of the server's index, whose stored vectors are taken (an extension).
+    """
 
     model_config = ConfigDict(extra="allow")
 
-    text: Text | None = Field(None, description="What is ranked, unless `rank_fields` names other fields.")
-    id: Any = Field(
-        None,
-        description="An extension: a string names a document of the server's index, whose stored vectors "
-        "are then taken instead of the text.",
-    )
+    text: Text | None = None
+    id: Any = None
 
 
-_Documents: TypeAlias = Annotated[
-    list[Text | DocumentObject], Field(fail_fast=True, max_length=MOST_DOCUMENTS)
+_Document: TypeAlias = Annotated[
+    DocumentObject, BeforeValidator(_object, json_schema_input_type=str | DocumentObject)
 ]
-_Texts: TypeAlias = Annotated[list[Text], Field(fail_fast=True, max_length=MOST_DOCUMENTS)]
-_Names: TypeAlias = Annotated[list[Text], Field(fail_fast=True, min_length=1, max_length=100)]
 
 
-class Varied(BaseModel):
-    """How different results should be: extensions, which say otherwise than the server was started with."""
+class Extensions(BaseModel):
+    """What other services do not have: how surprising, and how different, results should be."""
 
-    diversity: _Share | None = Field(
-        None,
-        description="Different results first: 0 orders by relevance alone, 1 by difference.",
-    )
-    mmr: _Share | None = Field(None, description="The same as 1 - diversity.")
-    collapse: _Share | None = Field(None, description="Fold what has this cosine to a better result into it.")
+    min_surprise: _Share | None = None
+    diversity: _Share | None = None
+    mmr: _Share | None = None
+    collapse: _Share | None = None
 
 
-class RerankRequest(Varied):
+class RerankRequest(Extensions):
     """What Cohere's and Jina's clients send; fields that are not listed are ignored."""
 
-    query: Text = Field(description="The question.")
-    documents: _Documents = Field(description="What is ranked: strings, or objects with `text`.")
+    query: Question
+    documents: Annotated[list[_Document], Field(fail_fast=True, max_length=MOST_DOCUMENTS)]
     model: Text | None = Field(None, description="Read by nobody: the server has one model, see `/info`.")
-    top_n: _Count | None = Field(None, description="The most results.")
-    return_documents: StrictBool | None = Field(None, description="Whether results hold their documents.")
-    rank_fields: _Names | None = Field(
-        None, description="Fields of objects that are ranked, joined in this order; `text` by default."
-    )
-    max_tokens_per_doc: _Count | None = Field(None, description="Documents are cut to so many tokens.")
-    min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
-
-
-class ShownVerdict(BaseModel):
-    """Whether the question got an answer; an extension."""
-
-    status: Literal["answered", "weak", "off-topic"] = Field(
-        description="`weak`: of the documents' kind, and an answer is not likely; `off-topic`: other "
-        "questions find as much."
-    )
-    surprise: float | None = Field(description="Of the best document; null without a background.")
-    chance_of_relevance: float | None = Field(
-        description="Of a relevant document among the first ten; null where it cannot be told."
-    )
-    reason: str = Field(description="The status in a sentence.")
-
-
-class RerankResult(BaseModel):
-    """A document's place."""
-
-    index: int = Field(ge=0, description="Its position in the request.")
-    relevance_score: float = Field(
-        description="Its surprise, from 0 to 1, with a background; else the re-ranker's score."
-    )
-    document: dict[str, Any] | None = Field(
-        default=None, description="The document, where it was asked for; a string as {text}."
-    )
-    duplicates: list[int] | None = Field(
-        default=None, description="Positions of what was folded into it, where that was asked for."
-    )
-
-
-class BilledUnits(BaseModel):
-    """What Cohere counts."""
-
-    search_units: int = 1
-
-
-class ApiVersion(BaseModel):
-    """Of the interface."""
-
-    version: str
-
-
-class Meta(BaseModel):
-    """What Cohere's clients read beside the results."""
-
-    api_version: ApiVersion
-    billed_units: BilledUnits
-
-
-class Usage(BaseModel):
-    """What Jina's clients read beside the results."""
-
-    total_tokens: int = Field(
-        ge=0, description="That the model read; documents with stored vectors have none."
-    )
-
-
-class RerankResponse(BaseModel):
-    """Results, best first."""
-
-    id: str = Field(description="The request's id, also in the header X-Request-Id.")
-    model: str
-    results: list[RerankResult]
-    verdict: ShownVerdict = Field(description="On all documents, also where min_surprise leaves them out.")
-    meta: Meta
-    usage: Usage
+    top_n: _Count | None = None
+    return_documents: StrictBool | None = None
+    rank_fields: Annotated[list[Text], Field(min_length=1, max_length=100)] | None = None
+    max_tokens_per_doc: _Count | None = None
 
 
 class TeiRequest(BaseModel):
     """What clients of Text Embeddings Inference send; fields that are not listed are ignored."""
 
-    query: Text = Field(description="The question.")
-    texts: _Texts = Field(description="What is ranked.")
-    raw_scores: StrictBool = Field(False, description="The re-ranker's own scores instead of 0 to 1.")
-    return_text: StrictBool = Field(False, description="Whether ranks hold their texts.")
-    truncate: StrictBool | None = Field(
-        None,
-        description="Whether longer texts than the model reads are cut or refused; otherwise "
-        "their best passage counts.",
-    )
-    truncation_direction: Literal["Left", "Right", "left", "right"] = Field(
-        "Right", description="Which end is cut off."
-    )
-    min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
+    query: Question
+    texts: Annotated[list[Text], Field(fail_fast=True, max_length=MOST_DOCUMENTS)]
+    raw_scores: StrictBool = False
+    return_text: StrictBool = False
+    truncate: StrictBool | None = None
+    truncation_direction: Literal["Left", "Right", "left", "right"] = "Right"
+    min_surprise: _Share | None = None
 
 
-class TeiRank(BaseModel):
-    """A text's place."""
+class SearchRequest(Extensions):
+    """A question to the server's index; a field that is not listed is refused.
 
-    index: int = Field(ge=0, description="Its position in the request.")
-    score: float
-    text: str | None = Field(default=None, description="Where it was asked for.")
-
-
-class SearchRequest(Varied):
-    """A question to the server's index; a field that is not listed is refused."""
+    The filter is Qdrant's, in its JSON; metadata are at `metadata.KEY`.
+    """
 
     # A filter that were ignored because of a misspelled name would show what it should hide.
     model_config = ConfigDict(extra="forbid")
 
-    query: Text = Field(description="The question.")
-    top_k: Annotated[_Count, Field(le=MOST_DOCUMENTS)] = Field(10, description="The most hits.")
-    filter: dict[str, Any] | None = Field(
-        None,
-        description="Only documents that Qdrant's filter lets through, in Qdrant's JSON; their metadata is "
-        "at `metadata.KEY`.",
-    )
-    system: Text | None = Field(None, description="What ranks, of those in `/info`; the first by default.")
-    depth: Annotated[_Count, Field(le=MOST_DOCUMENTS)] | None = Field(
-        None, description="Size of the candidate pool that is re-ranked."
-    )
-    min_surprise: _Share | None = Field(None, description=_MIN_SURPRISE)
-    keep_refused: StrictBool = Field(
-        False, description="Whether what `min_surprise` refuses comes all the same; the verdict stays."
-    )
-    excerpts: StrictBool = Field(
-        False, description="Whether hits hold the sentence with most of the question's words."
-    )
-    compare_with: Text | None = Field(
-        None, description="Another system, whose order of the same question comes beside: `compared`."
-    )
-
-
-class HitPassage(BaseModel):
-    """A stretch of a document's title and text, with a space between."""
-
-    number: int = Field(ge=0, description="0 for the first of its document.")
-    start: int = Field(ge=0, description="Its first character.")
-    end: int = Field(ge=0, description="After its last character.")
-
-
-class ShownExcerpt(BaseModel):
-    """A sentence of a hit."""
-
-    text: str
-    marks: list[tuple[int, int]] = Field(
-        description="Start and end of every word of it that the question has too, in code points."
-    )
-
-
-class SearchHit(BaseModel):
-    """A document that was found."""
-
-    id: str
-    relevance_score: float | None = Field(
-        description="Its surprise, from 0 to 1, where the server has a background; else its score."
-    )
-    score: float | None = Field(description="The system's; null where it has none.")
-    surprise: float | None
-    title: str
-    text: str = Field(description="Its best passage, or all of it.")
-    passage: HitPassage | None = Field(description="Where that passage is; null where documents are whole.")
-    metadata: dict[str, Any]
-    parts: dict[str, float | None] = Field(description="What each scorer gave it.")
-    duplicates: list[str] = Field(description="Ids of near-duplicates that were folded into it.")
-    excerpt: ShownExcerpt | None = Field(
-        default=None, description="The best sentence without the title, where it was asked for."
-    )
-    rank_compared: int | None = Field(
-        default=None,
-        description="Its rank by `compare_with`, from 1; null where that one's pool does not have it.",
-    )
+    query: Question
+    top_k: _Depth = 10
+    filter: dict[str, Any] | None = None
+    system: Text | None = None
+    depth: _Depth | None = None
+    keep_refused: StrictBool = False
+    excerpts: StrictBool = False
+    compare_with: Text | None = None
 
 
 class NewDocument(BaseModel):
@@ -250,7 +130,7 @@ class NewDocument(BaseModel):
     id: Annotated[Text, Field(min_length=1)]
     text: Text
     title: Text = ""
-    metadata: dict[str, Any] = Field(default_factory=dict, description="Comes with hits; filters read it.")
+    metadata: Annotated[dict[str, Any], AfterValidator(_shallow)] = Field(default_factory=dict)
 
 
 class DocumentsRequest(BaseModel):
@@ -261,75 +141,91 @@ class DocumentsRequest(BaseModel):
     documents: Annotated[list[NewDocument], Field(fail_fast=True, max_length=MOST_DOCUMENTS)]
 
 
-class DocumentsResponse(BaseModel):
-    """What became of documents."""
+# Answers, as /openapi.json describes them.
 
-    id: str = Field(description="The request's id, also in the header X-Request-Id.")
+
+class ShownVerdict(BaseModel):
+    """Whether the question got an answer; an extension."""
+
+    status: Literal["answered", "weak", "off-topic"] = Field(
+        description="`weak`: of the documents' kind, and an answer is not likely; `off-topic`: other "
+        "questions find as much."
+    )
+    surprise: float | None = Field(description="Of the best document; null without a background.")
+    chance_of_relevance: float | None = Field(description="Among the first ten; null where it is not known.")
+    reason: str
+
+
+class RerankResult(BaseModel):
+    """A document's place: its position in the request, and its surprise or else the re-ranker's score."""
+
+    index: int
+    relevance_score: float
+    document: dict[str, Any] | None = None
+    duplicates: list[int] | None = None
+
+
+class RerankResponse(BaseModel):
+    """Results, best first; the verdict is on all documents, also where min_surprise leaves them out."""
+
+    id: str
+    model: str
+    results: list[RerankResult]
+    verdict: ShownVerdict
+    meta: dict[str, Any]
+    usage: dict[str, int]
+
+
+class TeiRank(BaseModel):
+    """A text's place."""
+
+    index: int
+    score: float
+    text: str | None = None
+
+
+class SearchHit(BaseModel):
+    """A document that was found: its best passage, or all of it, and what each scorer gave it."""
+
+    id: str
+    relevance_score: float | None
+    score: float | None
+    surprise: float | None
+    title: str
+    text: str
+    passage: dict[str, int] | None
+    metadata: dict[str, Any]
+    parts: dict[str, float | None]
+    duplicates: list[str]
+    excerpt: dict[str, Any] | None = None
+    rank_compared: int | None = None
+
+
+class Order(BaseModel):
+    """Hits of a system, best first; the verdict is on the whole candidate pool."""
+
+    system: str
+    results: list[SearchHit]
+    verdict: ShownVerdict
+
+
+class SearchResponse(Order):
+    """What was found; `compared` is the order of `compare_with`."""
+
+    id: str
+    model: str
+    compared: Order | None = None
+
+
+class DocumentsResponse(BaseModel):
+    """What became of documents, and how many the index holds now."""
+
+    id: str
     added: int
     updated: int
     unchanged: int
     deleted: int
-    documents: int = Field(description="How many the index holds now.")
-
-
-class Order(BaseModel):
-    """Hits of a system, best first."""
-
-    system: str
-    results: list[SearchHit]
-    verdict: ShownVerdict = Field(
-        description="On the whole candidate pool, also where min_surprise leaves everything out."
-    )
-
-
-class SearchResponse(Order):
-    """What was found."""
-
-    id: str = Field(description="The request's id, also in the header X-Request-Id.")
-    model: str
-    compared: Order | None = Field(default=None, description="The order of `compare_with`.")
-
-
-class Limits(BaseModel):
-    """What is allowed."""
-
-    max_body: int
-    max_documents: int
-    max_characters: int
-    max_requests: int
-    workers: int
-    max_batch: int
-    timeout: float
-
-
-class Info(BaseModel):
-    """What is served. The names that Text Embeddings Inference has too mean the same."""
-
-    model_id: str
-    version: str
-    system: str
-    search: bool = Field(description="Whether there is an index for `/v1/search`.")
-    documents: int | None = Field(
-        description="How many the index holds; null without one, or where it cannot be read at the moment."
-    )
-    systems: dict[str, str] = Field(
-        description="What `/v1/search` can rank by, the default first, and what each does."
-    )
-    measured: list[str] = Field(description="Those of `systems` whose documents have a surprise.")
-    examples: list[str] = Field(description="Questions of the documents' own words, to try.")
-    min_surprise: float | None = Field(description="The default of searches.")
-    depth: int | None = Field(description="The default of searches; null without an index.")
-    background: int | None = Field(description="How many questions surprise is measured against.")
-    max_input_length: int | None = Field(description="Tokens of a text that the model reads.")
-    max_client_batch_size: int
-    max_concurrent_requests: int
-    limits: Limits
-
-
-class State(BaseModel):
-    """Whether the server is alive, or ready."""
-
-    status: str
+    documents: int
 
 
 class ErrorResponse(BaseModel):
@@ -343,4 +239,4 @@ class TeiErrorResponse(BaseModel):
     """What is wrong, as Text Embeddings Inference says it."""
 
     error: str
-    error_type: Literal["validation", "unauthorized", "overloaded", "unhealthy", "backend"]
+    error_type: str

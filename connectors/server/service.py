@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.server.answers import RefusedError
-from surprise_rerank.connectors.server.schemas import Varied
-from surprise_rerank.connectors.server.work import RequestEncoder
+from surprise_rerank.connectors.server.logs import make_logger
+from surprise_rerank.connectors.server.metrics import Metrics
+from surprise_rerank.connectors.server.options import ServerOptions
+from surprise_rerank.connectors.server.work import Workers
 from surprise_rerank.connectors.systems.backgrounds import near_questions
+from surprise_rerank.connectors.systems.loading import text_reranker_of
 from surprise_rerank.connectors.systems.pipelines import IndexPipelines
+from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.diversity import Diversity
-from surprise_rerank.text_reranker import RankedTexts, TextReranker
-from surprise_rerank.thresholds.background import QuestionBackground, require_background
+from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
-# Documents that examples of questions are made of.
-_SAMPLED = 64
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from surprise_rerank.connectors.attached import Collection
+    from surprise_rerank.connectors.document_index import DocumentIndex
+
+_SAMPLED = 64  # documents that examples of questions are made of
+_WARMS_UP = ("first", ["the first one takes longest"])
 
 
 @dataclass(frozen=True)
@@ -40,20 +52,6 @@ class Opened:
     pipeline: Pipeline | None
     system: str
     index: IndexPipelines | None = None
-
-    def rerank(
-        self,
-        question: str,
-        texts: Sequence[str],
-        ids: Sequence[str | None] | None,
-        top_n: int | None,
-        min_surprise: float | None,
-        diversity: Diversity,
-        encoder: RequestEncoder,
-    ) -> RankedTexts:
-        """`TextReranker.rank`, for one request."""
-        reranker = replace(self.reranker, encoder=encoder, min_surprise=min_surprise, diversity=diversity)
-        return reranker.rank(question, texts, ids=ids, top_k=top_n)
 
     def written(self) -> QdrantIndex:
         """The index, to be changed.
@@ -113,27 +111,29 @@ class Opened:
         has_one = self.pipeline is not None and self.pipeline.background is not None
         return [self.system] if has_one else []
 
-    @property
-    def language(self) -> str:
-        """Of the documents' words."""
-        return Bm25().language if self.index is None else self.index.index.language
-
-    @property
-    def documents(self) -> int | None:
-        """How many there are to search; None where that is not known."""
-        return None if self.index is None else len(self.index.index)
-
 
 class Service:
-    """A place for what is served, which may come later than the server.
+    """What is served, which may come later than the server, with its limits, threads, log and metrics.
 
     Args:
         searches: whether there will be a pipeline.
+        options: token and limits.
+        logger: of structlog, for a line of every request; JSON on the error stream by default.
     """
 
-    def __init__(self, *, searches: bool) -> None:
+    def __init__(
+        self,
+        *,
+        searches: bool,
+        options: ServerOptions | None = None,
+        logger: FilteringBoundLogger | None = None,
+    ) -> None:
         self.searches = searches
-        self._opened: Opened | None = None
+        self.options = ServerOptions() if options is None else options
+        self.logger = make_logger(sys.stderr) if logger is None else logger
+        self.metrics = Metrics()
+        self.workers = Workers(self.options.workers)
+        self.opened: Opened | None = None
 
     def open(
         self,
@@ -142,14 +142,9 @@ class Service:
         system: str = "",
         index: IndexPipelines | None = None,
     ) -> None:
-        """Serve these from now on.
+        """Serve these from now on; see `Opened`.
 
-        Args:
-            reranker: of given texts.
-            pipeline: over an index.
-            system: what readers call the two; by default the class of what orders the pipeline's hits, or of
-                the re-ranker without a pipeline.
-            index: the systems of the pipeline's index, which requests may name.
+        The system is by default the class of what orders the pipeline's hits, or else the re-ranker.
 
         Raises:
             DataError: if there is a pipeline and there should be none, or the other way round.
@@ -160,7 +155,7 @@ class Service:
                 f"{'no' if pipeline is None else 'a'} pipeline; make both say the same"
             )
         orders = reranker.reranker if pipeline is None else pipeline.reranker or pipeline.retriever
-        self._opened = Opened(reranker, pipeline, system or type(orders).__name__, index)
+        self.opened = Opened(reranker, pipeline, system or type(orders).__name__, index)
 
     def required(self) -> Opened:
         """What is served.
@@ -168,49 +163,65 @@ class Service:
         Raises:
             RefusedError: if it is not loaded yet.
         """
-        if self._opened is None:
+        if self.opened is None:
             raise RefusedError(
                 503, "the model is being loaded; try again in some seconds", {"Retry-After": "5"}
             )
-        return self._opened
+        return self.opened
 
+    @contextmanager
+    def loading(self, settings: PipelineSettings, stop: Callable[[], object]) -> Iterator[None]:
+        """Load in the background while the block serves; at its end the index is closed.
 
-def threshold(
-    asked: float | None, default: float | None, background: QuestionBackground | None
-) -> float | None:
-    """The min_surprise of a request; 0 is none.
+        `stop` is called if that fails, and at the end what it failed with is raised.
+        """
+        failed: list[Exception] = []
+        opened: list[DocumentIndex | Collection] = []
 
-    Args:
-        asked: by the request, if it says any.
-        default: the server's, which holds for all its systems.
-        background: of the system that ranks.
+        def load() -> None:
+            try:
+                self._load(settings, opened)
+            except Exception as error:  # noqa: BLE001 - raised by the thread that serves
+                failed.append(error)
+                stop()
+            else:
+                self.logger.info("ready")
 
-    Raises:
-        RefusedError: if there is one, and no background for it, or one that cannot measure it.
-    """
-    least = default if asked is None else asked
-    if least is None or (background is None and least == 0):
-        return None
-    if background is None:
-        raise RefusedError(
-            422,
-            f"min_surprise is {least:g}, and nothing tells how surprising a document is here: what ranks has "
-            "no background of other questions; leave it out, or send 0, to see all documents",
+        thread = threading.Thread(target=load, name="surprise-rerank-load")
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join()  # a library that loads cannot be stopped
+            for index in opened:
+                index.close()
+        if failed:
+            raise failed[0]
+
+    def _load(self, settings: PipelineSettings, opened: list[DocumentIndex | Collection]) -> None:
+        if not settings.location.is_given:
+            reranker = settings.text_reranker()
+            reranker.rank(*_WARMS_UP)
+            self.open(reranker, system=settings.system or "dynamax")
+            return
+        index = settings.open_index()
+        opened.append(index)
+        least, shown = settings.min_surprise, settings.variety
+        pipelines = IndexPipelines(
+            index, settings.system, depth=settings.depth, min_surprise=least, diversity=shown
         )
-    try:
-        require_background(background, least)
-    except DataError as error:
-        raise RefusedError(422, str(error)) from error
-    return least
-
-
-def varied(asked: Varied, default: Diversity) -> Diversity:
-    """The diversity of a request.
-
-    Raises:
-        RefusedError: if it has both diversity and mmr.
-    """
-    try:
-        return default.changed(diversity=asked.diversity, mmr=asked.mmr, collapse=asked.collapse)
-    except DataError as error:
-        raise RefusedError(422, str(error)) from error
+        name = pipelines.first
+        if "cosine" in pipelines:  # what the page shows beside: it is measured before anybody waits for it
+            _ = pipelines["cosine"]
+        able = find_system(name).ranks_texts
+        try:
+            reranker = text_reranker_of(index, name if able else None, min_surprise=least, diversity=shown)
+        except DataError as error:
+            if able:
+                raise
+            raise DataError(
+                f"the system {name!r} ranks inside Qdrant, so that given texts need another one, and "
+                f"{error}; or choose a system that ranks both"
+            ) from error
+        reranker.rank(*_WARMS_UP)
+        self.open(reranker, pipelines[name], name, pipelines)

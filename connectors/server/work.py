@@ -6,22 +6,12 @@ import asyncio
 import contextvars
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
-from surprise_rerank.connectors.server.answers import CLIENT_GONE, Receive, RefusedError
-from surprise_rerank.connectors.server.questions import Question, Questions
-from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.threads import using_threads
-from surprise_rerank.encoders.base import (
-    Encoded,
-    Encoder,
-    Kind,
-    Progress,
-    require_token_encoder,
-    token_dimension,
-)
+from surprise_rerank.encoders.base import Encoded, Encoder, Kind, Progress, token_dimension
 
 T = TypeVar("T")
 
@@ -33,11 +23,8 @@ class AbandonedError(Exception):
 class Workers:
     """Threads that compute; more work than there are threads waits its turn.
 
-    Work that begins while others run multiplies by its share of torch's threads: k pools that are scored at
+    Work that begins while others run multiplies by its share of torch's threads: pools that are scored at
     once by all cores each would wait for each other after every product.
-
-    Args:
-        threads: how many.
     """
 
     def __init__(self, threads: int) -> None:
@@ -46,18 +33,13 @@ class Workers:
         self._lock = threading.Lock()
         self._pool = self._made()
 
-    async def run(self, receive: Receive, work: Callable[[threading.Event], T]) -> T:
+    async def run(
+        self, work: Callable[[threading.Event], T], receive: Callable[[], Awaitable[Any]] | None = None
+    ) -> T:
         """What `work(stop)` returns or raises, computed in a thread.
 
-        When the client hangs up, or the caller is cancelled, work that still waits is dropped, and `stop` is
-        set for work that has begun.
-
-        Args:
-            receive: of the connection, whose next message can only be that it was closed.
-            work: what to compute; it should end soon when `stop` is set.
-
-        Raises:
-            RefusedError: if the client hangs up.
+        When the client hangs up (an AbandonedError; `receive` is the connection's), or the caller is
+        cancelled, work that still waits is dropped, and `stop` is set for work that has begun.
         """
         stop = threading.Event()
         # With what belongs to the request: the span that its own are children of.
@@ -67,7 +49,7 @@ class Workers:
         try:
             await asyncio.wait((result, gone), return_when=asyncio.FIRST_COMPLETED)
             if not result.done():
-                raise RefusedError(CLIENT_GONE, "the client hung up")
+                raise AbandonedError
             return result.result()
         finally:
             stop.set()
@@ -78,8 +60,10 @@ class Workers:
         with self._lock:
             self._running += 1
             running = self._running
+        torch = sys.modules.get("torch")  # what does not need it is served without
+        share = None if running == 1 or torch is None else max(1, torch.get_num_threads() // running)
         try:
-            with using_threads(_share(running)):
+            with using_threads(share):
                 return work(stop)
         finally:
             with self._lock:
@@ -94,49 +78,28 @@ class Workers:
         return ThreadPoolExecutor(self._threads, thread_name_prefix="surprise-rerank-serve")
 
 
+async def _closed(receive: Callable[[], Awaitable[Any]] | None) -> None:
+    if receive is None:
+        await asyncio.Event().wait()
+        return
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 class RequestEncoder:
     """An encoder for one request: it counts tokens, and stops between batches when nobody waits any more.
 
-    Args:
-        question: of the request, whose encoder this is.
-        questions: among which it is; they are encoded together.
-        stop: set when the request is over.
-
-    Attributes:
-        tokens: that were encoded so far.
+    Everything but `encode` is the encoder's own; `tokens` were encoded so far.
     """
 
-    def __init__(self, question: Question, questions: Questions, stop: threading.Event) -> None:
-        self._encoder: Encoder = question.encoder
-        self._question = question
-        self._questions = questions
+    def __init__(self, encoder: Encoder, stop: threading.Event) -> None:
+        self._encoder = encoder
         self._stop = stop
         self.tokens = 0
-
-    @property
-    def name(self) -> str:
-        """The encoder's."""
-        return self._encoder.name
-
-    @property
-    def dimension(self) -> int:
-        """The encoder's."""
-        return self._encoder.dimension
-
-    @property
-    def token_dimension(self) -> int | None:
-        """The encoder's; None where it has no token vectors."""
-        return token_dimension(self._encoder)
-
-    @property
-    def fingerprint(self) -> str:
-        """The encoder's."""
-        return self._encoder.fingerprint
-
-    @property
-    def window(self) -> int | None:
-        """The encoder's."""
-        return self._encoder.window
+        self.name, self.fingerprint = encoder.name, encoder.fingerprint
+        self.dimension, self.token_dimension = encoder.dimension, token_dimension(encoder)
+        self.window, self.token_spans = encoder.window, encoder.token_spans
+        self.words = getattr(encoder, "words", None)
 
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
@@ -150,37 +113,17 @@ class RequestEncoder:
         def advanced(count: int) -> None:
             if on_progress is not None:
                 on_progress(count)
-            self._require_caller()
+            if self._stop.is_set():
+                raise AbandonedError
 
-        self._require_caller()
-        if kind == "query" and list(texts) == [self._question.text]:
-            encoded = self._questions.encoded(self._question)
-            advanced(1)
-        else:
-            encoded = self._encoder.encode(texts, kind, advanced)
-        counts = map(len, self.token_spans(texts, kind)) if encoded.tokens is None else encoded.tokens.lengths
+        advanced(0)
+        encoded = self._encoder.encode(texts, kind, advanced)
+        known = encoded.tokens
+        counts = map(len, self.token_spans(texts, kind)) if known is None else known.lengths
         self.tokens += int(sum(counts))
         return encoded
 
-    def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
-        """The encoder's."""
-        return require_token_encoder(self._encoder).words(texts, kind)
-
-    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
-        """The encoder's."""
-        return self._encoder.token_spans(texts, kind)
-
-    def _require_caller(self) -> None:
-        if self._stop.is_set():
-            raise AbandonedError
-
-
-def _share(running: int) -> int | None:
-    """Threads for one of so many works at once; None, as many as there are, where it is alone."""
-    torch = sys.modules.get("torch")  # what does not need it is served without
-    return None if running == 1 or torch is None else max(1, torch.get_num_threads() // running)
-
-
-async def _closed(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    @property
+    def as_encoder(self) -> Encoder:
+        """The same, as types know it."""
+        return cast(Encoder, self)

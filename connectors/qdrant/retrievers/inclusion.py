@@ -20,13 +20,18 @@ class InclusionScored(ExplainingRetriever):
 
     Attributes:
         retriever: finds the candidates.
-        index: computes it.
+        index: computes it, where the documents are.
         sample: what it is measured against.
     """
 
     retriever: Retriever
     index: Searched
     sample: TokenSample
+
+    @property
+    def index(self) -> Searched:
+        """What it is over, which explanations of its rankings read."""
+        return self.source
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""

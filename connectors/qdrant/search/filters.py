@@ -3,41 +3,57 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from qdrant_client import models
 
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-Path: TypeAlias = tuple[str | int, ...]
-
-_SHOWN = 10  # names that an error lists
-_CLASS = re.compile(r"a valid dictionary or instance of \w+")
+_DEEPEST = 20  # filters in filters
 
 
-def filter_of(values: Any) -> models.Filter:
+def _names(*kinds: type[BaseModel]) -> list[str]:
+    """The fields of classes, as JSON has them."""
+    return list(dict.fromkeys(own.alias or name for kind in kinds for name, own in kind.model_fields.items()))
+
+
+_GROUPS = _names(models.Filter)
+# What tells kinds of conditions apart; of a field, which has several, the key.
+_KINDS: dict[str, type[BaseModel]] = {"key": models.FieldCondition} | {
+    _names(kind)[0]: kind
+    for kind in get_args(models.Condition)
+    if kind not in (models.FieldCondition, models.Filter)
+}
+_OF_FIELDS = [name for name in _names(models.FieldCondition) if name != "key"]
+# What may stand in the two tests that people write by hand.
+_INSIDE = {
+    "match": _names(*get_args(models.Match)),
+    "range": _names(models.Range, models.DatetimeRange),
+}
+
+
+def filter_of(values: Any, most: int | None = None) -> models.Filter:
     """A filter from Qdrant's JSON, as Python values.
 
+    Args:
+        values: of JSON.
+        most: conditions that it may have, those in filters in it included; any number where None.
+
     Raises:
-        DataError: if it is no filter, or has values that Qdrant does not take; names what is wrong.
+        DataError: if it is no filter, has a condition that tests nothing or more conditions, or has values
+            that Qdrant does not take; names what is wrong.
     """
+    for number, (condition, place) in enumerate(_conditions(values, "", 1), start=1):
+        if most is not None and number > most:
+            raise DataError(f"it has more than {most} conditions; test many values with one match.any")
+        _require_condition(condition, place)
     try:
         found = models.Filter.model_validate(values)
-    except ValidationError as error:
-        raise DataError(_wrong(error.errors(include_url=False))) from error
-    for name in _point_ids(values):
-        if not _is_point_id(name):
-            raise DataError(
-                f"has_id knows points, not documents ({name!r} is no UUID); a document is "
-                """{"key": "id", "match": {"value": "its id"}}"""
-            )
+    except ValidationError as error:  # what no condition has: the number of min_should
+        raise DataError(_wrong(error, values, "")) from error
     # The engine's own code knows what it takes: paths, places, numbers of 64 bits. What only a server has is
     # left to it.
     from surprise_rerank.connectors.qdrant.engines.edge_filters import to_filter
@@ -47,15 +63,77 @@ def filter_of(values: Any) -> models.Filter:
     return found
 
 
-def _point_ids(values: Any) -> Iterator[Any]:
-    """What the conditions `has_id` name, at any depth."""
-    if isinstance(values, list):
-        for own in values:
-            yield from _point_ids(own)
-    elif isinstance(values, Mapping):
-        yield from values.get("has_id", ())
-        for own in values.values():
-            yield from _point_ids(own)
+def _conditions(values: Any, place: str, level: int) -> Iterator[tuple[Any, str]]:
+    """The conditions of a filter at any depth, and where each is.
+
+    Raises:
+        DataError: if something around them is no filter.
+    """
+    if not isinstance(values, Mapping):
+        raise DataError(f"{place or 'it'} must be a JSON object with must, should, must_not or min_should")
+    if level > _DEEPEST:
+        raise DataError(f"it has more than {_DEEPEST} filters in each other; write a flatter one")
+    _require_known(values, _GROUPS, place)
+    for name, own in values.items():
+        where = f"{place}.{name}" if place else name
+        if name == "min_should" and isinstance(own, Mapping):
+            _require_known(own, _names(models.MinShould), where)
+            own, where = own.get("conditions"), f"{where}.conditions"
+        for row, condition in enumerate(own if isinstance(own, list) else [] if own is None else [own]):
+            here = f"{where}[{row}]" if isinstance(own, list) else where
+            yield condition, here
+            if isinstance(condition, Mapping) and not condition.keys() & _KINDS:
+                yield from _conditions(condition, here, level + 1)
+            elif "nested" in condition:
+                yield from _conditions(condition["nested"]["filter"], f"{here}.nested.filter", level + 1)
+
+
+def _require_condition(condition: Any, place: str) -> None:
+    """Refuse what is no condition, or tests nothing: it would let through what it should hide."""
+    if not isinstance(condition, Mapping) or not condition:
+        example = '{"key": "metadata.year", "match": {"value": 2024}}'
+        raise DataError(f"{place} must be a condition, such as {example}")
+    kind = next((kind for name, kind in _KINDS.items() if name in condition), None)
+    if kind is None:  # a filter, unless it has what only a field's condition has
+        known = _GROUPS if condition.keys() & set(_GROUPS) else [*_KINDS, *_GROUPS]
+        _require_known(condition, known, place)
+        return
+    _require_known(condition, _names(kind), place)
+    if kind is models.FieldCondition:
+        _require_test(condition, place)
+    try:
+        read = kind.model_validate(condition)
+    except ValidationError as error:
+        raise DataError(_wrong(error, condition, place)) from error
+    if isinstance(read, models.HasIdCondition):
+        for name in read.has_id:
+            if not _is_point_id(name):
+                raise DataError(
+                    f"has_id knows points, not documents ({name!r} is no UUID); a document is "
+                    """{"key": "id", "match": {"value": "its id"}}"""
+                )
+
+
+def _require_test(condition: Mapping[str, Any], place: str) -> None:
+    """Refuse a condition of a field that tests nothing."""
+    if all(condition.get(name) is None for name in _OF_FIELDS):
+        raise DataError(f"{place} tests nothing; give it one of {', '.join(_OF_FIELDS)}")
+    for name, inside in _INSIDE.items():
+        own = condition.get(name)
+        if isinstance(own, Mapping):
+            _require_known(own, inside, f"{place}.{name}")
+            if all(value is None for value in own.values()):
+                raise DataError(f"{place}.{name} tests nothing; give it one of {', '.join(inside)}")
+
+
+def _require_known(values: Mapping[str, Any], known: Iterable[str], place: str) -> None:
+    known = list(known)
+    for name in values:
+        if name not in known:
+            hint = did_you_mean(str(name), known)
+            raise DataError(
+                f"{name!r} is not known in {place or 'the filter'}; {hint}it can have: {', '.join(known)}"
+            )
 
 
 def _is_point_id(name: Any) -> bool:
@@ -66,41 +144,20 @@ def _is_point_id(name: Any) -> bool:
     return True
 
 
-def _wrong(errors: Sequence[ErrorDetails]) -> str:
-    """What is wrong: of everything that each kind of condition lacks, what lies deepest in the JSON."""
-    if errors[0]["loc"] == ():
-        return "it must be a JSON object with must, should, must_not or min_should"
-    given = [error for error in errors if error["type"] != "missing"]
-    worst = max(given or errors, key=lambda error: len(_json_path(error)))  # the first of the deepest
-    path = _json_path(worst)
-    place = path[:-1] if worst["type"] in ("extra_forbidden", "missing") else path
-    names = [
-        str(error["loc"][-1])
-        for error in errors
-        if error["type"] == "missing" and _json_path(error)[:-1] == place
-    ]
-    known = ", ".join(list(dict.fromkeys(names))[:_SHOWN])
-    match worst["type"]:
-        case "missing":
-            return f"{_shown(place)} lacks one of {known}"
-        case "extra_forbidden":
-            choice = f"; what it can have: {known}" if known else ""
-            return f"{path[-1]!r} is not known in {_shown(place)}{choice}"
-    message = _CLASS.sub("an object", worst["msg"])
-    return f"{_shown(path)}: {message[0].lower()}{message[1:]}"
-
-
-def _json_path(error: ErrorDetails) -> Path:
-    """Where an error is in the JSON; pydantic's places hold the names of classes and types, too."""
-    return tuple(part for part in error["loc"] if isinstance(part, int) or _is_key(part))
-
-
-def _is_key(part: str) -> bool:
-    return (
-        not part[:1].isupper() and "[" not in part and part not in ("bool", "int", "str", "date", "datetime")
-    )
-
-
-def _shown(path: Path) -> str:
-    shown = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return shown.removeprefix(".") or "the filter"
+def _wrong(error: ValidationError, values: Any, place: str) -> str:
+    """What is wrong deepest in the JSON; pydantic's places hold the names of classes and types, too."""
+    shown: list[tuple[str, str]] = []
+    for own in error.errors(include_url=False):
+        where, at = place, values
+        for part in own["loc"]:
+            if isinstance(at, Mapping) and part in at:
+                where, at = f"{where}.{part}" if where else str(part), at[part]
+            elif isinstance(at, list) and isinstance(part, int):
+                where, at = f"{where}[{part}]", at[part]
+        missing = own["type"] == "missing"
+        said = own["msg"].partition(" or instance of")[0].replace("a valid dictionary", "an object")
+        said = f"{own['loc'][-1]} is missing" if missing else said[0].lower() + said[1:]
+        if own["type"] != "extra_forbidden":
+            shown.append((where, said))
+    where, said = max(shown, key=lambda own: (own[0].count(".") + own[0].count("["), "missing" not in own[1]))
+    return f"{where or 'the filter'}: {said}"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
-    from starlette.responses import Response
+    from starlette.routing import Route
 
 # What the page may do: its own script and style, and requests to its own server. Texts become no HTML at all.
 POLICY = (
@@ -33,21 +31,17 @@ _FILES = {
 PAGE_ROUTES = frozenset(_FILES)
 
 
-def page_routes() -> APIRouter:
+def page_routes() -> list[Route]:
     """The page at `/`, and what it is made of."""
-    from fastapi import APIRouter
-
-    router = APIRouter(include_in_schema=False)
-    for path, (name, kind) in _FILES.items():
-        content = importlib.resources.files(__name__).joinpath(name).read_bytes()
-        router.add_api_route(path, _sends(content, kind), methods=["GET", "HEAD"], response_model=None)
-    return router
+    folder = importlib.resources.files(__name__)
+    return [_route(path, folder.joinpath(name).read_bytes(), kind) for path, (name, kind) in _FILES.items()]
 
 
-def _sends(content: bytes, kind: str) -> Callable[[], Awaitable[Response]]:
+def _route(path: str, content: bytes, kind: str) -> Route:
     from starlette.responses import Response
+    from starlette.routing import Route
 
-    async def send() -> Response:
+    async def send(request: object) -> Response:
         return Response(content, headers=_HEADERS, media_type=kind)
 
-    return send
+    return Route(path, send)

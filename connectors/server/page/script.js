@@ -37,7 +37,6 @@ async function begin() {
     info = await call("info");
   } catch (error) {
     if (error.status === 401) return logIn(sessionStorage.getItem(KEY) !== null);
-    if (error.status === 400) return say("This page is for another address; open it at the one that the command printed.");
     say(error.status === 503 ? "The model is being loaded …" : reason(error));
     setTimeout(begin, 1000);
     return;

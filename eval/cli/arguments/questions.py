@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from surprise_rerank.connectors.datasets.beir import read_qrels, read_queries
-from surprise_rerank.documents import encodable
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.line_files import Line, read_lines
 
@@ -37,17 +36,6 @@ def read_questions(path: str) -> Iterator[str]:
         raise DataError(f"{path} is a folder; give a file with a question a line") from error
     if not found:
         raise DataError(f"{where} holds no questions; write one a line")
-
-
-def one_question(text: str) -> str:
-    """A question from the command line.
-
-    Raises:
-        DataError: if it is empty.
-    """
-    if not text.strip():
-        raise DataError("the question is empty; write it in quotes")
-    return encodable(text.strip())
 
 
 def read_judged_questions(path: Path) -> dict[str, str]:

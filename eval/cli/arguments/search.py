@@ -10,9 +10,10 @@ import click
 
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
 from surprise_rerank.core.settings import option
+from surprise_rerank.documents import stripped_question
 from surprise_rerank.errors import DataError, near_or_all
 from surprise_rerank.eval.cli.arguments.location import model_field
-from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, one_question, read_questions
+from surprise_rerank.eval.cli.arguments.questions import STANDARD_INPUT, read_questions
 from surprise_rerank.eval.cli.options import options_of
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class SearchArguments(DiversityArguments):
             return list(read_questions(self.file))  # errors come before a model is loaded
         if self.question in (None, STANDARD_INPUT):
             return read_questions(STANDARD_INPUT)
-        return [one_question(self.question)]
+        return [stripped_question(self.question)]
 
     def search_options(self) -> SearchOptions:
         """Filter and parameters for Qdrant; offset and threshold are about what the re-ranker makes of it.

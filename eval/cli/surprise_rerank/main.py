@@ -6,7 +6,6 @@ import click
 
 from surprise_rerank.eval.cli import exits
 from surprise_rerank.eval.cli.surprise_rerank.background import background
-from surprise_rerank.eval.cli.surprise_rerank.diagnose import diagnose
 from surprise_rerank.eval.cli.surprise_rerank.enrich import enrich
 from surprise_rerank.eval.cli.surprise_rerank.ensemble import ensemble
 from surprise_rerank.eval.cli.surprise_rerank.explain import explain
@@ -14,8 +13,6 @@ from surprise_rerank.eval.cli.surprise_rerank.fit import fit
 from surprise_rerank.eval.cli.surprise_rerank.index import index
 from surprise_rerank.eval.cli.surprise_rerank.search import search
 from surprise_rerank.eval.cli.surprise_rerank.serving.demo import demo
-from surprise_rerank.eval.cli.surprise_rerank.serving.mcp import mcp
-from surprise_rerank.eval.cli.surprise_rerank.serving.page import page
 from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve
 from surprise_rerank.eval.cli.surprise_rerank.similar import similar
 from surprise_rerank.eval.cli.surprise_rerank.status import status
@@ -29,9 +26,8 @@ Examples:
   surprise-rerank status --index my-index
   surprise-rerank enrich --qdrant-url http://localhost:6333 --collection papers
   surprise-rerank ensemble set --documents --index my-index
-  surprise-rerank page --index my-index
-  surprise-rerank serve --index my-index
-  surprise-rerank mcp --index my-index
+  surprise-rerank serve --index my-index --page
+  surprise-rerank serve --index my-index --mcp
   surprise-rerank background set --questions other-questions.txt --index my-index
   surprise-rerank fit --questions queries.jsonl --qrels qrels/train.tsv --index my-index
   surprise-rerank similar papers.jsonl --out neighbours.parquet
@@ -70,11 +66,8 @@ for _subcommand in (
     ensemble,
     background,
     fit,
-    diagnose,
     demo,
-    page,
     serve,
-    mcp,
     similar,
 ):
     command.add_command(_subcommand)

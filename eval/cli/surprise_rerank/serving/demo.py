@@ -11,8 +11,7 @@ import click
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.surprise_rerank.serving.page import address_options
-from surprise_rerank.eval.cli.surprise_rerank.serving.running import run_page
+from surprise_rerank.eval.cli.surprise_rerank.serving.serve import run_http
 
 if TYPE_CHECKING:
     from surprise_rerank.documents import Document
@@ -36,7 +35,7 @@ What to try in the page:
   Filter: {"must": [{"key": "metadata.library", "match": {"value": "scipy"}}]}
 Then your own documents:
   surprise-rerank index FOLDER-OR-FILES --index my-index
-  surprise-rerank page --index my-index
+  surprise-rerank serve --index my-index --page
 """
 
 
@@ -48,7 +47,8 @@ Then your own documents:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the demo's index is made, once.  [default: in the user's cache]",
 )
-@address_options
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of TCP.  [default: a free one]")
+@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the browser.")
 @click.version_option(package_name="surprise-rerank")
 def demo(*, folder: Path | None, port: int, browser: bool) -> None:
     """Take a tour: index the demo, open a page to search it in, and say what to try.
@@ -58,6 +58,7 @@ def demo(*, folder: Path | None, port: int, browser: bool) -> None:
     """
     from surprise_rerank.connectors.attached.settings import PipelineSettings
     from surprise_rerank.connectors.qdrant import DocumentIndex
+    from surprise_rerank.connectors.server import ServerOptions
     from surprise_rerank.eval.cli.arguments.location import load_model
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
@@ -70,10 +71,10 @@ def demo(*, folder: Path | None, port: int, browser: bool) -> None:
         if others:
             raise DataError(
                 f"{place} holds documents of another kind, such as {others[0]!r}; give the demo a folder of "
-                "its own, and search yours with 'surprise-rerank page'"
+                "its own, and search yours with 'surprise-rerank serve --page'"
             )
         index.sync(list(_documents()), prune=folder is None, show_progress=True)
-    run_page(PipelineSettings(str(place)), port, TOUR, opens=browser)
+    run_http(PipelineSettings(str(place)), ServerOptions(), "127.0.0.1", port, said=TOUR, opens=browser)
 
 
 def _documents() -> Iterator[Document]:

@@ -1,100 +1,202 @@
-"""`surprise-rerank serve`: re-ranking and search as a web service."""
+"""`surprise-rerank serve`: re-ranking and search as a web service, as a page, and as tools for agents."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import contextlib
+import functools
+import logging
+import os
+import sys
+import threading
+import webbrowser
+from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions
-from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.arguments.location import config_field, folder_or_url
-from surprise_rerank.eval.cli.arguments.search import DiversityArguments, SystemChoice, pool_field
-from surprise_rerank.eval.cli.options import options_of, takes
-from surprise_rerank.eval.cli.surprise_rerank.serving.running import logs_option, run_service
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.attached.settings import PipelineSettings
+    from surprise_rerank.connectors.server import ServerOptions, Service
 
-_EXAMPLES = f"""\b
+_EXAMPLES = """\b
 Examples:
   surprise-rerank serve
-  surprise-rerank serve --index my-index --min-surprise .95
-  {TOKEN_VARIABLE}=... surprise-rerank serve --host 0.0.0.0 --index http://qdrant:6333/papers
+  surprise-rerank serve --index my-index --page
+  surprise-rerank serve --index my-index --mcp --config server.toml
+  SURPRISE_RERANK_TOKEN=... surprise-rerank serve --host 0.0.0.0 --index http://qdrant:6333/papers
 
 \b
   curl localhost:8000/v1/rerank -H 'Content-Type: application/json' \\
-    -d '{{"query": "why do dogs bark", "documents": ["Cats sleep.", "Dogs bark to warn."]}}'
+    -d '{"query": "why do dogs bark", "documents": ["Cats sleep.", "Dogs bark to warn."]}'
+
+\b
+In the settings of an agent's host:
+  {"mcpServers": {"letters": {"command": "surprise-rerank",
+                              "args": ["serve", "--mcp", "stdio", "--index", "/my-index"]}}}
+
+\b
+In server.toml:
+  [server]
+  system = "auto"           # and model, depth, min_surprise, diversity, collapse
+  max_documents = 500       # and timeout, workers, logs and other limits: docs/server.md
 """
+_WHICH = "which index? give --index with a folder, or a collection such as http://localhost:6333/papers"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceArguments(DiversityArguments):
-    """What is served, and where."""
-
-    model: str | None = option(
-        None, metavar="NAME", help="Of texts.  [default: the index's, or all-MiniLM-L6-v2]"
-    )
-    system: str | None = option(
-        None,
-        kind=SystemChoice(),
-        help="What ranks.  [default: the best that the index stores enough for; dynamax without one]",
-    )
-    pool: int = pool_field()
-    min_surprise: float | None = option(
-        None,
-        low=0,
-        high=1,
-        help="Leave out what is less surprising, in /v1/rerank, /v2/rerank and /v1/search.",
-    )
-    config: str | None = config_field()
-    host: str = option(
-        "127.0.0.1", help=f"Where to listen. What other machines reach needs ${TOKEN_VARIABLE}."
-    )
-    port: int = option(8000, low=0, high=65535, help="Of TCP; 0 takes a free one, which the log names.")
-
-    def settings(self, folder: str | None, url: str | None, collection: str) -> PipelineSettings:
-        """As settings of pipelines.
-
-        Raises:
-            UsageError: if both a folder and a server are named in one way.
-        """
-        from surprise_rerank.connectors.attached.settings import PipelineSettings
-
-        place = folder_or_url(folder, url)
-        names: dict[str, Any] = {"config": self.config, **self.variety}
-        return PipelineSettings(
-            *place, collection, self.model, self.system, self.pool, self.min_surprise, **names
-        )
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Of TCP; 0 takes a free one, which the log names.",
+)
 
 
 @click.command(epilog=_EXAMPLES)
-@options_of(Location)
-@takes(arguments=ServiceArguments)
-@options_of(ServerOptions)
-@logs_option
+@click.option(
+    "--index",
+    "target",
+    metavar="TARGET",
+    envvar="SURPRISE_RERANK_INDEX",
+    help="A folder, or a collection on a server: http://localhost:6333/papers.  [$SURPRISE_RERANK_INDEX]",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where to listen. What other machines reach needs $SURPRISE_RERANK_TOKEN.",
+)
+@port_option
+@click.option("--page", is_flag=True, help="Open the page to search in, which is at /, in the browser.")
+@click.option(
+    "--mcp",
+    type=click.Choice(["http", "stdio"]),
+    is_flag=False,
+    flag_value="http",
+    help="Give agents tools by the Model Context Protocol, too: at /mcp, or over the standard streams alone.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="TOML: [server] with model, system, limits and more; and the parts of a collection made by others.",
+)
 @click.version_option(package_name="surprise-rerank")
+@click.pass_context
 def serve(
+    context: click.Context,
+    /,
     *,
-    arguments: ServiceArguments,
-    folder: str | None,
-    url: str | None,
-    collection: str,
-    json_logs: bool | None,
-    **limits: Any,
+    target: str | None,
+    host: str,
+    port: int,
+    page: bool,
+    mcp: str | None,
+    config: str | None,
 ) -> None:
-    """Serve re-ranking, and search over an index, by HTTP.
+    """Serve re-ranking, and search over an index: by HTTP, to a browser, and to agents.
 
     POST /v1/rerank and /v2/rerank are Cohere's and Jina's, POST /rerank is that of Text Embeddings Inference,
     POST /v1/search searches the index, and GET / is a page to search it in. GET /ready, /metrics, /info and
     /openapi.json describe the rest. The log goes to the error stream and holds no text. After SIGTERM,
     running requests are finished; then the command leaves with 0.
     """
+    from surprise_rerank.connectors.server.configuration import read_config
+    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+
+    token = os.environ.get(TOKEN_VARIABLE, "").strip() or None
     try:
-        settings = arguments.settings(folder, url, collection)
+        settings, options = read_config(config, target, token)
     except DataError as error:
         raise click.UsageError(str(error)) from error
-    run_service(settings, arguments.host, arguments.port, limits, as_json=json_logs)
+    if (page or mcp) and not settings.location.is_given:
+        raise click.UsageError(_WHICH)
+    if mcp != "stdio":
+        run_http(settings, options, host, port, tools=mcp is not None, opens=page)
+        return
+    for name in ("host", "port", "page"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--{name} is for HTTP, and --mcp stdio speaks over the standard streams alone"
+            )
+    _run_stdio(settings, options)
+
+
+def run_http(
+    settings: PipelineSettings,
+    options: ServerOptions,
+    host: str,
+    port: int,
+    *,
+    tools: bool = False,
+    said: str | None = None,
+    opens: bool = False,
+) -> None:
+    """Serve until a signal, with a line of the log for every request.
+
+    Args:
+        settings: of what is served.
+        options: token and limits.
+        host: where to listen.
+        port: of TCP; 0 takes a free one.
+        tools: whether agents get tools at /mcp.
+        said: printed with the page's address; then the log has warnings alone.
+        opens: whether to open the page in the browser.
+
+    Raises:
+        UsageError: if nothing can listen there.
+        SurpriseRerankError: if the model or the index cannot be opened.
+    """
+    from surprise_rerank.connectors.server import process, service_app
+
+    def show(url: str) -> None:
+        if said is not None or opens:
+            click.echo(f"{url}/  (Ctrl-C ends it){said or ''}")
+        if opens:  # beside the server: a browser of the console is waited for until it is closed
+            threading.Thread(target=_open, args=(f"{url}/",), daemon=True).start()
+
+    with process.ending_on_sigterm(), contextlib.ExitStack() as stack:
+        settings.require_possible()
+        try:
+            listening = stack.enter_context(process.listen(host, port, options.token))
+        except DataError as error:
+            raise click.UsageError(str(error)) from error
+        service = _service(settings, options.model_copy(update={"hosts": (*options.hosts, host)}), said)
+        inside = None
+        if tools:
+            from surprise_rerank.connectors.mcp import mcp_routes
+
+            inside = mcp_routes(service)
+        server = process.make_server(service_app(service, inside), options.timeout)
+        stop = functools.partial(setattr, server, "should_exit", True)
+        stack.enter_context(service.loading(settings, stop))
+        process.run(server, listening, service.logger, show)
+
+
+def _run_stdio(settings: PipelineSettings, options: ServerOptions) -> None:
+    from surprise_rerank.connectors.mcp import run_stdio
+    from surprise_rerank.connectors.server import process
+
+    service, stopped = _service(settings, options), threading.Event()
+    with (
+        process.ending_on_sigterm(),
+        service.loading(settings, stopped.set),
+        process.forwarded(service.logger),
+    ):
+        run_stdio(service, stopped)
+
+
+def _service(settings: PipelineSettings, options: ServerOptions, said: str | None = None) -> Service:
+    """What will be served, with its log: JSON where nobody reads it on a terminal."""
+    from surprise_rerank.connectors.server import Service
+    from surprise_rerank.connectors.server.logs import make_logger
+
+    as_json = options.logs == "json" if options.logs else not sys.stderr.isatty() and said is None
+    least = logging.INFO if said is None else logging.WARNING
+    logger = make_logger(sys.stderr, as_json=as_json, least=least)
+    return Service(searches=settings.location.is_given, options=options, logger=logger)
+
+
+def _open(url: str) -> None:
+    if not webbrowser.open(url):
+        click.echo("there is no browser to open it; open the address in one", err=True)

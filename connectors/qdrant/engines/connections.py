@@ -1,0 +1,115 @@
+"""The client that a foreign collection is reached by: a url, a client of the user's, or a host's store."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from qdrant_client import AsyncQdrantClient, QdrantClient
+
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.location import MEMORY, Location, shown_url
+from surprise_rerank.errors import DataError, StoreError, did_you_mean
+
+Reached: TypeAlias = str | Sequence[str] | Location | QdrantClient | AsyncQdrantClient
+
+_locks: weakref.WeakKeyDictionary[object, threading.RLock] = weakref.WeakKeyDictionary()
+_making = threading.Lock()
+_SERVER = "the Qdrant server"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A Qdrant that is reached.
+
+    Attributes:
+        nodes: where requests go to.
+        place: where it is, as a name for folders.
+        owned: whether it is closed with the collection.
+    """
+
+    nodes: Nodes
+    place: str
+    owned: bool
+
+    def engine(self, collection: str) -> ClientEngine:
+        """A collection of it, whether it exists or not."""
+        return ClientEngine(self.nodes, collection, advice="attach it again")
+
+    def close(self) -> None:
+        """Close the connection, if it was opened here."""
+        if self.owned:
+            self.nodes.close()
+
+
+def connect(where: Reached, api_key: str | None = None) -> Connection:
+    """Reach a Qdrant.
+
+    Args:
+        where: the url of a server, or those of a cluster's nodes, a `Location`, or a client, sync or async,
+            which stays open.
+        api_key: for a url; the environment variable QDRANT_API_KEY by default.
+
+    Raises:
+        StoreError: if it cannot be reached.
+        DataError: if it is none of these.
+    """
+    if isinstance(where, str | list | tuple):
+        where = Location(url=where, api_key=api_key)
+    if isinstance(where, Location):
+        # Of several nodes the same whichever is the preferred one.
+        place = ",".join(sorted(map(shown_url, where.urls)))
+        return Connection(Nodes.of(where), place, True)
+    if not isinstance(where, QdrantClient | AsyncQdrantClient):
+        raise DataError(
+            f"expected the url of a Qdrant server, a QdrantClient or an AsyncQdrantClient, got "
+            f"{type(where).__name__}; for a vector store of a framework use SurpriseRerank.attach(store)"
+        )
+    options = where.init_options
+    is_local = options.get("location") == MEMORY or options.get("path") is not None
+    if isinstance(where, QdrantClient) and is_local:
+        nodes = Nodes.given(where, "local", "the local Qdrant", lock=_lock_of(where))
+        return Connection(nodes, _place_of(options), False)
+    if isinstance(where, QdrantClient):
+        return Connection(Nodes.given(where, "server", _SERVER), _place_of(options), False)
+    if is_local:
+        raise DataError("an AsyncQdrantClient in this process belongs to its event loop; give a QdrantClient")
+    # A sync client of the same: ours may be asked in any thread, with or without an event loop.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its owner was told already that a key travels without TLS
+        made = QdrantClient(**options)
+    return Connection(Nodes.given(made, "server", _SERVER), _place_of(options), True)
+
+
+def existing(connection: Connection, collection: str) -> ClientEngine:
+    """A collection that exists, or an alias of one.
+
+    Raises:
+        StoreError: if it does not exist; lists those that do.
+    """
+    engine = connection.engine(collection)
+    if engine.exists():
+        return engine
+    server = connection.nodes.place
+    listed = connection.nodes.call(lambda client: client.get_collections(), server, reads=True)
+    names = sorted(found.name for found in listed.collections)
+    shown = ", ".join(names[:12]) or "none"
+    hint = did_you_mean(collection, names)
+    raise StoreError(f"{server} has no collection {collection!r}; {hint}there is {shown}")
+
+
+def _place_of(options: Mapping[str, Any]) -> str:
+    given = (options.get(name) for name in ("url", "path", "location", "host"))
+    found = next((str(own) for own in given if own is not None), "localhost")
+    return shown_url(found if options.get("host") is None else f"{found}:{options.get('port', 6333)}")
+
+
+def _lock_of(client: object) -> threading.RLock:
+    """One lock for all that ask a client in local mode, which is for one thread at a time."""
+    with _making:
+        return _locks.setdefault(client, threading.RLock())

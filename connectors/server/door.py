@@ -1,0 +1,243 @@
+"""The outermost layer: who may come in, with what, and how many at once; and what is written down of each."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import re
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
+
+from surprise_rerank.connectors.server.answers import RefusedError, error_content, to_json
+from surprise_rerank.connectors.server.logs import log_failure
+from surprise_rerank.connectors.server.page import PAGE_ROUTES
+from surprise_rerank.connectors.server.work import AbandonedError
+from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.tracing import continuing
+from surprise_rerank.errors import MissingExtraError, StoreError
+
+try:
+    from starlette.datastructures import Headers
+    from starlette.responses import Response
+except ImportError as error:
+    raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from surprise_rerank.connectors.server.service import Service
+
+MCP_ROUTE = "/mcp"
+# What nginx writes down for a client that hangs up; nobody receives it.
+CLIENT_GONE = 499
+# Probes carry no token, nor does a browser that fetches a page.
+_OPEN = frozenset({"/health", "/ready"}) | PAGE_ROUTES
+# Bytes beyond a limit that are read and dropped: who still sends cannot read an answer.
+_DRAINED = 2**23
+# A question and a filter have no documents in them; reading thousands of conditions would take a second.
+_SMALL, _SMALL_ROUTES = 2**20, frozenset({"/v1/search", MCP_ROUTE})
+_KEY = "surprise_rerank.record"
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+_SOON = {"Retry-After": "1"}
+
+
+@dataclass(slots=True)
+class Record:
+    """A request's id, its answer's status once it has begun, and how many documents were ranked or found."""
+
+    request_id: str
+    status: int | None = None
+    documents: int = 0
+
+
+def record_of(scope: Scope) -> Record:
+    """The record of a request that came through the door."""
+    return cast(Record, scope[_KEY])
+
+
+def route_path(scope: Scope) -> str:
+    """The path of a request within this application; a mount or a proxy's prefix is in the root_path.
+
+    >>> route_path({"path": "/models/v1/rerank", "root_path": "/models"})
+    '/v1/rerank'
+    >>> route_path({"path": "/rerank", "root_path": "/r"})
+    '/rerank'
+    """
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
+
+
+def label_of(scope: Scope) -> str:
+    """A request's path in log and metrics; those that the application does not have are counted together."""
+    path = route_path(scope)
+    return path if any(path == getattr(own, "path", "") for own in scope["app"].routes) else "other"
+
+
+class Door:
+    """Lets requests in that may come in, with their bodies read, and answers what fails."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+        self._options = service.options
+        self._inside = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given = headers.get("x-request-id", "")
+        record = scope[_KEY] = Record(given if _ID.fullmatch(given) else str(uuid.uuid4()))
+
+        async def tagged(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                record.status = message["status"]
+                mark = (b"x-request-id", record.request_id.encode("ascii"))
+                message = {**message, "headers": [*message.get("headers", ()), mark]}
+            await send(message)
+
+        begun = time.perf_counter()
+        try:
+            with continuing(scope["headers"]):
+                self._require_name(headers)
+                self._require_token(scope, headers)
+                if scope["method"] in ("GET", "HEAD"):
+                    await self._app(scope, receive, tagged)
+                else:
+                    await self._admitted(scope, headers, receive, tagged)
+        except Exception as error:  # noqa: BLE001 - no error passes: the server's own log would have its trace
+            if record.status is None:
+                refused = self._refusal(scope, error)
+                content = error_content(route_path(scope), refused.status, refused.message)
+                answer = Response(to_json(content), refused.status, refused.headers, "application/json")
+                await answer(scope, receive, tagged)
+            elif not isinstance(error, RefusedError):
+                log_failure(self._service.logger, record.request_id, error)
+        finally:
+            self._write(scope, record, time.perf_counter() - begun)
+
+    def _require_name(self, headers: Headers) -> None:
+        """Without a token: refuse who calls this machine by a name that it does not have.
+
+        A web page can point its own name at 127.0.0.1, and read the answers then (DNS rebinding).
+        """
+        if self._options.token is not None:
+            return
+        origin = headers.get("origin")
+        for kind, given in (("Host", f"//{headers.get('host', '')}"), ("Origin", origin)):
+            if given is not None and not self._is_own(given):
+                raise RefusedError(
+                    403,
+                    f"the {kind} of the request is no name of this machine; use http://localhost, give the "
+                    "server a token, or name the host in hosts of its [server] settings",
+                )
+
+    def _is_own(self, url: str) -> bool:
+        try:
+            name = urlsplit(url).hostname or ""
+            return name in ("localhost", *self._options.hosts) or ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+    def _require_token(self, scope: Scope, headers: Headers) -> None:
+        token = self._options.token
+        if token is None or route_path(scope) in _OPEN:
+            return
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        same = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
+        if scheme.lower() != "bearer" or not same:
+            raise RefusedError(
+                401,
+                "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN'",
+                {"WWW-Authenticate": 'Bearer realm="surprise-rerank"'},
+            )
+
+    async def _admitted(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        # Also what keeps web pages out of a server on this machine: browsers ask before they send JSON.
+        if scope["method"] != "DELETE" and kind != "application/json":
+            raise RefusedError(415, "the body must be JSON; send the header 'Content-Type: application/json'")
+        if self._inside >= self._options.max_requests:
+            self._service.metrics.rejections.inc()
+            raise RefusedError(429, f"{self._inside} requests are being worked on; try again soon", _SOON)
+        self._inside += 1
+        # A tool of an agent says in its own words that the time is over.
+        seconds, body = self._options.timeout * (1 + (route_path(scope) == MCP_ROUTE)), None
+        try:
+            with self._service.metrics.in_flight.track_inprogress():
+                async with asyncio.timeout(seconds) as timer:
+                    body = await self._body(scope, receive)
+                    await self._app(scope, _again(body, receive), send)
+        except TimeoutError:
+            if not timer.expired():
+                raise
+            if body is None:
+                raise RefusedError(408, f"the body did not arrive within {seconds:g} s") from None
+            said = f"no answer within {seconds:g} s; send fewer documents, or try again later"
+            raise RefusedError(503, said, _SOON) from None
+        finally:
+            self._inside -= 1
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """A body, counted while it arrives: a wrong or missing Content-Length changes nothing."""
+        most = self._options.max_body
+        if route_path(scope) in _SMALL_ROUTES:
+            most = min(most, _SMALL)
+        body, length, more = bytearray(), 0, True
+        while more and length <= most + _DRAINED:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise RefusedError(CLIENT_GONE, "the client hung up")
+            length += len(message.get("body", b""))
+            more = message.get("more_body", False)
+            if length <= most:
+                body += message.get("body", b"")
+        if length > most:
+            raise RefusedError(413, f"the body has more than {most} bytes; send less")
+        return bytes(body)
+
+    def _refusal(self, scope: Scope, error: Exception) -> RefusedError:
+        """What a caller is told of an error; the log has those that are the server's."""
+        if isinstance(error, RefusedError):
+            return error
+        if isinstance(error, AbandonedError):
+            return RefusedError(CLIENT_GONE, "the client hung up")
+        record = record_of(scope)
+        log_failure(self._service.logger, record.request_id, error)
+        if isinstance(error, StoreError):
+            done = "read" if scope["method"] == "POST" else "changed"
+            said = (
+                f"the index cannot be {done} at the moment; see that it can be reached, and try again later"
+            )
+            return RefusedError(503, said, {"Retry-After": "5"})
+        return RefusedError(500, f"the server failed; its log says where, at request {record.request_id}")
+
+    def _write(self, scope: Scope, record: Record, seconds: float) -> None:
+        route, status = label_of(scope), record.status or 0
+        self._service.metrics.requests.labels(route, str(status)).inc()
+        self._service.metrics.seconds.labels(route).observe(seconds)
+        self._service.logger.info(
+            "request",
+            method=scope["method"] if scope["method"].isalpha() and len(scope["method"]) < 8 else "other",
+            route=route,
+            status=status,
+            ms=round(1000 * seconds, 1),
+            documents=record.documents,
+            request_id=record.request_id,
+        )
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """A body that was read, and then what the connection brings."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return next_message
