@@ -11,7 +11,6 @@ import pytest
 from qdrant_client import QdrantClient, models
 from words import WordEncoder
 
-from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.attached.payloads import (
     Payload,
@@ -190,14 +189,3 @@ def test_a_right_sparse_vector_is_in_order_without_zeros():
     assert found.indices.tolist() == [9, 2**32 - 1]
     assert found.values.tolist() == [1.0, 2.0]
     assert not len(sparse_embed(lambda text: ([], []))("bread").indices)
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [("cats", "the string 'cats'; give a list"), (["a", 1], "text 1 for 'mine' is of type int")],
-)
-def test_a_function_is_given_a_list_of_strings(texts: Any, message: str):
-    calls: list[Any] = []
-    with pytest.raises(DataError, match=message):
-        FunctionEncoder(calls.append, name="mine").encode(texts)
-    assert not calls

@@ -22,7 +22,7 @@ _PROBES = "probes.json"
 _DECIMALS = 3  # that a store's rounding leaves
 
 
-class KeptFiles:
+class KeptFiles(Files):
     """Files of one of a collection's vectors.
 
     A few of its vectors are its probes, of which some must be there again. Others' files have another prefix.
@@ -57,10 +57,6 @@ class KeptFiles:
     def read_file(self, name: str) -> bytes | None:
         """A file's content; None if there is none."""
         return self._files.read_file(f"{self._prefix}-{name}")
-
-    def holds(self, name: str, digest: str) -> bool:
-        """Whether a file has the content of a digest."""
-        return self._files.holds(f"{self._prefix}-{name}", digest)
 
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in place of the one of this name; with the probes of now."""
