@@ -385,7 +385,7 @@ def test_odd_texts_train_to_finite_weights(
 
 
 def test_what_cannot_be_fine_tuned_names_the_linear_map(tiny: SentenceTransformerEncoder):
-    static = StaticEncoder(WordVectors(["wing"], np.ones((1, 2), np.float32), "words", "0"))
+    static = StaticEncoder(WordVectors(["wing"], np.ones((1, 2), np.float32), "words"))
     for encoder in (WordEncoder(), static):
         with pytest.raises(ModelError, match='method="linear"') as error:
             fine_tune(encoder, TEXTS, MEMBERS, LABELS, SHORT)
