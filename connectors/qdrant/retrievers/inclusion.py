@@ -28,11 +28,6 @@ class InclusionScored(ExplainingRetriever):
     index: Searched
     sample: TokenSample
 
-    @property
-    def index(self) -> Searched:
-        """What it is over, which explanations of its rankings read."""
-        return self.source
-
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""
         pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
