@@ -25,7 +25,7 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded, Kind
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.text_reranker import RankedText, TextReranker
+from surprise_rerank.text_reranker import RankedText, RankedTexts, TextReranker
 
 QUESTION = "which of these words is rare"
 DIMENSION, WORDS = 384, 50
@@ -65,16 +65,9 @@ class KnownEncoder:
 class Answered(TextReranker):
     """A re-ranker that has its answer ready: what an adapter takes with it, it takes alone."""
 
-    ANSWER: ClassVar[list[RankedText]] = []
+    ANSWER: ClassVar[RankedTexts] = RankedTexts()
 
-    def rank(
-        self,
-        question: str,
-        texts: Sequence[str],
-        *,
-        ids: Sequence[str | None] | None = None,
-        top_k: int | None = None,
-    ) -> list[RankedText]:
+    def rank(self, question: str, texts: Sequence[str], **options: object) -> RankedTexts:
         """The texts, turned round."""
         return self.ANSWER
 
@@ -167,9 +160,9 @@ def main() -> None:
     ]
     print(describe("langchain-core", "rerankers", "pyterrier", "llama-index-core", "haystack-ai"))
     count = len(documents)
-    Answered.ANSWER = [
+    Answered.ANSWER = RankedTexts(
         RankedText(str(i), i / count, {"dynamax": i / count}, position=i) for i in reversed(range(count))
-    ]
+    )
     encoder = KnownEncoder()
     alone = works(Answered(encoder), documents)
     report("on the fly", works(TextReranker(encoder), documents), alone, given.rounds)

@@ -46,7 +46,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.threads:
         torch.set_num_threads(given.threads)
-    encoder = load_encoder(given.model, backend="auto")
+    encoder = load_encoder(given.model)
     questions = list(load_dataset(given.dataset, given.split).queries.values())[: given.questions]
     folder = given.index or index_of(given.dataset, given.cache, encoder)
     with DocumentIndex.open(folder, encoder) as index:

@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=10)
     given = parser.parse_args()
     print(machine.describe("torch", "numpy", "qdrant-edge-py"))
-    encoder = load_encoder(given.model, backend="auto")
+    encoder = load_encoder(given.model)
     questions = list(load_dataset(given.dataset, given.split).queries.values())
     with DocumentIndex.open(given.index, encoder) as index:
         pipelines = {name: pipeline_of(index, name) for name in SYSTEMS}

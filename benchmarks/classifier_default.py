@@ -35,15 +35,13 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.options import options_of, present, quiet_option, report_option
-from surprise_rerank.eval.labelled.data import LabelledTexts, read_labelled
 from surprise_rerank.eval.line_files import data_folder
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.stats.significance import holm, paired_randomization
-from surprise_rerank.eval.studies.classify.label_names import label_names
-from surprise_rerank.eval.studies.classify.measures import Quality
-from surprise_rerank.eval.studies.classify.task import Task
+from surprise_rerank.eval.studies.classify.systems import qualities
+from surprise_rerank.eval.studies.classify.task import Task, label_names
 from surprise_rerank.eval.studies.downstream.tasks import read_task as read_downstream
-from surprise_rerank.eval.studies.labelled_models import LabelledVectors, load_models
+from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors, load_models, read_labelled
 from surprise_rerank.eval.studies.settings import BenchmarkFiles
 from surprise_rerank.surprise.anchor_scores import AnchorScores
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -159,7 +157,7 @@ def data_sets(data: Path) -> Iterator[DataSet]:
         names = label_names({*chosen.labels, *measured.labels}, None)
         if files[0] == files[1]:
             # Its texts are in no order.
-            first = LabelledTexts.of(name, [*chosen.texts[:SAMPLE]], [*chosen.labels[:SAMPLE]])
+            first = LabelledTexts(name, chosen.texts[:SAMPLE], chosen.labels[:SAMPLE])
             yield DataSet(name, Task(first, names), Task(first, names))
         else:
             yield DataSet(name, Task(chosen.sample(TRAIN_SAMPLE), names), Task(measured, names))
@@ -170,8 +168,8 @@ def data_sets(data: Path) -> Iterator[DataSet]:
         tasks = []
         for part, limit in split.items():
             found = task.parts[part]
-            labels = [task.classes[place] for place in found.labels]
-            tasks.append(Task(LabelledTexts.of(name, list(found.texts), labels).sample(limit), names))
+            labels = tuple(task.classes[place] for place in found.labels)
+            tasks.append(Task(LabelledTexts(name, found.texts, labels).sample(limit), names))
         yield DataSet(name, tasks[0], tasks[-1])
 
 
@@ -186,7 +184,7 @@ class Trial:
 
     def __init__(self, task: Task, labels: Float32Array, texts: Float32Array) -> None:
         self._truth, self._labels, self._texts = task.truth, labels, texts
-        self._found: dict[Form, tuple[Quality, Float64Array]] = {}
+        self._found: dict[Form, tuple[dict[str, float], Float64Array]] = {}
 
     @cached_property
     def offset_share(self) -> float:
@@ -199,7 +197,7 @@ class Trial:
         same = max(((d @ ensemble.mean) ** 2).sum() - varied / ensemble.count, 0.0)
         return float(same / (same + varied))
 
-    def quality(self, form: Form) -> Quality:
+    def quality(self, form: Form) -> dict[str, float]:
         """How well a form does."""
         return self._result(form)[0]
 
@@ -207,12 +205,12 @@ class Trial:
         """(n,) 1 for the texts that a form has right."""
         return self._result(form)[1]
 
-    def _result(self, form: Form) -> tuple[Quality, Float64Array]:
+    def _result(self, form: Form) -> tuple[dict[str, float], Float64Array]:
         taken = COSINE if self.offset_share <= form.border else _without_border(form)
         if taken not in self._found:
             places = taken.places(self._labels, self._texts)
             right = (places == self._truth).astype(np.float64)
-            self._found[taken] = (Quality.of(self._truth, places), right)
+            self._found[taken] = (qualities(self._truth, places), right)
         return self._found[taken]
 
 
@@ -248,7 +246,7 @@ def value(trials: Trials, names: Sequence[str], form: Form) -> float:
     means = []
     for name in names:
         own = [trial.quality(form) for chosen, _ in trials[name].values() for trial in chosen]
-        means.append(np.mean([(quality.accuracy + quality.macro_f1) / 2 for quality in own]))
+        means.append(np.mean([(quality["accuracy"] + quality["macro F1"]) / 2 for quality in own]))
     return float(np.mean(means))
 
 
@@ -286,10 +284,10 @@ def left_out_table(trials: Trials, forms: dict[str, dict[str, Form]]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     p = []
     for name, model, systems, measured in _measured(trials, forms):
-        qualities = {key: [t.quality(form) for t in measured] for key, form in systems.items()}
+        quality = {key: [t.quality(form) for t in measured] for key, form in systems.items()}
         cells: list[Cell] = [name, model, float(np.mean([t.offset_share for t in measured]))]
-        for measure in ("accuracy", "macro_f1"):
-            cells += [float(np.mean([getattr(q, measure) for q in own])) for own in qualities.values()]
+        for measure in ("accuracy", "macro F1"):
+            cells += [float(np.mean([q[measure] for q in own])) for own in quality.values()]
         right = [np.mean([t.right(systems[key]) for t in measured], axis=0) for key in ("cosine", NEW)]
         p.append(paired_randomization(right[0], right[1], resamples=_RESAMPLES))
         rows.append(tuple(cells))
@@ -364,8 +362,8 @@ def rule_table(trials: Trials) -> Table:
     measured = [t for models in trials.values() for _, own in models.values() for t in own]
     for border in _BORDERS:
         below = [t for t in measured if t.offset_share <= border]
-        gains = [t.quality(_DEFAULT).accuracy - t.quality(COSINE).accuracy for t in below]
-        f1 = [t.quality(_DEFAULT).macro_f1 - t.quality(COSINE).macro_f1 for t in below]
+        gains = [t.quality(_DEFAULT)["accuracy"] - t.quality(COSINE)["accuracy"] for t in below]
+        f1 = [t.quality(_DEFAULT)["macro F1"] - t.quality(COSINE)["macro F1"] for t in below]
         saved, lost = sum(-g for g in gains if g < 0), sum(g for g in gains if g > 0)
         rows.append(
             (f"{border:g}", len(measured), len(below), saved, lost, float(np.mean(gains)), float(np.mean(f1)))

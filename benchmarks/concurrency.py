@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=256)
     given = parser.parse_args()
     print(machine.describe("torch", "qdrant-edge-py"))
-    encoder = load_encoder(backend="auto")
+    encoder = load_encoder()
     folder = given.cache / f"concurrency-{given.dataset.replace('/', '-')}"
     with DocumentIndex.open(folder, encoder, options=IndexOptions(passages=None, bm25=Bm25())) as index:
         if not len(index):

@@ -202,7 +202,8 @@ def of_qdrant(index: DocumentIndex, query: Query, diversity: float, depth: int) 
     own = models.Mmr(diversity=diversity, candidates_limit=depth)
     nearest = models.NearestQuery(nearest=query.require_dense().tolist(), mmr=own)
     asked = models.QueryRequest(query=nearest, using=DENSE, limit=depth, with_payload=[ID])
-    names = [record.payload[ID] for record in index.storage.engine.query(asked)]
+    (found,) = index.storage.engine.query_batch([asked])
+    names = [record.payload[ID] for record in found]
     return list(dict.fromkeys(names))[:TOP]
 
 
@@ -257,7 +258,7 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=100)
     parser.add_argument("--report", type=Path, action="append", default=[], help="also write the tables here")
     given = parser.parse_args()
-    dataset, encoder = load_dataset(given.dataset, given.split), load_encoder(given.model, backend="auto")
+    dataset, encoder = load_dataset(given.dataset, given.split), load_encoder(given.model)
     made = {document.id: [document, *copies_of(document)] for document in dataset.documents}
     names = [
         name

@@ -1,20 +1,19 @@
-"""Documents a second of a model by every backend and precision, beside torch as it is and the bare products.
+"""Documents a second of a model by torch and by OpenVINO in every precision, beside the bare products.
 
     python benchmarks/encoding.py                                    # the built-in demo's texts
     python benchmarks/encoding.py --dataset beir/scifact --texts 512
 
-Rounds are interleaved: each encodes the same texts by every backend, and the median of the rounds counts, so
+Rounds are interleaved: each encodes the same texts in every way, and the median of the rounds counts, so
 that other programs disturb all alike. Processor seconds count what the process really computed.
 """
 
 from __future__ import annotations
 
-import contextlib
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import click
 import numpy as np
@@ -22,13 +21,12 @@ import torch
 from machine import describe
 
 from surprise_rerank import load_encoder
-from surprise_rerank.encoders.backends.choosing import CALIBRATION_TEXTS
-from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+from surprise_rerank.encoders.base import Encoder, Precision
+from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
-_BEFORE = "torch float32 by MKL, as it was"
+_PLAIN = "torch float32"
 
 
 @click.command()
@@ -43,7 +41,8 @@ def main(*, dataset: str, model: str, number: int, rounds: int) -> None:
     texts = [documents[i] for i in order[:number]]
     sample = [documents[i] for i in order[-CALIBRATION_TEXTS:]]
     with tempfile.TemporaryDirectory() as cache:
-        encoders = dict(_encoders(model, sample, Path(cache)))
+        os.environ["SURPRISE_RERANK_CACHE"] = cache
+        encoders = dict(_encoders(model, sample))
         for encode in encoders.values():
             encode(texts[:16])
         spent: dict[str, list[tuple[float, float]]] = {name: [] for name in encoders}
@@ -55,10 +54,10 @@ def main(*, dataset: str, model: str, number: int, rounds: int) -> None:
                 spent[name].append((time.perf_counter() - wall, time.process_time() - own))
     print(f"{describe('torch', 'openvino')}; {len(texts)} texts of {dataset}, {model}")
     print(f"{'':36} docs/s  ratio  per processor second  ratio  cosine to float32")
-    usual = [statistics.median(values) for values in zip(*spent[_BEFORE], strict=True)]
+    usual = [statistics.median(values) for values in zip(*spent[_PLAIN], strict=True)]
     for name, measured in spent.items():
         wall, own = (statistics.median(values) for values in zip(*measured, strict=True))
-        cosine = float(np.einsum("nd,nd->n", vectors[name], vectors[_BEFORE]).mean())
+        cosine = float(np.einsum("nd,nd->n", vectors[name], vectors[_PLAIN]).mean())
         rates = (
             f"{len(texts) / wall:6.1f} {usual[0] / wall:6.2f} {len(texts) / own:21.1f} {usual[1] / own:6.2f}"
         )
@@ -67,27 +66,18 @@ def main(*, dataset: str, model: str, number: int, rounds: int) -> None:
         print(f"bare products of {name}: {rate:.0f} GFlop/s a core")
 
 
-def _encoders(
-    model: str, sample: list[str], cache: Path
-) -> Iterator[tuple[str, Callable[[list[str]], np.ndarray]]]:
-    plain = load_encoder(model, "cpu")
-    assert isinstance(plain, SentenceTransformerEncoder)
-    before = SentenceTransformerEncoder(plain.model, plain.name, prompt_tokens=plain.prompt_tokens)
-    before._products = contextlib.nullcontext
-    yield _BEFORE, lambda texts: before.encode(texts).dense
-    yield "torch float32", lambda texts: plain.encode(texts).dense
-    for backend, precision in (
-        ("torch", "bfloat16"),
-        ("openvino", "float32"),
-        ("openvino", "bfloat16"),
-        ("openvino", "int8"),
-    ):
+def _encoders(model: str, sample: list[str]) -> Iterator[tuple[str, Callable[[list[str]], np.ndarray]]]:
+    ways: list[tuple[str, Precision]] = [("torch", "float32"), ("torch", "bfloat16")]
+    ways += [("openvino", of) for of in ("float32", "bfloat16", "int8")]
+    for by, precision in ways:
         try:
-            made = load_encoder(model, "cpu", cache, backend=backend, precision=precision, calibration=sample)
+            made = load_encoder(
+                model, "cpu", precision=precision, calibration=sample, trainable=by == "torch"
+            )
         except SurpriseRerankError as error:
-            print(f"{backend} {precision}: {error}")
+            print(f"{by} {precision}: {error}")
             continue
-        yield f"{backend} {precision}", _of(made)
+        yield f"{by} {precision}", _of(made)
 
 
 def _of(encoder: Encoder) -> Callable[[list[str]], np.ndarray]:

@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--systems", default="auto,cosine")
     parser.add_argument("--questions", type=int, default=60, help="of each data set")
     given = parser.parse_args()
-    encoder, chosen = load_encoder(backend="auto"), random.Random(0)
+    encoder, chosen = load_encoder(), random.Random(0)
     parts = [own.partition(":") for own in given.datasets.split(",")]
     sets = {name.rpartition("/")[2]: load_dataset(name, split or None) for name, _, split in parts}
     opened = {name: DocumentIndex.open(given.folder / name, encoder) for name in sets}

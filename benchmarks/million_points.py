@@ -24,14 +24,13 @@ from typing import Any
 
 import numpy as np
 from machine import describe
-from served import settle
+from qdrant_client import QdrantClient
+from served import drop, settle
 
 from surprise_rerank import Document, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.storage.server import collections_of
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.encoders.base import Encoded, Encoder, encode_queries
 from surprise_rerank.encoders.function import FunctionEncoder
@@ -175,7 +174,7 @@ def main() -> None:
                 share = recall(retriever, exact[way], queries[:50], given.depth)
                 print(f"{way}: {share:.3f} of the exact first {given.depth}", flush=True)
     finally:
-        collections_of(Location(url=given.qdrant_url, collection=name), remove=True)
+        drop(QdrantClient(given.qdrant_url, check_compatibility=False), name)
 
 
 if __name__ == "__main__":

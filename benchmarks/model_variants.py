@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from surprise_rerank.encoders.packaged.folders import packaged_folder
+from surprise_rerank.core.extras import packaged_folder
 from surprise_rerank.encoders.word_vectors import load_word_vectors
 
 

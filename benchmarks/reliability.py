@@ -174,7 +174,7 @@ def main(
     """Print how many times too often p is exceeded; every share with --report."""
     terminal, found = Terminal(quiet=quiet), {}
     for model in encoders or ENCODERS:
-        encoder = load_encoder(model, cache=cache)
+        encoder = load_encoder(model)
         for name in names or SPLITS:
             terminal.say(f"{name}, {model}")
             documents, questions = vectors(name, data, cache, encoder)

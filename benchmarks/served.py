@@ -15,8 +15,7 @@ import numpy as np
 from qdrant_client import QdrantClient, models
 
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.encoders.backends.precision import precision_of
-from surprise_rerank.encoders.base import Encoded, Kind, TokenEncoder, token_dimension
+from surprise_rerank.encoders.base import Encoded, Kind, TokenEncoder, precision_of, token_dimension
 
 _CHUNK = 1 << 16
 

@@ -150,7 +150,7 @@ def main(
 ) -> None:
     """Print one line for each system."""
     print(describe("qdrant-client", "qdrant-edge-py", "torch"))
-    data, encoder = load_dataset(dataset, None), EncodedOnce(load_encoder(backend="auto"))
+    data, encoder = load_dataset(dataset, None), EncodedOnce(load_encoder())
     texts = dict(list(data.queries.items())[:questions])
     queries = encode_queries(encoder, list(texts.values()), list(texts))
     options, names = IndexOptions(surprise_vector=True), systems.split(",")

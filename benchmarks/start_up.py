@@ -39,9 +39,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 # As they are installed.
 _ENTRY = "from surprise_rerank.eval.cli.entry import {0}; {0}()"
 _SEARCH, _EVALUATE = _ENTRY.format("surprise_rerank"), _ENTRY.format("rerank_eval")
-_MODEL = (
-    "from surprise_rerank import load_encoder; load_encoder(backend='auto').encode(['how to'], kind='query')"
-)
+_MODEL = "from surprise_rerank import load_encoder; load_encoder().encode(['how to'], kind='query')"
 _QUESTION = "test whether two samples differ"
 _OUTPUT = Path(os.devnull)
 
@@ -186,7 +184,6 @@ def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Use]]:
         "`serve`, until it is ready",
         Use(_SEARCH, ("serve", *place, "--port", other), lambda: _is_ready(f"http://127.0.0.1:{other}")),
     )
-    yield "`diagnose`", Use(_SEARCH, ("diagnose", *place, "--sample", 20))
     yield (
         "`similar --index`",
         Use(_SEARCH, ("similar", "--index", index, "--out", _Numbered(folder, counted))),

@@ -52,7 +52,7 @@ def main() -> None:
     times = interleaved([lambda t=tracer: one(t) for tracer in kinds.values()], 9)
     shown = [f"{kind} {1000 * median:.1f}" for kind, (_, median) in zip(kinds, times, strict=True)]
     print(f"microseconds of one span: {', '.join(shown)}")
-    encoder, dataset = load_encoder(given.model, backend="auto"), load_dataset(given.dataset)
+    encoder, dataset = load_encoder(given.model), load_dataset(given.dataset)
     with (
         tempfile.TemporaryDirectory() as folder,
         DocumentIndex.open(given.index or Path(folder) / "index", encoder) as index,

@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=100)
     parser.add_argument("--index", type=Path, help="one that exists; then indexing is not timed")
     given = parser.parse_args()
-    encoder, dataset = load_encoder(given.model, backend="auto"), load_dataset(given.dataset)
+    encoder, dataset = load_encoder(given.model), load_dataset(given.dataset)
     with (
         tempfile.TemporaryDirectory() as folder,
         DocumentIndex.open(given.index or Path(folder) / "index", encoder) as index,

@@ -294,13 +294,12 @@ def _explained(own: Mapping[str, Any]) -> dict[str, Any]:
 def _explained_said(own: Mapping[str, Any]) -> str:
     lines = [f"{_heading(own)}: score {_number(own['score'])}"]
     for scorer, part in own["scorers"].items():
-        before = own["rank_before"].get(scorer)
-        alone = f", rank {before} by it alone" if before is not None else ""
-        raw = ""
+        said = f"   {scorer} adds {_number(part['contribution'])}"
         if (part["mean"], part["deviation"]) != (0, 1):  # what is of the pool alone is not compared
-            raw = f"{_number(part['raw'])}, where the corpus has {_number(part['mean'])} on average: "
-            raw += f"{_number(part['z'])} deviations above; "
-        lines.append(f"   {scorer}: {raw}adds {_number(part['contribution'])}{alone}")
+            said += f": {_number(part['raw'])}, {_number(part['z'])} deviations above the corpus' mean"
+        if own["rank_before"].get(scorer) is not None:
+            said += f"; rank {own['rank_before'][scorer]} by it alone"
+        lines.append(said)
     if own["words"]:
         pairs = ", ".join(f"{word['word']} by {word['match']}" for word in own["words"])
         lines.append(f"   words that count most: {pairs}")

@@ -87,9 +87,9 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
         for line in ranked:
             document = documents[line.position]
             duplicates = [(ids[i] or (i,))[0] for i in line.folded]
-            metadata = ranked_metadata(document.metadata, line, ranked.verdict, duplicates)
-            scored = {**metadata, _RELEVANCE: line.relevance}
-            found.append(document.model_copy(update={"metadata": scored}))
+            scored = {**document.metadata, _RELEVANCE: line.relevance}
+            metadata = ranked_metadata(scored, line, ranked.verdict, duplicates)
+            found.append(document.model_copy(update={"metadata": metadata}))
         return found
 
     def _names(self, document: Document) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ class SurpriseSearch:
         self.depth = depth
         self.options = IndexOptions() if options is None else options
         self.folder = folder
-        written = json.dumps(self.options.to_json(), sort_keys=True).encode()
+        written = json.dumps(asdict(self.options), sort_keys=True).encode()
         asked = {"depth": depth, "index": hashlib.sha256(written).hexdigest()[:8]}
         self.mteb_model_meta = _meta(system, encoder, find_system(system).kind, asked)
         self._index: DocumentIndex | None = None

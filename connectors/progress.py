@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from rich.progress import Task
@@ -34,15 +34,6 @@ class Expected:
 
 # A function where it becomes known by and by; None where it does not.
 Total: TypeAlias = int | Callable[[], Expected | None] | None
-
-
-@runtime_checkable
-class Foretold(Protocol):
-    """Documents that say how many there will be, such as `readers.DocumentSource`."""
-
-    def expected(self) -> Expected | None:
-        """How many there are; None while that cannot be told."""
-        ...
 
 
 class Terminal:
@@ -99,17 +90,17 @@ class Terminal:
                 task.total = None if known is None else max(known, task.completed + count)
                 progress.advance(name, count)
 
-            with contextlib.nullcontext() if draws else self._told(task, unit):
+            with contextlib.nullcontext() if draws else self._told(task, unit, total):
                 yield advance
 
     @contextlib.contextmanager
-    def _told(self, task: Task, unit: str) -> Iterator[None]:
+    def _told(self, task: Task, unit: str, total: Total) -> Iterator[None]:
         """A line now and then, and one at the end of what took long enough for them."""
         over, told = threading.Event(), threading.Event()
 
         def tell() -> None:
             while not over.wait(self._every):
-                self.say(_line(task, unit))
+                self.say(_line(task, unit, total))
                 told.set()
 
         thread = threading.Thread(target=tell, name="surprise-rerank-progress", daemon=True)
@@ -124,13 +115,11 @@ class Terminal:
 
 
 def total_of(documents: object) -> Total:
-    """How many documents there are, where they tell."""
-    if isinstance(documents, Foretold):
-        return documents.expected
-    try:
-        return len(documents)  # type: ignore[arg-type]
-    except TypeError:
-        return None
+    """How many documents there are, where they tell: as a `readers.DocumentSource`, or by their length."""
+    expected: Callable[[], Expected | None] | None = getattr(documents, "expected", None)
+    if expected is not None or not isinstance(documents, Sized):
+        return expected
+    return len(documents)
 
 
 def _count(total: Total) -> int | None:
@@ -138,8 +127,10 @@ def _count(total: Total) -> int | None:
     return found.count if isinstance(found, Expected) else found
 
 
-def _line(task: Task, unit: str) -> str:
-    of = "" if task.total is None else f"of {task.total:,.0f} "
+def _line(task: Task, unit: str, total: Total) -> str:
+    found = total() if callable(total) else total
+    about = "about " if isinstance(found, Expected) and not found.exact else ""
+    of = "" if task.total is None else f"of {about}{task.total:,.0f} "
     facts = [f"{task.description}: {task.completed:,.0f} {of}{unit}"]
     if task.speed:
         facts.append(f"{task.speed:,.3g}/s" if task.speed < 100 else f"{task.speed:,.0f}/s")

@@ -24,7 +24,6 @@ PACKAGES = {
     "surprise_rerank.rerank": "Re-rankers",
     "surprise_rerank.thresholds": "Thresholds",
     "surprise_rerank.classify": "Classification and clustering",
-    "surprise_rerank.diagnosis": "Diagnosis and explanation",
     "surprise_rerank.connectors.qdrant": "Qdrant",
     "surprise_rerank.connectors.systems": "Systems",
     "surprise_rerank.connectors.readers": "Readers of documents",

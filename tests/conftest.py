@@ -7,9 +7,6 @@ import os
 # Haystack reports every pipeline to its makers unless it is told not to, before it is imported.
 os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")
 
-# What `auto` would choose exports every tiny model of every test. Tests of the backends name theirs.
-os.environ.setdefault("SURPRISE_RERANK_BACKEND", "torch")
-
 # A background of 300 questions for every index of every test takes longer than the tests. Some ask for it.
 os.environ.setdefault("SURPRISE_RERANK_BACKGROUND", "off")
 
@@ -30,6 +27,9 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms
 from surprise_rerank.errors import StoreError
+
+# OpenVINO would export every tiny model of every test. Its own tests take this back.
+sys.modules.setdefault("openvino", None)  # type: ignore[arg-type]
 
 # Opens the same index again and again: an encoder, and options of `DocumentIndex.open`.
 Opener: TypeAlias = Callable[..., DocumentIndex]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,16 +17,11 @@ from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, EnrichCost
-from surprise_rerank.connectors.attached.enriched import (
-    RECORD,
-    TOKEN_SHAPE,
-    WORD_STATISTICS,
-)
+from surprise_rerank.connectors.attached.enriched import RECORD, WORD_STATISTICS
 from surprise_rerank.connectors.attached.enriching import Enricher
 from surprise_rerank.connectors.attached.pools import ForeignPools
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import TokenForm
@@ -229,14 +223,11 @@ def test_an_encoder_of_unit_vectors_is_told_of_where_others_are_compared(local: 
         Collection.attach(local.client, local.name, embed=encoder)
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
-def test_an_enriched_collection_ranks_as_an_index_of_the_same_documents(
-    store: Store, tmp_path: Path, in_place: bool
-) -> None:
+def test_an_enriched_collection_ranks_as_an_index_of_the_same_documents(store: Store, tmp_path: Path) -> None:
     encoder = WordEncoder()
     store.make(encoder, ids=uuids)
     collection = Collection.attach(store.client, store.name, embed=encoder)
-    report = collection.enrich(in_place=in_place)
+    report = collection.enrich()
     assert str(report).startswith("48 enriched, 0 unchanged")
     with DocumentIndex.open(tmp_path, encoder) as index:
         index.sync([Document(uuids(i), text) for i, text in enumerate(TEXTS)])
@@ -247,32 +238,18 @@ def test_an_enriched_collection_ranks_as_an_index_of_the_same_documents(
             assert found.notes == own.notes
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
-def test_enriching_changes_nothing_of_the_owners_and_can_be_taken_away(store: Store, in_place: bool) -> None:
+def test_enriching_changes_nothing_of_the_owners_and_can_be_taken_away(store: Store) -> None:
     encoder = WordEncoder()
     store.make(encoder, words=True, ids=uuids)
     before = store.everything()
     collection = Collection.attach(store.client, store.name, embed=encoder)
-    cost = collection.enrich(in_place=in_place, moments=in_place, dry_run=True)
+    cost = collection.enrich(dry_run=True)
     assert isinstance(cost, EnrichCost)
     assert cost.points == len(TEXTS)
     assert cost.bytes > 0
+    collection.enrich()
     assert store.everything() == before
-    collection.enrich(in_place=in_place, moments=in_place)
-    after = store.everything()
-    own = [
-        record.model_copy(
-            update={
-                "payload": {k: v for k, v in (record.payload or {}).items() if not k.startswith("surprise_")},
-                "vector": {k: v for k, v in record.vector.items() if not k.startswith("surprise_")},  # type: ignore[union-attr]
-            }
-        )
-        for record in after
-    ]
-    assert own == before
-    assert (after != before) == in_place
     assert collection.remove_enrichment()
-    assert store.everything() == before
     names = [found.name for found in store.client.get_collections().collections]
     assert [name for name in names if name.startswith(store.name)] == [store.name]
     assert not collection.remove_enrichment()
@@ -281,24 +258,17 @@ def test_enriching_changes_nothing_of_the_owners_and_can_be_taken_away(store: St
 LONG = [f"{TEXTS[i]} {' '.join(f'more{i * k % 97}' for k in range(1, 200))}" for i in range(24)]
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
-@pytest.mark.parametrize("pooling", [None, 1])
-def test_token_vectors_that_are_added_rank_as_those_of_an_index(
-    store: Store, tmp_path: Path, in_place: bool, pooling: float | None
-) -> None:
+def test_token_vectors_that_are_added_rank_as_those_of_an_index(store: Store, tmp_path: Path) -> None:
     encoder = WordEncoder()
     store.make(encoder, LONG)
     collection = Collection.attach(store.client, store.name, embed=encoder)
-    asked = {"pooling": pooling, "in_place": in_place}
-    cost = collection.enrich(**asked, dry_run=True)
+    cost = collection.enrich(dry_run=True)
     assert isinstance(cost, EnrichCost)
-    vectors = len(TokenForm(pooling=pooling or 3.5).of(encoder.encode(LONG).require_tokens()).norms)
+    vectors = len(TokenForm().of(encoder.encode(LONG).require_tokens()).norms)
     # Words, hashes and shapes take about as much as token vectors of 16 components.
     assert 32 * vectors < cost.bytes < 32 * vectors + 60_000
-    collection.enrich(**asked)
-    assert any(f"{pooling or 3.5:g} tokens merged" in value for _, value in collection.facts())
-    options = IndexOptions(pooling=pooling or 3.5, passages=None)
-    with DocumentIndex.open(tmp_path, encoder, options=options) as index:
+    collection.enrich()
+    with DocumentIndex.open(tmp_path, encoder, options=IndexOptions(passages=None)) as index:
         index.sync([Document(str(i), text) for i, text in enumerate(LONG)])
         own = index.pipeline("dynamax").search(QUESTION, 24)
     for again in (collection, Collection.attach(store.client, store.name, embed=encoder)):
@@ -306,12 +276,8 @@ def test_token_vectors_that_are_added_rank_as_those_of_an_index(
         assert dict(zip(found.ids, found.scores, strict=True)) == pytest.approx(
             dict(zip(own.ids, own.scores, strict=True)), abs=1e-3
         )
-    with pytest.raises(DataError, match=r"was enriched otherwise before .*dimensions"):
-        collection.enrich(pooling=2, in_place=in_place)
-    with pytest.raises(DataError, match="tokens=False"):
-        collection.enrich(tokens=False, pooling=2, in_place=in_place)
     encoder.encoded_texts.clear()
-    assert str(collection.enrich(in_place=in_place)).startswith("0 enriched, 24 unchanged")
+    assert str(collection.enrich()).startswith("0 enriched, 24 unchanged")
     assert not encoder.encoded_texts
 
 
@@ -319,18 +285,15 @@ def test_documents_that_are_behind_are_told(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, LONG)
     collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.enrich(pooling=3)
+    collection.enrich()
     local.client.set_payload(local.name, {"text": LONG[1]}, [0])
-    behind = collection.pipeline("dynamax").search(QUESTION, 24)
-    assert any("of 1 of 24 documents are not stored" in note for note in behind.notes)
-    rank = collection.text_reranker("dynamax").rank
-    (stored,), (changed,) = (rank(QUESTION, [LONG[1]], ids=[name]) for name in ("1", "0"))
-    assert changed.score == pytest.approx(stored.score, abs=1e-3), "computed now, where texts are ranked"
+    note = "what was added for 1 of 24 documents is missing or of an earlier text; run sync"
+    assert note in collection.pipeline("dynamax").search(QUESTION, 24).notes
     collection.sync()
     found = collection.pipeline("dynamax").search(QUESTION, 24)
     scores = dict(zip(found.ids, found.scores, strict=True))
     assert scores["0"] == pytest.approx(scores["1"], abs=1e-6)
-    assert not any("not stored" in note for note in found.notes)
+    assert note not in found.notes
 
 
 def test_what_another_version_has_added_is_named(local: Store) -> None:
@@ -340,9 +303,9 @@ def test_what_another_version_has_added_is_named(local: Store) -> None:
     collection.enrich()
     files = collection.enriched.files
     record = json.loads(files.read_file(RECORD) or b"")
-    for schema in (1, 5):
+    for schema in (1, 4):
         files.write_file(RECORD, json.dumps({**record, "schema": schema}).encode())
-        with pytest.raises(DataError, match=f"enriched by another version .* {schema}, .* enrich --remove"):
+        with pytest.raises(DataError, match="enriched by another version; delete its collections"):
             Collection.attach(local.client, local.name, embed=encoder)
 
 
@@ -351,9 +314,9 @@ def test_damaged_token_vectors_are_named_with_their_document(local: Store, damag
     encoder = WordEncoder()
     local.make(encoder, LONG)
     collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.enrich(in_place=True)
-    local.client.set_payload(local.name, {TOKEN_SHAPE: damage}, [7])
-    with pytest.raises(DataError, match=r"token vectors of document '7' are damaged"):
+    collection.enrich()
+    local.client.set_payload(f"{local.name}.surprise", {"token_shape": damage}, [7])
+    with pytest.raises(DataError, match=r"token vectors of point 7 are damaged"):
         collection.fetch([str(i) for i in range(24)], frozenset({"tokens"}))
 
 
@@ -392,14 +355,13 @@ def test_a_run_that_is_not_finished_is_read_by_nobody(store: Store) -> None:
     assert reader.remove_enrichment()
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
 def test_a_document_may_be_deleted_while_a_question_is_answered(
-    store: Store, in_place: bool, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = WordEncoder()
     store.make(encoder, payload=lambda i, text: {"text": text, "id": f"document {i}"})
     collection = Collection.attach(store.client, store.name, embed=encoder, id="id")
-    collection.enrich(in_place=in_place, moments=in_place)
+    collection.enrich()
     search, deleted = ForeignPools.best, []
 
     def best(self: ForeignPools, *searches: Any) -> Any:
@@ -438,15 +400,14 @@ def test_a_killed_run_leaves_no_old_statistics_of_words(
     assert TermStatistics.from_bytes(content).points == len(TEXTS) + 1
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
 def test_words_that_were_added_score_as_an_index_of_ours(
-    store: Store, in_place: bool, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = WordEncoder()
     store.make(encoder)
     collection = Collection.attach(store.client, store.name, embed=encoder)
     reader = Collection.attach(store.client, store.name, embed=encoder)
-    collection.enrich(tokens=False, in_place=in_place)
+    collection.enrich(tokens=False)
     reader.reload()
     monkeypatch.setattr("surprise_rerank.connectors.attached.collection._PATIENCE", 0.0)
     known = {str(i): text for i, text in enumerate(TEXTS)}
@@ -491,13 +452,12 @@ class Deleting(WordEncoder):
         return super().encode(texts, *arguments, **more)
 
 
-@pytest.mark.parametrize("in_place", [False, True], ids=["beside", "in place"])
-def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store: Store, in_place: bool) -> None:
+def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store: Store) -> None:
     store.make(WordEncoder())
     encoder = Deleting()
     encoder.store = store
     collection = Collection.attach(store.client, store.name, embed=encoder)
-    collection.enrich(in_place=in_place)
+    collection.enrich()
     assert store.client.count(store.name).count == len(TEXTS) - 1
     assert collection.sync().enriched == 0
     assert "7" not in collection.pipeline("bm25").search("word1 word2 bread stocks", 48).ids
@@ -508,20 +468,21 @@ def test_documents_that_another_run_enriched_meanwhile_stay(local: Store) -> Non
     local.make(encoder)
     collection = Collection.attach(local.client, local.name, embed=encoder)
     collection.enrich()
-    behind = Enricher.planned(collection, tokens=True, words=Bm25(), moments=False, in_place=False)
+    behind = Enricher.planned(collection, tokens=True, words=Bm25())
     assert behind._remove_others({str(i) for i in range(40)}) == 0
     local.client.delete(local.name, models.PointIdsList(points=[41, 42]))
     assert behind._remove_others({str(i) for i in range(40)}) == 2
 
 
-def test_points_without_a_dense_vector_count_as_measured(local: Store) -> None:
+def test_points_without_a_dense_vector_are_left_out_where_it_is_compared(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, vector="dense")
     local.client.upsert(local.name, [models.PointStruct(id=99, vector={}, payload={"text": "no vector"})])
     collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.enrich(in_place=True, moments=True)
+    collection.enrich()
     assert collection.sync().enriched == 0
-    assert collection.pipeline("surprise").search(QUESTION, 5).notes == ()
+    assert "99" not in collection.pipeline("surprise").search(QUESTION, 49).ids
+    assert "99" in collection.pipeline("bm25").search("no vector", 49).ids
     assert len(collection.text_reranker("surprise").rank(QUESTION, TEXTS[:5], ids=[*"01234"])) == 5
 
 
@@ -554,7 +515,7 @@ def test_kept_statistics_are_of_the_vectors_and_the_points_that_there_are(
 
     def mean(vector: str) -> Any:
         attached = Collection.attach(local.client, local.name, embed=encoder, vector=vector, keep=tmp_path)
-        return attached.statistics().ensemble
+        return attached.own_ensemble()
 
     for vector, of in (("a", dense), ("b", twice)):
         np.testing.assert_allclose(mean(vector).mean, of.mean(axis=0), atol=1e-6)
@@ -593,43 +554,15 @@ def test_what_was_added_changed_and_deleted_is_found(store: Store) -> None:
     store.add(encoder, ["bread of rye"], first=3)
     store.client.delete(store.name, models.PointIdsList(points=[7]), wait=True)
     old = collection.pipeline("bm25").search("bread of rye", 48)
-    assert old.notes == ("words of 1 of 11 documents are not stored, or of an earlier text; run sync",)
+    assert old.notes == ("what was added for 1 of 11 documents is missing or of an earlier text; run sync",)
     behind = collection.pipeline("dynamax").search("bread of rye", 5)
-    assert any("documents are not stored, or of an earlier text; run sync" in note for note in behind.notes)
+    assert any("is missing or of an earlier text; run sync" in note for note in behind.notes)
     report = collection.sync()
     assert (report.enriched, report.unchanged, report.removed) == (2, 46, 1)
     current = collection.pipeline("dynamax").search("bread of rye", 5)
     assert current.notes == ()
     assert current.ids[0] == "3"
     assert collection.sync().unchanged == 48
-
-
-def test_a_point_that_its_owner_replaced_is_enriched_again_in_place(store: Store) -> None:
-    encoder = WordEncoder()
-    store.make(encoder, vector="dense")
-    collection = Collection.attach(store.client, store.name, embed=encoder)
-    collection.enrich(in_place=True, moments=True)
-    store.add(encoder, [TEXTS[5]], first=5, vector="dense")  # the same text: an upsert drops what was added
-    pipeline = collection.pipeline("surprise")
-    behind = pipeline.search(QUESTION, 48)
-    assert behind.notes == ("1 of 48 documents carry no moments of the ensemble; run sync",)
-    assert collection.sync().enriched == 1
-    current = pipeline.search(QUESTION, 48)
-    assert current.notes == ()
-    np.testing.assert_allclose(current.scores, behind.scores, rtol=1e-4, atol=1e-4)
-
-
-def test_surprise_inside_qdrant_is_that_of_the_client(store: Store) -> None:
-    encoder = WordEncoder()
-    store.make(encoder)
-    collection = Collection.attach(store.client, store.name, embed=encoder)
-    collection.set_questions([f"which {topic}" for topic in TOPICS] + ["what is a mat", "who barks"])
-    client = collection.pipeline("surprise").search(QUESTION, 48)
-    collection.enrich(in_place=True, moments=True, tokens=False, words=False)
-    inside = build_system("surprise", collection)
-    assert inside.reranker is None
-    found = collection.pipeline("surprise").search(QUESTION, 48)
-    np.testing.assert_allclose(found.scores, client.scores, rtol=1e-4, atol=1e-4)
 
 
 def test_a_filter_reaches_every_system(store: Store) -> None:
@@ -727,6 +660,8 @@ def test_a_collection_of_multivectors_alone_is_found_by_maxsim(
         Collection.attach(store.client, store.name, token_encoder=Reversed())
     with pytest.raises(DataError, match="16 dimensions, the model has 8 dimensions"):
         Collection.attach(store.client, store.name, embed=WordEncoder(8, "other"))
+    with pytest.raises(DataError, match="16 dimensions, the model has no token vectors; give the model"):
+        Collection.attach(store.client, store.name, embed=lambda texts: encoder.encode(texts).dense)
     assert len(Collection.attach(store.client, store.name)) == len(TEXTS)
 
 
@@ -782,46 +717,46 @@ def test_sparse_vectors_of_a_function_are_read_and_unknown_ones_are_told_of(loca
 def test_statistics_are_those_of_all_vectors_and_are_kept(store: Store, tmp_path: Path) -> None:
     encoder = WordEncoder()
     store.make(encoder)
-    collection = Collection.attach(store.client, store.name, embed=encoder, keep=tmp_path)
-    found = collection.statistics().ensemble
+
+    def attached() -> Collection:
+        return Collection.attach(store.client, store.name, embed=encoder, keep=tmp_path)
+
+    found = attached().own_ensemble()
     expected = Ensemble.from_vectors(encoder.encode(TEXTS).dense)
     assert found.count == expected.count
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-6)
     store.add(encoder, ["a new text of bread", "another one"], first=100)
-    kept = Collection.attach(store.client, store.name, embed=encoder, keep=tmp_path)
-    assert kept.statistics().ensemble.identity == found.identity
-    changes = kept.refresh()
-    assert (changes.added, changes.changed, changes.deleted, changes.read) == (2, 0, 0, 2)
+    kept = attached()
+    assert kept.own_ensemble().identity == found.identity, "a twentieth more is none"
+    kept.refresh()
     anew = Ensemble.from_vectors(encoder.encode([*TEXTS, "a new text of bread", "another one"]).dense)
-    np.testing.assert_allclose(kept.statistics().ensemble.covariance, anew.covariance, atol=1e-6)
+    np.testing.assert_allclose(kept.own_ensemble().covariance, anew.covariance, atol=1e-6)
+    store.add(encoder, TEXTS[:5], first=200)
+    assert attached().own_ensemble().count == len(TEXTS) + 7
 
 
-def test_a_twentieth_of_old_vectors_makes_everything_be_counted_again(local: Store) -> None:
+def test_what_is_kept_is_of_the_vectors_and_not_of_their_names(local: Store, tmp_path: Path) -> None:
     encoder = WordEncoder()
-    local.make(encoder)
-    collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.statistics()
-    local.add(encoder, ["one other text", "two"], first=0)
-    first = collection.refresh()
-    assert (first.changed, first.counted_again) == (2, False)
-    local.client.delete(local.name, models.PointIdsList(points=[4, 5]))
-    second = collection.refresh()
-    assert (second.deleted, second.counted_again) == (2, True)
-    now = [record.payload["text"] for record in local.everything() if record.payload]
-    expected = Ensemble.from_vectors(encoder.encode(now).dense)
-    np.testing.assert_allclose(collection.statistics().ensemble.mean, expected.mean, atol=1e-6)
+    texts = [f"{text} other" for text in TEXTS]
 
+    def fill(vector: str, texts: list[str], key: str = "text") -> Collection:
+        if local.client.collection_exists(local.name):
+            local.client.delete_collection(local.name)
+        local.make(encoder, texts, vector=vector, payload=lambda _, text: {key: text})
+        return Collection.attach(local.client, local.name, embed=encoder, keep=tmp_path)
 
-def test_a_key_of_the_payload_can_be_watched(local: Store) -> None:
-    encoder = WordEncoder()
-    local.make(encoder, payload=lambda i, text: {"text": text, "changed_at": i})
-    collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.refresh("changed_at")
-    local.client.set_payload(local.name, {"text": "quietly another"}, points=[1])
-    assert str(collection.refresh()) == "0 added, 0 changed, 0 deleted"
-    local.client.set_payload(local.name, {"changed_at": 99}, points=[1])
-    assert collection.refresh().changed == 1
+    fill("first", TEXTS).store_background(varied_questions(40), "cosine")
+    renamed = fill("second", TEXTS, "body")
+    assert set(renamed.backgrounds()) == {"cosine"}
+    local.client.delete(local.name, models.PointIdsList(points=list(range(40))))
+    grown = Collection.attach(local.client, local.name, embed=encoder, keep=tmp_path)
+    assert set(grown.backgrounds()) == {"cosine"}
+    with pytest.raises(
+        IndexMismatchError, match=r"was filled anew: none of the vectors 'first'.*delete that"
+    ):
+        fill("first", texts)
+    assert not fill("third", texts).backgrounds()
 
 
 def test_statistics_beside_the_collection_are_found_by_everybody(store: Store) -> None:
@@ -856,8 +791,8 @@ def test_collections_that_are_kept_in_one_folder_do_not_share_files(local: Store
         Collection.attach(local.client, name, embed=encoder, keep=tmp_path)
         for name in ("foreign", other.name)
     )
-    assert first.statistics().ensemble.count == len(TEXTS)
-    assert second.statistics().ensemble.count == 10
+    assert first.own_ensemble().count == len(TEXTS)
+    assert second.own_ensemble().count == 10
 
 
 def test_a_threshold_leaves_out_what_other_questions_find_too(local: Store) -> None:
@@ -931,29 +866,6 @@ def test_without_a_model_of_tokens_those_that_were_added_are_left_out(local: Sto
         collection.pipeline("dynamax")
     with pytest.raises(DataError, match="has no token vectors; give"):
         collection.enrich()
-
-
-def test_an_async_client_in_this_process_is_read(tmp_path: Path) -> None:
-    encoder = WordEncoder()
-    client = AsyncQdrantClient(":memory:")
-
-    async def fill() -> None:
-        params = models.VectorParams(size=16, distance=models.Distance.COSINE)
-        await client.create_collection("papers", params)
-        dense = encoder.encode(TEXTS).dense
-        points = [
-            models.PointStruct(id=i, vector=dense[i].tolist(), payload={"text": text})
-            for i, text in enumerate(TEXTS)
-        ]
-        await client.upsert("papers", points)
-
-    asyncio.run(fill())
-    collection = Collection.attach(client, "papers", embed=encoder)
-
-    async def ask() -> tuple[str, ...]:
-        return (await collection.pipeline().asearch(QUESTION, 3)).ids
-
-    assert asyncio.run(ask()) == collection.pipeline().search(QUESTION, 3).ids
 
 
 def test_an_async_client_of_a_server_is_read(rest: QdrantRest) -> None:
@@ -1056,6 +968,10 @@ class TestErrors:
             DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=store.name)
         store.client.close()
 
+    def test_an_async_client_in_this_process(self) -> None:
+        with pytest.raises(DataError, match="event loop; give a QdrantClient"):
+            Collection.attach(AsyncQdrantClient(":memory:"), "papers")
+
     def test_something_else_than_a_client(self) -> None:
         with pytest.raises(DataError, match=r"got dict.*SurpriseRerank\.attach"):
             Collection.attach({}, "papers", embed=WordEncoder())  # type: ignore[arg-type]
@@ -1108,12 +1024,10 @@ class TestErrors:
         with pytest.raises(ModelError, match="no route to the model"):
             Collection.attach(local.client, local.name, embed=asked).pipeline("cosine").search(QUESTION)
 
-    def test_moments_beside_and_nothing_to_add(self, local: Store) -> None:
+    def test_nothing_to_add_and_something_else_than_before(self, local: Store) -> None:
         encoder = WordEncoder()
         local.make(encoder)
         collection = Collection.attach(local.client, local.name, embed=encoder)
-        with pytest.raises(DataError, match="in_place=True"):
-            collection.enrich(moments=True)
         with pytest.raises(DataError, match="nothing to add"):
             collection.enrich(tokens=False, words=False)
         collection.enrich()

@@ -73,7 +73,6 @@ COMMANDS = (
     *(["background", name] for name in ("set", "show", "delete")),
     ["serve"],
     ["similar"],
-    ["diagnose"],
     ["fit"],
 )
 GROUPS = (["ensemble"], ["background"])
@@ -736,9 +735,9 @@ class TestExplain:
         code, out, err = filled.run(*arguments)
         assert code == 0
         assert re.search(r"\nencoding \S+ ms, retrieval \S+ ms, re-ranking \S+ ms; 30 candidates\n", err)
-        steps, candidates, scorers = grids(out)[:3]
+        candidates, scorers, *_, steps = grids(out)
         assert [row["step"] for row in steps] == ["1", "2"]
-        assert list(candidates[0]) == ["rank", "by cosine", "score", "id", "text"]
+        assert list(candidates[0]) == ["rank", "by cosine", "score", "id", "title", "best sentence"]
         assert list(scorers[0]) == ["rank", "cosine", "cosine z", "dynamax", "dynamax z", "id"]
         assert [row["id"] for row in candidates] == [row["id"] for row in scorers]
         cells = {**candidates[0], **scorers[0]}
@@ -747,12 +746,9 @@ class TestExplain:
         assert float(cells["cosine"]) <= cosines[cells["id"]] + 1e-4
         assert 1 <= int(cells["by cosine"]) <= 30
 
-    def test_histograms_and_tokens_are_drawn(self, filled: Bench) -> None:
+    def test_tokens_are_shown(self, filled: Bench) -> None:
         arguments = ("explain", "why do dogs bark", "--index", filled.index, "--system", "dynamax", "-q")
         _, out, _ = filled.run(*arguments, width=120)
-        assert out.count(" sampled passages\n") >= 2 * 2  # the title, and beside the drawing
-        assert out.count("  Gaussian\n") == 2
-        assert len(re.findall(r"\nMarks are the ranks of candidates; mean \S+, deviation \S+\n", out)) == 2
         (line,) = [line for line in out.splitlines() if line.startswith("dogs ")]
         assert re.fullmatch(r"dogs( +\S+ \d\.\d\d \d+%){4} *", line)
         assert not unprintable(out)
@@ -870,9 +866,6 @@ class TestEnsemble:
         done = bench.json("ensemble", "set", "--questions", questions, *place)
         added = bench.json("ensemble", "add", "--questions", questions, *place)
         assert (done["changed"], added["behind"]) == (30, 30)
-        found = bench.json("diagnose", "--sample", "5", *place)
-        assert (found["documents"], found["passages"]) == (30, passages)
-        assert f"30 in {passages} passages" in bench.run("diagnose", "--sample", "5", *place)[1]
 
     def test_an_ensemble_is_saved_and_set_again(self, bench: Bench, tmp_path: Path) -> None:
         bench.fill("--no-bm25")

@@ -265,5 +265,5 @@ def test_relevance_by_the_cosine_gives_the_order_of_qdrants_own_mmr(index: Docum
         nearest=query.require_dense().tolist(), mmr=models.Mmr(diversity=diversity, candidates_limit=5)
     )
     asked = models.QueryRequest(query=own, using=DENSE, limit=5, with_payload=[ID])
-    theirs = index.storage.engine.query(asked)
+    (theirs,) = index.storage.engine.query_batch([asked])
     assert [pool.ids[rows[i]] for i in ours] == [record.payload[ID] for record in theirs]

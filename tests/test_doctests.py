@@ -61,7 +61,7 @@ def test_the_walk_finds_modules_and_the_modules_have_examples():
             "rag.md",
             "diversity.md",
         ),
-        *("similar.md", "diagnosis.md", "tokens.md"),
+        *("similar.md", "tokens.md"),
     ],
 )
 def test_examples_in_the_documentation_are_true(page: str, monkeypatch: pytest.MonkeyPatch):

@@ -308,6 +308,11 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "prefetch": prefetch(TOKENS, "multi", 15, prefetch=DENSE),
         "query": formula_stage(5, "price", "size.height").query, "limit": 5, "offset": 3,
     },
+    "diverse": {
+        "query": models.NearestQuery(nearest=QUERY, mmr=models.Mmr(diversity=0.3, candidates_limit=30)),
+        "using": "dense", "limit": 10,
+    },
+    "diverse by default": {"query": models.NearestQuery(nearest=QUERY, mmr=models.Mmr()), "using": "dense"},
     "IDF of a corpus": {
         "query": nearest(WORDS), "using": "sparse", "limit": 60,
         "params": models.SearchParams(idf=models.IdfCorpusParams(corpus=RED)),

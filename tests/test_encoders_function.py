@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -181,35 +178,6 @@ def test_the_fingerprint_tells_names_dimensions_and_lengths_apart():
     assert encoder(Api()).fingerprint == encoder(lambda texts: WORDS.encode(texts).dense).fingerprint
 
 
-def test_an_asynchronous_function_works_inside_a_running_loop():
-    loops = set()
-
-    async def embed(texts: Sequence[str]) -> np.ndarray:
-        await asyncio.sleep(0)
-        loops.add(id(asyncio.get_running_loop()))
-        return WORDS.encode(texts).dense
-
-    own = encoder(embed)
-
-    async def inside() -> np.ndarray:
-        return own.encode(["red fish"]).dense
-
-    np.testing.assert_allclose(asyncio.run(inside()), WORDS.encode(["red fish"]).dense)
-    own.encode(["again"])
-    assert len(loops) == 1  # clients keep connections that belong to a loop
-
-
-def test_an_asynchronous_failure_is_tried_again():
-    left = [ConnectionError("reset")]
-
-    async def embed(texts: Sequence[str]) -> np.ndarray:
-        if left:
-            raise left.pop()
-        return WORDS.encode(texts).dense
-
-    assert encoder(embed).encode(["red"]).dense.shape == (1, 16)
-
-
 def test_threads_may_share_one():
     barrier = threading.Barrier(4)
 
@@ -221,19 +189,6 @@ def test_threads_may_share_one():
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda word: own.encode([word]).dense, "abcd"))
     np.testing.assert_allclose(np.concatenate(found), WORDS.encode(list("abcd")).dense)
-
-
-def test_calls_keep_the_rate():
-    begun: list[float] = []
-
-    def embed(texts: list[str]) -> np.ndarray:
-        begun.append(time.monotonic())
-        return WORDS.encode(texts).dense
-
-    start = time.monotonic()
-    encoder(embed, batch=1, per_minute=1200).encode(["a", "b", "c", "d"])
-    # From the start: a thread that is held up makes the pause before its next call shorter.
-    assert [own - start >= 0.05 * i - 0.001 for i, own in enumerate(begun)] == [True] * 4
 
 
 def test_the_pause_is_as_long_as_the_server_asks_for():
@@ -251,7 +206,7 @@ def test_the_pause_is_as_long_as_the_server_asks_for():
         ({"batch": 0}, "batch=0"),
         ({"dimension": -1}, "dimension=-1"),
         ({"attempts": 0}, "attempts=0"),
-        ({"per_minute": 0}, "per_minute=0"),
+        ({"cache": 0}, "cache=0"),
         ({"query_embed": "text"}, "is given str, expected a function"),
     ],
 )
@@ -310,32 +265,9 @@ def test_a_question_is_asked_once() -> None:
     assert sent(api) == ["a", "bb", "ccc"]
     np.testing.assert_array_equal(again[:2], first[::-1])
     assert not again[3].any()
-    asked.encode(["bb"], "query")  # two are kept, and ccc pushed it out
+    asked.encode(["a"], "query")  # two are kept, and ccc pushed it out
     asked.encode(["ccc"], "query")
     assert len(sent(api)) == 4
     for _ in range(2):
         asked.encode(["ccc"])
     assert sent(api)[4:] == ["ccc", "ccc"], "documents are sent every time"
-
-
-def test_a_folder_keeps_questions_for_the_next_process(tmp_path: Path) -> None:
-    folder = tmp_path / "questions"
-    expected = [["a", "bb"], [], ["a", "bb"]]
-    for name, wanted in zip(("one", "one", "other"), expected, strict=True):
-        api = Api()
-        encoder(api, name=name, dimension=16, cache=folder).encode(["a", "bb"], "query")
-        assert sent(api) == wanted
-    files = sorted(folder.iterdir())
-    assert len(files) == 4
-    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
-    for path in files:
-        path.write_bytes(b"nonsense")
-    api = Api()
-    encoder(api, name="one", dimension=16, cache=folder).encode(["a"], "query")
-    assert sent(api) == ["a"]
-
-
-@pytest.mark.parametrize("wrong", [0, -3, True])
-def test_a_cache_of_no_size_is_refused(wrong: int) -> None:
-    with pytest.raises(DataError, match="how many questions to keep"):
-        encoder(Api(), cache=wrong)

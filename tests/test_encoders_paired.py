@@ -11,11 +11,11 @@ from surprise_rerank import FunctionEncoder, PairedEncoder
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
-from surprise_rerank.diagnosis.explanation import RankingExplanation
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.explanation import RankingExplanation
 
 DOCUMENTS = [Document("a", "red fish"), Document("b", "blue bird sings"), Document("c", "green tree")]
 TEXTS = [document.text for document in DOCUMENTS]

@@ -22,7 +22,7 @@ from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Kind, token_dimension
 from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 
 VOCABULARY = ["red", "fish", "blue", "bird", "sings", "query", "passage", ":", "a", "."]
 TEXTS = ["red fish", "blue bird sings .", "a", "", "red red red blue bird sings a fish . . a"]

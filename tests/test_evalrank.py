@@ -61,7 +61,7 @@ def data(folder: Path) -> Path:
 
 def static(name: str = "static.txt", words: tuple[str, ...] = WORDS, seed: int = 0) -> SentenceModel:
     vectors = np.random.default_rng(seed).normal(1, 1, size=(len(words), 6)).astype(np.float32)
-    encoder = StaticEncoder(WordVectors.from_arrays(words, vectors, name), tokenize=lower_words)
+    encoder = StaticEncoder(WordVectors(words, vectors, name), tokenize=lower_words)
     return SentenceModel(name, encoder)
 
 
@@ -298,7 +298,7 @@ def test_the_command_of_words_shows_and_writes_tables(tmp_path: Path, vectors: P
     folder, file = data(tmp_path), tmp_path / "words.json"
     output = run(
         words_command.command,
-        *("--data", str(folder), "--model", str(vectors), "--cache", str(tmp_path / "cache")),
+        *("--data", str(folder), "--model", str(vectors)),
         *("--measures", "cosine,surprise", "--background", "basic", "--report", str(file), "--as-published"),
     )
     assert "mine.txt" in output
@@ -311,7 +311,7 @@ def test_the_command_of_words_shows_and_writes_tables(tmp_path: Path, vectors: P
 def test_the_command_of_sentences_shows_a_table(tmp_path: Path, vectors: Path) -> None:
     output = run(
         sentences_command.command,
-        *("--data", str(data(tmp_path)), "--model", str(vectors), "--cache", str(tmp_path / "cache")),
+        *("--data", str(data(tmp_path)), "--model", str(vectors)),
         *("--measures", "l2,dynamax-jaccard-raw"),
     )
     assert "dynamax-jaccard-raw" in output
@@ -334,10 +334,8 @@ def test_bad_names_are_told_before_a_model_is_loaded(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def toy(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> SentenceModel:
-    return load_sentence_model(
-        str(shared_data / "evalrank" / "toy_emb.txt"), tmp_path_factory.mktemp("cache")
-    )
+def toy(shared_data: Path) -> SentenceModel:
+    return load_sentence_model(str(shared_data / "evalrank" / "toy_emb.txt"))
 
 
 PEARSON = {

@@ -29,8 +29,8 @@ from surprise_rerank.classify.few_shot import (
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
@@ -349,8 +349,9 @@ def test_the_loss_before_training_is_that_of_the_encoders_own_vectors(tiny: Sent
     model = tiny.model
     rates = [module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)]
     assert set(rates) == {0.1}, "it is trained with dropout"
-    without = SentenceTransformerEncoder(_without_dropout(model), "no dropout")
-    without.model.prompts = {"query": "this ", "document": "the bank "}
+    plain = _without_dropout(model)
+    plain.prompts = {"query": "this ", "document": "the bank "}
+    without = SentenceTransformerEncoder(plain, "no dropout")
     _, history = fine_tune(without, TEXTS, MEMBERS, LABELS, FewShotTraining(max_epochs=1))
     expected = plain_loss(cosines(without, TEXTS, LABELS), pair_targets(MEMBERS), gamma=0)
     assert history.losses == (pytest.approx(expected, rel=1e-4),)
@@ -384,7 +385,7 @@ def test_odd_texts_train_to_finite_weights(
 
 
 def test_what_cannot_be_fine_tuned_names_the_linear_map(tiny: SentenceTransformerEncoder):
-    static = StaticEncoder(WordVectors(["wing"], np.ones((1, 2), np.float32), "words", "0"))
+    static = StaticEncoder(WordVectors(["wing"], np.ones((1, 2), np.float32), "words"))
     for encoder in (WordEncoder(), static):
         with pytest.raises(ModelError, match='method="linear"') as error:
             fine_tune(encoder, TEXTS, MEMBERS, LABELS, SHORT)

@@ -25,7 +25,7 @@ MOST_LINES = 600  # a guide is 450; what belongs together stays together
 # and nothing below. A room is a folder or a file; the longest name that fits counts.
 ROOMS = [
     *("errors", "core", "core.tokens", "documents", "candidates"),
-    *("encoders", "surprise", "similarities", "rerank", "thresholds", "classify", "diagnosis"),
+    *("encoders", "surprise", "similarities", "rerank", "thresholds", "classify", "explanation"),
     *("pipeline", "text_pool", "text_reranker"),
     *("connectors.progress", "connectors.datasets", "connectors.lucene"),
     *(f"connectors.qdrant.{name}" for name in ("lexical", "location", "multivectors", "schema", "manifest")),
@@ -43,7 +43,7 @@ ROOMS = [
         "connectors.server",
     ),
     *("connectors.components", "connectors.filters", "connectors"),
-    *("eval.line_files", "eval.stats", "eval.reports", "eval.labelled", "eval.retrieval", "eval.studies"),
+    *("eval.line_files", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
     *("eval.cli.wording", "eval.cli.completion", "eval.cli.exits"),
     *("eval.cli.output", "eval.cli.options", "eval.cli.arguments"),
     *("eval.cli", "eval"),

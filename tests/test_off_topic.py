@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from surprise_rerank.candidates import Ranking
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.cli.rerank_eval.main import command
-from surprise_rerank.eval.studies.off_topic.measures import auroc, joined, passed
-from surprise_rerank.eval.studies.off_topic.questions import QuestionSource, of_file
+from surprise_rerank.eval.studies.off_topic.evaluation import QuestionSource, joined, read_questions
 from surprise_rerank.eval.studies.off_topic.scores import (
     FUSION,
     AskedQuestion,
     alone,
     as_system,
+    auroc,
     background_of,
     best_is_relevant,
+    passed,
     totals,
 )
 
@@ -48,8 +48,8 @@ def test_thresholds_are_those_of_the_background():
     others = [asked([0.1 * i, 0.0]) for i in range(20)]
     view = alone("cosine")
     background = background_of(others, view)
-    assert passed(others, background, view, 0.5) == pytest.approx(0.45)
-    assert passed([asked([9.0])], background, view, 0.05) == 1.0
+    assert passed(others, background, view, 0.5) == pytest.approx(45)
+    assert passed([asked([9.0])], background, view, 0.05) == 100.0
     assert passed([asked([-9.0])], background, view, 0.5) == 0.0
 
 
@@ -82,26 +82,23 @@ def test_auroc_counts_pairs_and_takes_what_found_nothing_for_the_least():
 
 def test_sources_are_joined_but_for_some():
     sources = {"a": [asked([0.1])], "b": [asked([0.2])], "c": [asked([0.3])]}
-    assert [q.best("cosine") for q in joined(sources, ["b"])] == [0.1, 0.3]
-
-
-def test_rankings_of_questions_can_be_judged():
-    assert isinstance(alone("cosine")(asked([0.1, 0.2])), Ranking)
-    assert len(as_system("cosine")(asked([]))) == 0
+    assert [q.best("cosine") for q in joined(sources, "b")] == [0.1, 0.3]
 
 
 def test_questions_come_from_texts_and_tables_each_once(tmp_path: Path):
     (tmp_path / "some.txt").write_text("Why?\n\n  What   now? \nWhy?\n")
-    assert of_file(tmp_path / "some.txt") == QuestionSource("some", ("Why?", "What now?"))
-    (tmp_path / "some.jsonl").write_text('{"text": "Who?", "label": "x"}\n{"text": "Who?", "label": "y"}\n')
-    assert of_file(tmp_path / "some.jsonl").texts == ("Who?",)
-    (tmp_path / "empty.txt").write_text("\n")
-    with pytest.raises(DatasetError, match="holds no questions"):
-        of_file(tmp_path / "empty.txt")
-    source = QuestionSource("many", tuple(map(str, range(100))))
-    assert source.sample(10) == source.sample(10)
-    assert len(source.sample(10).texts) == 10
-    assert source.sample(100) is source
+    (tmp_path / "some.jsonl").write_text('{"text": "Who?", "label": "x"}\n')
+    assert read_questions(tmp_path / "some.jsonl") == ["Who?"]
+    asked_once = read_questions(tmp_path / "some.txt")
+    with pytest.raises(DataError, match="few holds 2 questions; give at least 20"):
+        QuestionSource.of("few", asked_once, 100)
+    many = list(map(str, range(100)))
+    sample = QuestionSource.of("many", [*many, "0", " 1 "], 30)
+    assert sample == QuestionSource.of("many", many, 30)
+    assert len(set(sample.texts)) == 30
+    assert {*QuestionSource.of("many", many, 100).texts} == {*many}
+    first, second = sample.halves
+    assert sorted(first + second) == sorted(sample.texts)
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -137,7 +138,7 @@ def test_the_readme_begins_with_the_two_commands() -> None:
     assert [c.split("#")[0].strip() for c in commands[:2]] == ["make eval", "make test"]
 
 
-PACKAGES = ["diagnosis", "encoders", "rerank", "similarities", "surprise", "thresholds"]
+PACKAGES = ["classify", "encoders", "rerank", "similarities", "surprise", "thresholds"]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -155,3 +156,17 @@ def test_importing_the_packages_of_the_core_loads_nothing_heavy() -> None:
     names = ", ".join(f"surprise_rerank.{package}" for package in PACKAGES)
     code = f"import sys, {names}; assert not {{'torch', 'numpy', 'scipy', 'sklearn'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_every_dependency_has_a_reason_in_the_table() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = {
+        name: own for name, own in project["optional-dependencies"].items() if name not in ("dev", "docs")
+    }
+    lines = (ROOT / "docs" / "install.md").read_text("utf-8").splitlines()
+    shown = {
+        name for line in lines if line.startswith("|") for name in re.findall(r"[\w-]+", line.split("|")[1])
+    }
+    for required in (*project["dependencies"], *(own for names in extras.values() for own in names)):
+        name = re.match(r"[\w-]+", required)[0]  # type: ignore[index]
+        assert name == "surprise-rerank" or name in shown, f"{name} has no line in docs/install.md"

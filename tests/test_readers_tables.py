@@ -24,7 +24,7 @@ def written(path: Path, content: str | bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kind", ["jsonl", "jsonl.gz", "ndjson", "utf-16", "csv", "tsv", "semicolons", "parquet", "arrow"]
+    "kind", ["jsonl", "jsonl.gz", "ndjson", "utf-16", "csv", "tsv", "semicolons", "parquet"]
 )
 def test_every_kind_of_table_gives_the_same_documents(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"
@@ -35,13 +35,6 @@ def test_every_kind_of_table_gives_the_same_documents(tmp_path: Path, kind: str)
             path = written(tmp_path / "a.jsonl", LINES.encode("utf-16"))
         case "parquet":
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), path)
-        case "arrow":
-            table = pyarrow.Table.from_pylist(ROWS)
-            with (
-                pyarrow.OSFile(str(path), "wb") as file,
-                pyarrow.ipc.new_stream(file, table.schema) as stream,
-            ):
-                stream.write_table(table)
         case "csv" | "tsv" | "semicolons":
             delimiter = {"csv": ",", "tsv": "\t", "semicolons": ";"}[kind]
             rows = [["id", "text", "year"], *([str(value) for value in row.values()] for row in ROWS)]
@@ -150,22 +143,10 @@ def test_quotes_span_lines_or_mean_nothing(tmp_path: Path) -> None:
     assert next(iter(open_documents(western))).text == "Größe über Äpfel für Öl"
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet", "a.arrow", "a.jsonl.gz"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet", "a.jsonl.gz"])
 def test_an_empty_or_damaged_table_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises((DataError, DatasetError), match=r"a\."):
         list(open_documents(written(tmp_path / name, b"")))
     if not name.endswith(("jsonl", "csv")):
         with pytest.raises(DataError, match=r"a\..*damaged"):
             list(open_documents(written(tmp_path / name, b"PAR1 nothing"), on_error="skip"))
-
-
-def test_a_saved_data_set_is_its_arrow_files(tmp_path: Path) -> None:
-    for name in ("train", "test"):
-        (tmp_path / name).mkdir()
-        table = pyarrow.table({"id": [f"{name}1"], "text": ["dogs"]})
-        path = str(tmp_path / name / "data.arrow")
-        with pyarrow.OSFile(path, "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as stream:
-            stream.write_table(table)
-        written(tmp_path / name / "state.json", "{}")
-    assert [d.id for d in open_documents(tmp_path)] == ["test1", "train1"]
-    assert [d.id for d in open_documents(tmp_path / "train")] == ["train1"]

@@ -18,8 +18,8 @@ def model_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_sentence_is_the_mean_of_its_known_words(model_file: Path, tmp_path: Path) -> None:
-    model = load_sentence_model(str(model_file), tmp_path / "cache")
+def test_a_sentence_is_the_mean_of_its_known_words(model_file: Path) -> None:
+    model = load_sentence_model(str(model_file))
     assert model.name == "tiny.txt"
     vectors = model.vectors(["CAT dog", "the dog , dog", "nothing known", ""])
     np.testing.assert_allclose(vectors[0], [0.5, 2, 1])
@@ -29,7 +29,7 @@ def test_a_sentence_is_the_mean_of_its_known_words(model_file: Path, tmp_path: P
 
 
 def test_words_in_lower_case_keep_the_first_ones_vector() -> None:
-    vectors = WordVectors.from_arrays(["The", "the", "THE", "a"], np.arange(8.0).reshape(4, 2), "x")
+    vectors = WordVectors(["The", "the", "THE", "a"], np.arange(8.0).reshape(4, 2), "x")
     lowered = lower_cased(vectors)
     assert list(lowered.words) == ["the", "a"]
     np.testing.assert_array_equal(lowered.vectors, [[0, 1], [6, 7]])

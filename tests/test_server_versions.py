@@ -71,7 +71,7 @@ def test_token_vectors_are_in_codes_where_server_and_dimension_allow_it(
     nodes.close()
 
 
-def test_a_request_that_fails_on_an_old_server_says_why(server: QdrantRest) -> None:
+def test_vectors_are_added_by_servers_that_can(server: QdrantRest) -> None:
     nodes = Nodes.of(Location(url=server.url))
     nodes.nodes[0].client.create_collection(
         "x", {"a": models.VectorParams(size=2, distance=models.Distance.DOT)}

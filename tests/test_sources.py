@@ -215,7 +215,7 @@ def test_empty_corpus_is_an_error(tmp_path: Path, corpus: bytes) -> None:
 
 
 def test_missing_parts_are_named_with_what_belongs_there(tmp_path: Path) -> None:
-    layout = r"corpus\.jsonl\[\.gz\], queries\.jsonl\[\.gz\] and qrels/<split>\.tsv or qrels\.jsonl"
+    layout = r"corpus\.jsonl\[\.gz\], queries\.jsonl\[\.gz\] and qrels/<split>\.tsv"
     nowhere = BeirFolder(tmp_path / "nowhere")
     for read in (nowhere.documents, nowhere.queries, nowhere.qrels, nowhere.splits):
         with pytest.raises(DatasetError, match=rf"nowhere: no such folder; .*{layout}"):
@@ -229,14 +229,6 @@ def test_missing_parts_are_named_with_what_belongs_there(tmp_path: Path) -> None
     (tmp_path / "file").touch()
     with pytest.raises(DatasetError, match=r"file: is not a folder"):
         BeirFolder(tmp_path / "file").documents()
-
-
-def test_judgements_may_be_lines_of_json(tmp_path: Path) -> None:
-    source = beir(tmp_path)
-    for file in (tmp_path / "qrels").glob("*"):
-        file.unlink()
-    (tmp_path / "qrels.jsonl").write_text('{"query-id": "q1", "corpus-id": "d1", "score": 2}\n')
-    assert (source.splits(), source.qrels()) == (("test",), {"q1": {"d1": 2}})
 
 
 def test_a_folder_in_place_of_a_file_is_an_error(tmp_path: Path) -> None:

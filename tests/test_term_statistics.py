@@ -294,6 +294,7 @@ def test_a_reader_learns_what_another_process_stores(rest: QdrantRest, monkeypat
     def opened() -> DocumentIndex:
         return DocumentIndex.open(None, ENCODER, url=rest.url, collection="read", options=OPTIONS)
 
+    monkeypatch.setattr(term_upkeep, "_PATIENCE", 1e9)
     with opened() as writer, opened() as reader:
         writer.sync(DOCUMENTS[:20])
         assert reader.term_statistics().points == 20

@@ -79,7 +79,7 @@ def left_out(
     try:
         collections = {}
         for model in models or MODELS:
-            encoder = load_encoder(model, cache=folder)
+            encoder = load_encoder(model)
             for name in names or SPLITS:
                 spec = _spec(data, name)
                 dataset = load_dataset(spec, SPLITS[name])
@@ -139,7 +139,7 @@ def verdicts(
                 for phase in dict.fromkeys(phase for part in wanted for phase in PHASES[part]):
                     if (phase == "test" and name not in TESTED) or place.file(phase).is_file():
                         continue
-                    encoder = encoder or load_encoder(model, cache=kept)
+                    encoder = encoder or load_encoder(model)
                     spec = _spec(data, name)
                     dataset = load_dataset(spec, "test" if phase == "test" else SPLITS[name])
                     others = {_spec(data, own): split for own, split in SPLITS.items() if own != name}

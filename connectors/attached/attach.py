@@ -5,36 +5,33 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
-from urllib.parse import quote
 
-from surprise_rerank.connectors.attached.clients import Connection, Reached, connect, existing
 from surprise_rerank.connectors.attached.collection import AttachedCollection, SparseEmbed
-from surprise_rerank.connectors.attached.enriched import SUFFIX
 from surprise_rerank.connectors.attached.enriching import (
     EnrichCost,
     Enricher,
     EnrichReport,
     remove_enrichment,
 )
+from surprise_rerank.connectors.attached.kept import KeptFiles, files_name, files_of
 from surprise_rerank.connectors.attached.payloads import PayloadKeys, PayloadLayout, find_layout
 from surprise_rerank.connectors.attached.probing import require_same_model
-from surprise_rerank.connectors.attached.statistics import dense_of, terms_of
+from surprise_rerank.connectors.attached.statistics import dense_of
 from surprise_rerank.connectors.attached.systems import AttachedInputs
 from surprise_rerank.connectors.attached.vectors import VectorLayout, are_unit, find_vectors
 from surprise_rerank.connectors.attached.words import is_bm25, sparse_embed
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.engines.connections import Connection, Reached, connect, existing
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.manifest import is_index
 from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
-from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.schema import Record, to_terms
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
-from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import is_automatic, look_after_backgrounds
 from surprise_rerank.connectors.systems.inputs import inputs_of
@@ -52,7 +49,7 @@ _LOOKED_AT = 64  # points that the layout is found from
 class Collection(AttachedCollection, Ranked):
     """A Qdrant collection that LangChain, LlamaIndex, Haystack, Mem0 or somebody's own code made.
 
-    Use `Collection.attach`. Nothing is written into the collection, but by `enrich`. Threads may share it.
+    Use `Collection.attach`. Nothing is written into the collection. Threads may share it.
     """
 
     _connection: Connection
@@ -110,13 +107,12 @@ class Collection(AttachedCollection, Ranked):
         Raises:
             StoreError: if the server cannot be reached, or has no such collection.
             DataError: if the text's key, or one of several vectors, must be named; if the vectors are of
-                another model; if a setting is of a wrong kind.
-            IndexMismatchError: if the collection is an index of surprise-rerank, or was enriched with another
-                model of tokens.
+                another model.
+            IndexMismatchError: if the collection is an index of surprise-rerank, was enriched with another
+                model of tokens, or was filled anew after something was kept.
         """
         keys = PayloadKeys(text=text, title=title, id=id, metadata=metadata)
         names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
-        _check_kinds(collection, keep, {**asdict(keys), **names})
         connection = connect(where, api_key)
         try:
             engine = existing(connection, collection)
@@ -126,10 +122,14 @@ class Collection(AttachedCollection, Ranked):
                 model = _raw(model, layout, engine.where)
             own_tokens = None if token_encoder is None else as_encoder(token_encoder)
             encoder, tokens_of = _both(model, own_tokens)
-            layout, notes = _with_tokens(tokens_of, layout, multivector, engine.where)
+            notes: tuple[str, ...] = ()
+            if layout.has_dense or encoder is not None or tokens_of is not None:
+                layout, notes = _with_tokens(tokens_of, layout, multivector, engine.where)
             if not layout.has_dense:
                 encoder = model = tokens_of
-            files = _files(keep, connection, engine)
+            beside = connection.engine(files_name(engine.collection))
+            stored, place = files_of(keep, engine, beside, connection.place)
+            files = KeptFiles(stored, records, layout, engine.where, place)
             name, differs = "", tuple[str, ...]()
             if model is not None:
                 own = _dense_model(model)
@@ -169,22 +169,16 @@ class Collection(AttachedCollection, Ranked):
         *,
         tokens: bool = True,
         words: bool | Bm25 = True,
-        moments: bool = False,
-        in_place: bool = False,
-        pooling: float | None = None,
         dry_run: bool = False,
         show_progress: bool = False,
     ) -> EnrichReport | EnrichCost:
-        """Add what rankings are better with, and bring it up to date; a call continues an interrupted one.
+        """Add what rankings are better with, in a collection `NAME.surprise` beside it, or update it.
+
+        A call continues an interrupted one.
 
         Args:
             tokens: token vectors of the documents' texts.
             words: sparse vectors of their words, by Qdrant's BM25.
-            moments: each point's mean and deviation over the ensemble, for surprise inside Qdrant; in place
-                only.
-            in_place: to the collection's own points; into a collection `NAME.surprise` beside it otherwise.
-            pooling: tokens that are merged into one vector, on average; 1 merges none. As before, or as in a
-                new index, where None.
             dry_run: report what it would cost, and write nothing.
             show_progress: a bar on the error stream.
 
@@ -193,14 +187,7 @@ class Collection(AttachedCollection, Ranked):
             StoreError: if it cannot be written; what was written before stays.
         """
         settings = words if isinstance(words, Bm25) else (Bm25() if words else None)
-        enricher = Enricher.planned(
-            self,
-            tokens=tokens,
-            words=settings,
-            moments=moments,
-            in_place=in_place,
-            pooling=pooling,
-        )
+        enricher = Enricher.planned(self, tokens=tokens, words=settings)
         return enricher.cost() if dry_run else self._run(enricher, show_progress)
 
     def sync(self, *, show_progress: bool = False) -> EnrichReport:
@@ -210,23 +197,12 @@ class Collection(AttachedCollection, Ranked):
             StoreError: if it cannot be written.
         """
         self.refresh()
-        report = self._enrich_again(show_progress)
+        record, report = self.enriched.record, EnrichReport()
+        if record is not None:
+            enricher = Enricher.planned(self, tokens=bool(record.model), words=record.words)
+            report = self._run(enricher, show_progress)
         look_after_backgrounds(self, report.enriched + report.removed, show_progress=show_progress)
         return report
-
-    def _enrich_again(self, show_progress: bool) -> EnrichReport:
-        record = self.enriched.record
-        if record is None:
-            return EnrichReport()
-        enricher = Enricher.planned(
-            self,
-            tokens=bool(record.model),
-            words=record.words,
-            moments=bool(record.ensemble),
-            in_place=record.in_place,
-            ensemble=self.enriched.ensemble() if record.ensemble else None,
-        )
-        return self._run(enricher, show_progress)
 
     def remove_enrichment(self) -> bool:
         """Take away everything that `enrich` added; returns whether there was anything."""
@@ -264,17 +240,6 @@ def _(
     return AttachedInputs(index=index, options=options, mode=mode)
 
 
-def _check_kinds(collection: Any, keep: Any, names: Mapping[str, Any]) -> None:
-    """Refuse names that are no strings, and what is no place to keep files."""
-    if not isinstance(collection, str):
-        raise DataError(f"collection={collection!r}: expected its name, a string")
-    for name, own in names.items():
-        if not isinstance(own, str | None):
-            raise DataError(f"{name}={own!r}: expected one name, a string, or None to find it")
-    if not isinstance(keep, str | os.PathLike | None):
-        raise DataError(f"keep={keep!r}: expected a folder, 'qdrant' or None")
-
-
 def _anonymous(embed: Any, collection: str) -> str | None:
     """A name for a function that has none; others have their own."""
     return f"embedding of {collection}" if getattr(embed, "__name__", "") == "<lambda>" else None
@@ -293,7 +258,8 @@ def _look(
     size = None if model is None else model.dimension
     layout = find_vectors(info.config.params, engine.where, **names, size=size)
     wanted = (layout.dense, *((layout.sparse,) if layout.sparse else ()))
-    records = next(iter(engine.scroll(None, wanted, batch=_LOOKED_AT)), [])
+    most = _LOOKED_AT if layout.has_dense else _LOOKED_AT // 4  # multivectors are large
+    records = next(iter(engine.scroll(None, wanted, batch=most)), [])
     if not records:
         raise DataError(f"{engine.where} is empty; add documents first")
     if not layout.has_dense:
@@ -344,8 +310,7 @@ def _with_tokens(
 ) -> tuple[VectorLayout, tuple[str, ...]]:
     """The layout without multivectors that are of another model than the one of token vectors."""
     size = None if source is None else token_dimension(source)
-    is_asked = layout.has_dense or source is not None
-    if layout.tokens is None or size == layout.token_size or not is_asked:
+    if layout.tokens is None or size == layout.token_size:
         return layout, ()
     what = f"{size} dimensions" if size else "no token vectors"
     problem = f"the multivector {layout.tokens!r} has {layout.token_size} dimensions, the model has {what}"
@@ -368,15 +333,8 @@ def _sparse_of(
     if layout.sparse is None:
         return None, ()
     texts = [payloads.document(record.id, record.payload).text for record in records]
-    if layout.idf and is_bm25(texts, terms_of(records, layout), Bm25()):
+    if layout.idf and is_bm25(texts, to_terms(records, layout.sparse), Bm25()):
         return Bm25().query, ("the sparse vector is Qdrant's BM25 in English",)
     return None, (
         f"the sparse vector {layout.sparse!r} is not read: it is not known what made it; give sparse=",
     )
-
-
-def _files(keep: Keep, connection: Connection, engine: ClientEngine) -> Files:
-    if keep is not None and keep != "qdrant":
-        return FolderFiles(Path(keep) / quote(f"{connection.place} {engine.collection}", safe=" "))
-    beside = CollectionFiles(connection.engine(f"{engine.collection}{SUFFIX}.files"), engine.spread)
-    return beside if keep == "qdrant" else MemoryFiles(beside)

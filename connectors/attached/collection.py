@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.enriched import (
-    HASH,
     SUFFIX,
     WORD_STATISTICS,
     WORDS,
     Enriched,
     EnrichmentRecord,
+    behind,
 )
-from surprise_rerank.connectors.attached.payloads import (
-    PayloadLayout,
-    is_random,
-    point_id,
-)
-from surprise_rerank.connectors.attached.pools import ForeignPools, old_words
-from surprise_rerank.connectors.attached.statistics import (
-    Changes,
-    CollectionScan,
-    CollectionStatistics,
-)
+from surprise_rerank.connectors.attached.kept import files_name
+from surprise_rerank.connectors.attached.payloads import PayloadLayout, is_random, point_id
+from surprise_rerank.connectors.attached.pools import ForeignPools
+from surprise_rerank.connectors.attached.statistics import count_ensemble, count_terms
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
 from surprise_rerank.connectors.qdrant.search.pools import Search
-from surprise_rerank.connectors.qdrant.search.queries import (
-    NO_OPTIONS,
-    SearchOptions,
-    by_id,
-)
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
@@ -53,9 +40,11 @@ from surprise_rerank.surprise.ensemble import Ensemble
 
 SparseEmbed: TypeAlias = Callable[[str], SparseVector]
 
-ENSEMBLE = "ensemble.npz"
+ENSEMBLE = "ensemble.npz"  # of questions that were set
+_VECTORS = "vectors.npz"
 
-
+# A mean or deviation of which a twentieth is of other vectors changes by less than its own error of a sample.
+_STALE = 0.05
 _PAGE = 10_000  # ids in a request
 _PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
 
@@ -96,8 +85,7 @@ class AttachedCollection(Searched):
         self.sparse = sparse
         self.token_encoder = token_encoder
         self.enriched = self._found_enriched()
-        self._statistics: CollectionStatistics | None = None
-        self._is_new = True  # whether kept statistics were not compared with the collection yet
+        self._counted: dict[str, Ensemble | TermStatistics] = {}
         self._samples: dict[int, tuple[str, ...]] = {}
         self._added: tuple[str, TermStatistics] | None = None  # of added words, with their file's digest
         self._looked = 0.0
@@ -131,7 +119,8 @@ class AttachedCollection(Searched):
     @property
     def pools(self) -> ForeignPools:
         """Candidates from requests to the engine; what retrievers are made of."""
-        return ForeignPools(self._engine, self.vectors, self.payloads, self.enriched, self.token_encoder)
+        reads_added = self.enriched.has_tokens and self.token_encoder is not None
+        return ForeignPools(self._engine, self.vectors, self.payloads, self.enriched, reads_added)
 
     @property
     def words(self) -> Words | None:
@@ -274,51 +263,33 @@ class AttachedCollection(Searched):
             [point_id(name) for name in ids], self.pools.payload_of(fields), self.pools.vectors_of(fields)
         )
         found = {record.id: record for record in records}
-        return self._found([found[name] for name in ids if name in found], fields)
+        there = [found[name] for name in ids if name in found]
+        return self._found(there, fields, [self.payloads.document_id(own.id, own.payload) for own in there])
 
-    def statistics(self, advance: Callable[[int], None] = lambda n: None) -> CollectionStatistics:
-        """The statistics of all points; counted in one scroll where none are kept that fit.
-
-        Args:
-            advance: called with the number of points of every page that is counted.
-        """
-        with self._lock:
-            if self._statistics is None:
-                self._statistics = self._kept()
-            if self._statistics is None:
-                self._statistics = CollectionStatistics.counted(self.scan, advance=advance)
-                self.files.write_file(self._statistics_file, self._statistics.to_bytes())
-            elif self._is_new and self._statistics.is_far_from(self.scan, len(self)):
-                self.refresh(advance=advance)
-            self._is_new = False
-            return self._statistics
-
-    def refresh(self, watch: str | None = None, advance: Callable[[int], None] = lambda n: None) -> Changes:
-        """Bring the statistics up to date with what was added, changed and deleted.
+    def refresh(self, advance: Callable[[int], None] = lambda n: None) -> None:
+        """Count the statistics that are kept again; others are counted when they are first needed.
 
         Args:
-            watch: by what changed points are found, from now on: `text` (all texts are read), a key of the
-                payload that changes with it, such as `updated_at`, or `ids` (added and deleted ones only).
-                As before where None; `text` at first.
             advance: called with the number of points of every page.
         """
         with self._lock:
-            before = self._statistics or self._kept()
-            if before is None or (watch is not None and watch != before.watch):
-                found = CollectionStatistics.counted(self.scan, watch or "text", advance)
-                count = len(found.points)
-                changes = Changes(added=0 if before else count, read=count, counted_again=True)
-            else:
-                found, changes = before.refreshed(self.scan, advance)
-            self._statistics, self._samples, self._is_new = found, {}, False
-            self.files.write_file(self._statistics_file, found.to_bytes())
-            return changes
+            self._samples = {}
+            names = (_VECTORS, self._terms_file)
+            self._counted = {
+                name: self._count(name, advance) for name in names if self.files.read_file(name) is not None
+            }
+
+    def own_ensemble(self) -> Ensemble:
+        """The ensemble of the collection's own vectors, counted in one scroll where none is kept."""
+        found = self._statistics(_VECTORS)
+        assert isinstance(found, Ensemble)
+        return found
 
     def ensemble(self) -> Ensemble:
         """What surprise is measured against: questions that were set, or the collection's own vectors."""
         content = self.files.read_file(ENSEMBLE)
         if content is None:
-            return self.enriched.ensemble() if self.enriched.has_moments else self.statistics().ensemble
+            return self.own_ensemble()
         found = Ensemble.from_bytes(content, f"{self.where}: {ENSEMBLE}")
         if found.dimension != self.vectors.size or self.model not in ("", found.model):
             raise DataError(
@@ -349,10 +320,6 @@ class AttachedCollection(Searched):
         self.files.write_file(ENSEMBLE, found.to_bytes())
         return found
 
-    def enriched_as(self, record: EnrichmentRecord) -> Enriched:
-        """What is added according to a record, and where."""
-        return replace(self.enriched, points=self._place(record), record=record)
-
     def reload(self) -> None:
         """Find what was added, or taken away, meanwhile."""
         self.enriched, self._added = self._found_enriched(), None
@@ -378,9 +345,9 @@ class AttachedCollection(Searched):
             return self._added[1]
 
     def _own_terms(self) -> TermStatistics:
-        terms = self.statistics().terms
-        assert terms is not None  # the layout has a sparse vector
-        return terms
+        found = self._statistics(self._terms_file)
+        assert isinstance(found, TermStatistics)
+        return found
 
     def _weighted(self, text: str) -> SparseVector:
         """A question's words with their weights over those that were added."""
@@ -388,38 +355,46 @@ class AttachedCollection(Searched):
         return self.added_terms().weighted(self.enriched.words.query(text))
 
     def _found_enriched(self) -> Enriched:
-        name = self._engine.collection + SUFFIX
-        files = CollectionFiles(self._open_engine(f"{name}.files"), self._engine.spread)
+        name = self._engine.collection
+        files = CollectionFiles(self._open_engine(files_name(name)), self._engine.spread)
         record = EnrichmentRecord.read(files, self.where)
-        found = Enriched(self._engine if record is None else self._place(record), files, record)
+        found = Enriched(self._open_engine(name + SUFFIX), files, record)
         if found.has_tokens and self.token_encoder is not None:
             found.check(self.token_encoder.name, self.token_encoder.fingerprint, self.where)
         return found
 
-    def _place(self, record: EnrichmentRecord) -> ClientEngine:
-        return self._engine if record.in_place else self._open_engine(self._engine.collection + SUFFIX)
-
     @property
-    def scan(self) -> CollectionScan:
-        """Reads all points."""
-        return CollectionScan(self._engine, self.vectors, self.payloads, self.model)
+    def _terms_file(self) -> str:
+        return f"terms-{digest_of((self.vectors.sparse or '').encode())[:8]}.npz"
 
-    @property
-    def _statistics_file(self) -> str:
-        """Of these vectors; others of the collection have files of their own."""
-        names = f"{self.vectors.dense}\0{self.vectors.sparse}"
-        return f"statistics-{hashlib.sha256(names.encode()).hexdigest()[:8]}.npz"
+    def _statistics(self, name: str) -> Ensemble | TermStatistics:
+        """The statistics of a file; counted in one scroll where none are kept that fit."""
+        with self._lock:
+            if name not in self._counted:
+                self._counted[name] = self._kept(name) or self._count(name)
+            return self._counted[name]
 
-    def _kept(self) -> CollectionStatistics | None:
-        """The statistics that are kept, if they are of these vectors."""
-        content = self.files.read_file(self._statistics_file)
+    def _kept(self, name: str) -> Ensemble | TermStatistics | None:
+        content, points = self.files.read_file(name), len(self)
         if content is None:
             return None
-        found = CollectionStatistics.from_bytes(content, f"{self.where}: {self._statistics_file}")
-        kind = (found.ensemble.dimension, found.ensemble.similarity, found.terms is None)
-        own = (self.vectors.size, self.vectors.similarity, self.vectors.sparse is None)
-        same = self.model in ("", found.ensemble.model) or not found.ensemble.model
-        return found if kind == own and same else None
+        if name != _VECTORS:
+            terms = TermStatistics.from_bytes(content)
+            return terms if abs(terms.points - points) <= _STALE * points else None
+        found, own = Ensemble.from_bytes(content, f"{self.where}: {name}"), self.vectors
+        is_same = self.model in ("", found.model) or not found.model
+        is_alike = (found.dimension, found.similarity) == (own.size, own.similarity)
+        return found if is_same and is_alike and abs(found.count - points) <= _STALE * points else None
+
+    def _count(self, name: str, advance: Callable[[int], None] = lambda n: None) -> Ensemble | TermStatistics:
+        own = self.vectors
+        found: Ensemble | TermStatistics
+        if name == _VECTORS:
+            found = count_ensemble(self._engine, own, self.model, advance)
+        else:
+            found = count_terms(self._engine, own.sparse or "", advance)
+        self.files.write_file(name, found.to_bytes())
+        return found
 
     def _sampled(self, size: int) -> tuple[str, ...]:
         """Ids of points: the smallest where ids are random, or else those of the smallest hashes."""
@@ -436,12 +411,13 @@ class AttachedCollection(Searched):
         kept = {i: own for i, name in enumerate(pool.ids) if (own := points[name]) is not None}
         return pool.take(list(kept)), list(kept.values())
 
-    def _found(
-        self, records: Sequence[Record], fields: frozenset[Field], names: Sequence[str] | None = None
-    ) -> Candidates:
-        """The pool of points that were asked for by id."""
-        answers = self.pools.answered(self.pools.parts(records, fields))
-        return self.pools.candidates(records, fields, answers.get("terms", ()), names)
+    def _found(self, records: Sequence[Record], fields: frozenset[Field], names: Sequence[str]) -> Candidates:
+        """The pool of points that were asked for by id, under the names of their documents."""
+        pools = self.pools
+        answers = pools.answered(pools.parts(records, fields))
+        whole = {record.id for record in pools.whole(records, fields, answers)}
+        kept = [i for i, record in enumerate(records) if record.id in whole]
+        return pools.made([records[i] for i in kept], fields, {}, answers, [names[i] for i in kept])
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a uniform sample of the documents; see `Searched.token_sample`."""
@@ -453,10 +429,9 @@ class AttachedCollection(Searched):
         pool, points = self.there(pool)
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
-        records = self.pools.answered({"hashes": by_id(points, (HASH,), vectors=(WORDS,))})
-        names = [str(point) for point in points]
-        _, old = self.enriched.words_of(names, pool.documents, records["hashes"])
-        return old_words(old, len(pool))
+        request = self.enriched.request(points, tokens=False, words=True)
+        found = self.pools.answered({"added": request})["added"]
+        return behind([str(point) for point in points], pool.documents, found)
 
 
 def _hashed(name: str) -> int:

@@ -10,16 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from surprise_rerank.connectors.attached.attach import Collection
-from surprise_rerank.connectors.attached.clients import connect, existing
+from surprise_rerank.connectors.qdrant.engines.connections import connect, existing
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.errors import DataError, refuse_unknown
 
 # Names that stores have unless somebody chose others: then the layout is recognised by itself.
 _LANGCHAIN_KEYS = {"page_content", "metadata"}
-# What a retriever of LangChain, LlamaIndex or Haystack searches.
-_SEARCHED = ("vectorstore", "_index", "_document_store")
-# What it keeps filters in, beside LangChain's `search_kwargs`.
-_NARROWING = ("_filters", "_node_ids", "_doc_ids")
 # Arguments of `Collection.attach` that are no settings.
 _TOLD = frozenset({"where", "collection", "embed"})
 
@@ -46,8 +42,7 @@ def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collectio
 
     Args:
         store: LangChain's or LlamaIndex's `QdrantVectorStore`, LlamaIndex's `VectorStoreIndex` over one,
-            the retriever that one of these made, Haystack's `QdrantDocumentStore`, or Mem0's store. A
-            `Collection` is that itself.
+            Haystack's `QdrantDocumentStore`, or Mem0's store. A `Collection` is that itself.
         embed: the model of its dense vectors, where the store has none. LangChain's and a `VectorStoreIndex`
             have one.
         settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
@@ -72,10 +67,6 @@ def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collectio
 
 
 def _told(store: Any) -> _Store:
-    for searched in _SEARCHED:
-        if hasattr(store, searched):
-            _refuse_filters(store)
-            return _told(getattr(store, searched))
     if hasattr(store, "vector_store"):  # LlamaIndex's VectorStoreIndex
         inner = _told(store.vector_store)
         return _Store(inner.client, inner.collection, getattr(store, "_embed_model", None), inner.settings)
@@ -91,15 +82,6 @@ def _told(store: Any) -> _Store:
         f"a {type(store).__name__} is no vector store over Qdrant that is known; give one of LangChain, "
         "LlamaIndex, Haystack or Mem0, or use Collection.attach(client, name, embed=...)"
     )
-
-
-def _refuse_filters(retriever: Any) -> None:
-    """Only the store behind a retriever is attached, so its filter would be lost."""
-    options = getattr(retriever, "search_kwargs", None) or {}
-    if options.get("filter") or any(getattr(retriever, name, None) for name in _NARROWING):
-        raise DataError(
-            f"the {type(retriever).__name__} has a filter; give its store, and to a retriever the filter, too"
-        )
 
 
 def _langchain(store: Any) -> _Store:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
 from qdrant_client import models
@@ -28,18 +29,6 @@ from surprise_rerank.errors import DataError, did_you_mean
 
 Payload: TypeAlias = Mapping[str, Any]
 
-# What `enrich` adds to points in place, which is no part of a document: payload keys, a sparse vector and a
-# multivector.
-ADDED_KEYS = (
-    "surprise_token_count",
-    "surprise_token_shape",
-    "surprise_mu",
-    "surprise_sigma",
-    "surprise_statistics",
-    "surprise_hash",
-)
-ADDED_WORDS, ADDED_TOKENS = "surprise_words", "surprise_tokens"
-
 _NODE = "_node_content"  # LlamaIndex: a node as JSON
 _NODE_KEYS = frozenset({_NODE, "_node_type", "document_id", "doc_id", "ref_doc_id"})
 # Haystack makes a point's id of a document's id, by uuid5 in this namespace.
@@ -47,8 +36,6 @@ _HAYSTACK = uuid.UUID("3896d314-1e95-4a3a-b45a-945f9f0b541d")
 # More names of a text than tables have: Mem0's `data`, and what vector databases' examples use.
 _TEXTS = (*TEXT_NAMES, "data", "page_content", "chunk", "chunk_text", "raw_text", "document_text")
 _RANDOM = {3, 4, 5, 8}  # versions of UUIDs that are hashes or random
-# Keys that a point of an index of ours has.
-_OWN = frozenset({"id", "title", "text", "metadata", "hash"})
 _PLAIN = re.compile(r"[\w-]+")  # what Qdrant takes for keys without quotes
 _INTEGER = re.compile(r"-?[0-9]{1,18}")  # what fits 64 bits
 
@@ -77,18 +64,16 @@ class PayloadLayout:
     """How points become documents.
 
     Attributes:
-        host: whose layout it is, for `status`.
-        texts: keys of the text, the first that a point has; none, where `read` knows it.
+        texts: keys of the text, of which the first that a point has counts.
         title: key of the title; empty for none.
         id: key of the document's id; empty where the point's id is it.
         metadata: key of the metadata; empty where all other keys are.
         lacking: how many of the points that were looked at have no text.
         seen: how many were looked at.
         id_path: what a filter of Qdrant calls the key of the id.
-        numbers: whether most ids are integers, which a filter tells from strings.
+        hashed_ids: whether a point's id follows from its document's id, as Haystack has it.
     """
 
-    host: str
     texts: tuple[str, ...]
     title: str = ""
     id: str = ""
@@ -96,12 +81,7 @@ class PayloadLayout:
     lacking: int = 0
     seen: int = 0
     id_path: str = ""
-    numbers: bool = False
-
-    @property
-    def hashed_ids(self) -> bool:
-        """Whether a point's id follows from its document's id."""
-        return self.host == "Haystack" and self.id == "id"
+    hashed_ids: bool = False
 
     @property
     def id_fields(self) -> tuple[str, ...]:
@@ -117,16 +97,12 @@ class PayloadLayout:
         )
         return tuple(dict.fromkeys(path for name in names for path in selectors(name)))
 
-    def id_conditions(self, ids: Sequence[str]) -> list[models.FieldCondition]:
-        """What finds documents by ids that the payload has, likeliest first.
-
-        A filter matches integers by integers only, and strings by strings; an index is of one of both.
-        """
+    def having(self, ids: Sequence[str]) -> models.Filter:
+        """What finds documents by ids that the payload has, as strings or as integers."""
         numbers = [int(name) for name in ids if _INTEGER.fullmatch(name)]
-        kinds: list[list[int] | list[str]] = [numbers, list(ids)] if self.numbers else [list(ids), numbers]
-        return [
-            models.FieldCondition(key=self.id_path, match=models.MatchAny(any=own)) for own in kinds if own
-        ]
+        kinds: list[list[int] | list[str]] = [list(ids), *([numbers] if numbers else [])]
+        matches = [models.MatchAny(any=own) for own in kinds]
+        return models.Filter(should=[models.FieldCondition(key=self.id_path, match=own) for own in matches])
 
     def document_id(self, point: str, payload: Payload) -> str:
         """The id of the document that a point is; the point's where its payload has none."""
@@ -155,7 +131,6 @@ class PayloadLayout:
         texts = "the node's JSON" if _NODE in self.texts else ", else ".join(self.texts)
         lacking = f"; {self.lacking} of {self.seen} points looked at have none" if self.lacking else ""
         return [
-            ("payload of", self.host),
             ("text", f"{texts}{lacking}"),
             ("title", self.title or "none"),
             ("document id", self.id or "the point's"),
@@ -175,8 +150,8 @@ def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where:
         DataError: if no key is known to hold the text, or a named one is in no point; lists the keys.
     """
     payloads = [payload for _, payload in points]
-    names = Counter(name for payload in payloads for name in payload if name not in ADDED_KEYS)
-    given = {name: own for name, own in _named(keys).items() if own is not None}
+    names = Counter(name for payload in payloads for name in payload)
+    given = {name: own for name, own in asdict(keys).items() if own is not None}
     for name, own in given.items():
         if payloads and all(at(payload, own) is None for payload in payloads):
             hint = did_you_mean(own, names)
@@ -184,27 +159,22 @@ def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where:
                 f"{where}: none of {len(payloads)} points looked at has the key {own!r} for the {name}; "
                 f"{hint}there are {shown(names)}"
             )
-    layout = _known(points, names)
-    if layout is None or (_NODE in layout.texts and keys.text):
-        layout = _plain(payloads, names, keys, where)
+    common = {name for name, n in names.items() if 2 * n > len(points)}
+    if _NODE in common and not keys.text:
+        layout = PayloadLayout((_NODE,), keys.title or "", keys.id or "", keys.metadata or "")
     else:
-        layout = replace(
-            layout,
-            texts=(keys.text,) if keys.text else layout.texts,
-            title=keys.title or layout.title,
-            id=keys.id or layout.id,
-            metadata=keys.metadata or layout.metadata,
-        )
+        layout = _plain(payloads, names, keys, where)
+        hashed = (haystack_point(str(payload.get("id"))) == point for point, payload in points)
+        if keys.id in (None, "id") and "id" in common and all(hashed):
+            layout = replace(layout, id="id", hashed_ids=True)
     shared = [name for name, n in Counter(layout.document_id(*own) for own in points).items() if n > 1]
     if shared:
         raise one_id(where, layout.id, shared * 2)
-    numbers = sum(isinstance(at(payload, layout.id), int) for payload in payloads)
     return replace(
         layout,
         lacking=sum(not layout.document(point, payload).text for point, payload in points),
         seen=len(points),
-        id_path=paths(layout.id)[layout.id not in names] if layout.id else "",
-        numbers=2 * numbers > len(points),
+        id_path=_path(layout.id, names),
     )
 
 
@@ -217,9 +187,9 @@ def one_id(where: str, key: str, names: Sequence[str]) -> DataError:
     )
 
 
-def paths(key: str) -> tuple[str, str]:
-    """What a filter calls a key, and keys with dots between them."""
-    return _quoted(key), ".".join(_quoted(part) for part in key.split("."))
+def _path(key: str, names: Container[str]) -> str:
+    """What a filter calls a key, which may have dots of its own."""
+    return _quoted(key) if key in names else ".".join(_quoted(part) for part in key.split("."))
 
 
 def selectors(key: str) -> tuple[str, ...]:
@@ -256,24 +226,6 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit()
 
 
-def _known(points: Sequence[tuple[str, Payload]], names: Counter[str]) -> PayloadLayout | None:
-    """The layout of a host that is known; None for any other."""
-    common = {name for name, n in names.items() if 2 * n > len(points)}
-    if _NODE in common:
-        return PayloadLayout("LlamaIndex", (_NODE,))
-    if {"page_content", "metadata"} <= common:
-        return PayloadLayout("LangChain", ("page_content",), metadata="metadata")
-    if {"id", "content", "meta"} <= common and all(
-        haystack_point(str(payload.get("id"))) == point for point, payload in points
-    ):
-        return PayloadLayout("Haystack", ("content",), id="id", metadata="meta")
-    if {"data", "hash"} <= common and common & {"user_id", "agent_id", "run_id", "created_at"}:
-        return PayloadLayout("Mem0", ("data",))
-    if common >= _OWN:
-        return PayloadLayout("surprise-rerank", ("text",), title="title", id="id", metadata="metadata")
-    return None
-
-
 def _plain(payloads: Sequence[Payload], names: Counter[str], keys: PayloadKeys, where: str) -> PayloadLayout:
     lower = {name.lower(): name for name in reversed(list(names))}
     texts = (keys.text,) if keys.text else tuple(_usual(_TEXTS, lower, payloads))
@@ -282,19 +234,14 @@ def _plain(payloads: Sequence[Payload], names: Counter[str], keys: PayloadKeys, 
         hint = f"; the longest texts are in {guess!r}" if guess and _letters(guess, payloads) else ""
         raise DataError(
             f"{where}: no key is known to hold the text. The payloads have {shown(names)}{hint}. Name it "
-            "with text= (--text on the command line), with a dot for a key inside an object"
+            "with text= (in the file of --config), with a dot for a key inside an object"
         )
     title = keys.title or next(iter(_usual(TITLE_NAMES, lower, payloads)), "")
     inner = [lower[name] for name in METADATA_NAMES if name in lower]
     metadata = keys.metadata or next(
-        (own for own in inner if all(isinstance(p.get(own, {}), Mapping) for p in payloads)), ""
+        (own for own in inner if all(isinstance(p.get(own) or {}, Mapping) for p in payloads)), ""
     )
-    host = "a mapping that was given" if any(_named(keys).values()) else "no host that is known"
-    return PayloadLayout(host, texts, title, keys.id or "", metadata)
-
-
-def _named(keys: PayloadKeys) -> dict[str, str | None]:
-    return {name: getattr(keys, name) for name in ("text", "title", "id", "metadata")}
+    return PayloadLayout(texts, title, keys.id or "", metadata)
 
 
 def _usual(usual: Sequence[str], lower: Mapping[str, str], payloads: Sequence[Payload]) -> list[str]:
@@ -334,13 +281,9 @@ def _node(payload: Payload) -> tuple[str, Mapping[str, Any]]:
 
 
 def _metadata(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata as JSON, without what was added in place; what is no JSON is left out."""
+    """The metadata as JSON; what is no JSON is left out."""
     found = {}
     for name, value in values.items():
-        if name in ADDED_KEYS:
-            continue
-        try:
+        with contextlib.suppress(RefusedError, RecursionError):
             found[name] = json_value(value, name)
-        except (RefusedError, RecursionError):
-            continue
     return found

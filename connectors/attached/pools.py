@@ -1,16 +1,15 @@
-"""Candidates of a foreign collection, and of what was added to it or beside it."""
+"""Candidates of a foreign collection, and of what was added beside it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.attached.enriched import HASH, KEYS, TOKENS, WORDS, Enriched
+from surprise_rerank.connectors.attached.enriched import TOKENS, WORDS, Enriched, behind
 from surprise_rerank.connectors.attached.payloads import (
     PayloadLayout,
     haystack_point,
@@ -18,28 +17,22 @@ from surprise_rerank.connectors.attached.payloads import (
     point_id,
     point_of,
 )
-from surprise_rerank.connectors.attached.statistics import dense_of, terms_of, tokens_of
+from surprise_rerank.connectors.attached.statistics import dense_of, tokens_of
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice, payload_selector
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors
-from surprise_rerank.connectors.qdrant.schema import PointId, Record
+from surprise_rerank.connectors.qdrant.schema import PointId, Record, to_terms
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import (
-    NO_OPTIONS,
     SearchOptions,
     Stage,
-    by_id,
     dense_vector,
     maxsim_stage,
     nearest,
     request,
 )
 from surprise_rerank.core.arrays import Float32Array, Float64Array
-from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 
 _ADDED = frozenset({WORDS, TOKENS})
@@ -55,29 +48,26 @@ class ForeignPools(Pools):
         vectors: which are compared.
         payloads: how points become documents.
         enriched: what was added.
-        token_encoder: of token vectors that were added; None where they are not read.
+        reads_added: whether token vectors were added that a question's can be compared with.
     """
 
     points: ClientEngine
     vectors: VectorLayout
     payloads: PayloadLayout
     enriched: Enriched
-    token_encoder: Encoder | None
+    reads_added: bool
 
     @property
-    def reads_added(self) -> bool:
-        """Whether token vectors were added that a question's can be compared with."""
-        return self.enriched.has_tokens and self.token_encoder is not None
+    def where(self) -> str:
+        """The place, for messages."""
+        return self.points.where
 
-    def ask(
-        self, requests: Sequence[models.QueryRequest], options: SearchOptions = NO_OPTIONS
-    ) -> list[list[Record]]:
+    def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds: in one request, two where some are beside."""
-        beside = [i for i, own in enumerate(requests) if self._is_beside(own)]
-        others = [i for i in range(len(requests)) if i not in beside]
         found: list[list[Record]] = [[] for _ in requests]
-        places = ((self.points, others), (self.enriched.points, beside))
-        for engine, chosen in places:
+        beside = [self._is_beside(own) for own in requests]
+        for engine, which in ((self.points, False), (self.enriched.points, True)):
+            chosen = [i for i, own in enumerate(beside) if own == which]
             if chosen:
                 answers = engine.query_batch([requests[i] for i in chosen])
                 for i, answer in zip(chosen, answers, strict=True):
@@ -105,7 +95,7 @@ class ForeignPools(Pools):
             return request(stages, limit, (), search.vectors, options)
         vectors = tuple(dict.fromkeys((*self.vectors_of(search.fields), *search.vectors)))
         asked = request(stages, limit, (), vectors, options)
-        return asked.model_copy(update={"with_payload": self._payload(search.fields)})
+        return asked.model_copy(update={"with_payload": payload_selector(self.payload_of(search.fields))})
 
     def key(self, record: Record) -> str:
         """The id of the point."""
@@ -114,7 +104,8 @@ class ForeignPools(Pools):
     def names(self, records: Sequence[Record]) -> dict[str, str]:
         """Point -> its document's id, of those that are there."""
         points = [point_id(record.id) for record in records]
-        return {own.id: self._name_of(own) for own in self.points.retrieve(points, self.payloads.id_fields)}
+        found = self.points.retrieve(points, self.payloads.id_fields)
+        return {own.id: self.payloads.document_id(own.id, own.payload) for own in found}
 
     def keys(self, ids: Sequence[str]) -> dict[str, str]:
         """Document's id -> its point, where it has one."""
@@ -154,23 +145,25 @@ class ForeignPools(Pools):
 
     def is_apart(self, vector: str) -> bool:
         """Whether a vector was added beside the collection."""
-        return vector in _ADDED and self.enriched.points is not self.points
+        return vector in _ADDED
 
     def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for these points; see `Pools.of_documents`."""
         asked = models.QueryRequest(
             filter=self.among(keys),
-            with_payload=self._payload(fields),
+            with_payload=payload_selector(self.payload_of(fields)),
             with_vector=list(self.vectors_of(fields)) or False,
         )
         return (lambda limit: asked.model_copy(update={"limit": limit})), len(keys)
 
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
-        """The words of these points that were added."""
-        if "terms" not in fields or self.enriched.words is None or not records:
+        """What was added to these points."""
+        tokens = "tokens" in fields and self.reads_added
+        words = "terms" in fields and self.enriched.words is not None
+        if not records or not (tokens or words):
             return {}
         points = [point_id(record.id) for record in records]
-        return {"terms": by_id(points, (HASH,), vectors=(WORDS,))}
+        return {"added": self.enriched.request(points, tokens=tokens, words=words)}
 
     def whole(
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
@@ -187,9 +180,35 @@ class ForeignPools(Pools):
         fields: frozenset[Field],
         scores: Mapping[str, Float64Array],
         answers: Mapping[str, Sequence[Record]],
+        names: Sequence[str] | None = None,
     ) -> Candidates:
-        """Points as candidates; see `Pools.made`."""
-        return replace(self.candidates(records, fields, answers.get("terms", ())), scores=scores)
+        """Points as candidates; see `Pools.made`.
+
+        With ids of the documents, which are the points' otherwise: several points of one id are refused then.
+        """
+        if names is None:
+            names = [self.payloads.document_id(record.id, record.payload) for record in records]
+            if self.payloads.id and len(set(names)) < len(names):
+                raise one_id(self.where, self.payloads.id, names)
+        own, points = self.vectors, [record.id for record in records]
+        pool = Candidates(ids=tuple(names), scores=scores)
+        if "documents" in fields:
+            found = (self.payloads.document(record.id, record.payload) for record in records)
+            pool = replace(pool, documents=tuple(found))
+        added = answers.get("added", ())
+        if "added" in answers:
+            pool = replace(pool, notes=behind(points, pool.documents, added))
+        if "dense" in fields and own.has_dense:
+            pool = replace(pool, dense=dense_of(records, own)[0])
+        if "tokens" in fields:
+            read = self.reads_added
+            tokens = self.enriched.tokens_of(points, added) if read else tokens_of(records, own, self.where)
+            pool = replace(pool, tokens=tokens)
+        if "terms" in fields:
+            words = self.enriched.words is not None
+            terms = self.enriched.words_of(points, added) if words else to_terms(records, own.sparse or "")
+            pool = replace(pool, terms=terms)
+        return pool
 
     def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in what was added to points, or in their own."""
@@ -206,33 +225,22 @@ class ForeignPools(Pools):
         return replace(pool, inclusion=asked.inclusion(found, points, None))
 
     def points_of(self, ids: Sequence[str]) -> dict[str, PointId | None]:
-        """The point of each document; None for what can be no document's id."""
+        """The point of each document; None for what can be no document's id, or is none that is there."""
         if self.payloads.hashed_ids:
             return {name: haystack_point(name) for name in ids}
         if not self.payloads.id:
             return {name: point_of(name) for name in ids}
-        found: dict[str, PointId] = {}
-        for condition in self.payloads.id_conditions(ids):
-            if any(name not in found for name in ids):
-                pages = self.points.scroll(self.payloads.id_fields, condition=models.Filter(must=[condition]))
-                found |= {self._name_of(record): point_id(record.id) for page in pages for record in page}
-        others = {name: point_of(name) for name in ids if name not in found}
-        asked = [point for point in others.values() if point is not None]
-        there = self.points.retrieve(asked, self.payloads.id_fields)
-        unnamed = {record.id for record in there if self._name_of(record) == record.id}
-        found |= {
-            name: point for name, point in others.items() if point is not None and str(point) in unnamed
+        pages = self.points.scroll(self.payloads.id_fields, condition=self.payloads.having(ids))
+        found: dict[str, PointId] = {
+            self.payloads.document_id(record.id, record.payload): point_id(record.id)
+            for page in (pages if ids else ())
+            for record in page
         }
         return {name: found.get(name) for name in ids}
 
-    def _name_of(self, record: Record) -> str:
-        return self.payloads.document_id(record.id, record.payload)
-
     def payload_of(self, fields: frozenset[Field]) -> PayloadChoice:
         """What to fetch of points' payloads for candidates with these fields."""
-        if "documents" in fields or ("tokens" in fields and self.reads_added):
-            return models.PayloadSelectorExclude(exclude=list(KEYS))
-        return self.payloads.id_fields
+        return None if "documents" in fields else self.payloads.id_fields
 
     def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors to fetch for candidates with these fields."""
@@ -243,70 +251,6 @@ class ForeignPools(Pools):
         if "terms" in fields and own.sparse is not None and self.enriched.words is None:
             names.append(own.sparse)
         return tuple(names)
-
-    def candidates(
-        self,
-        records: Sequence[Record],
-        fields: frozenset[Field],
-        added: Sequence[Record],
-        names: Sequence[str] | None = None,
-    ) -> Candidates:
-        """The pool of points; those without a dense vector are left out where these are asked for.
-
-        Args:
-            records: points with what the fields need.
-            fields: what the candidates have.
-            added: the points with their words, where these were added and are asked for.
-            names: ids of the documents; several points of one id are refused where they are not given.
-        """
-        if names is None:
-            names = [self.payloads.document_id(record.id, record.payload) for record in records]
-            if self.payloads.id and len(set(names)) < len(names):
-                raise one_id(self.points.where, self.payloads.id, names)
-        dense = None
-        if "dense" in fields and self.vectors.has_dense:
-            dense, rows = dense_of(records, self.vectors)
-            records, names = [records[i] for i in rows], [names[i] for i in rows]
-        documents = None
-        if "documents" in fields or ("tokens" in fields and self.reads_added):
-            documents = tuple(self.payloads.document(record.id, record.payload) for record in records)
-        tokens: TokenBatch | None = None
-        notes: tuple[str, ...] = ()
-        if "tokens" in fields:
-            tokens, notes = self._tokens(records, documents)
-        terms: TermBatch | None = None
-        if "terms" in fields:
-            terms, more = self._terms(records, documents, added)
-            notes += more
-        return Candidates(
-            ids=tuple(names),
-            dense=dense,
-            tokens=tokens,
-            terms=terms,
-            documents=documents if "documents" in fields else None,
-            notes=notes,
-        )
-
-    def _tokens(
-        self, records: Sequence[Record], documents: Sequence[Document] | None
-    ) -> tuple[TokenBatch, tuple[str, ...]]:
-        """Token vectors of points: multivectors, or what was added; computed now where that is behind."""
-        if not self.reads_added or documents is None:
-            return tokens_of(records, self.vectors, self.points.where), ()
-        assert self.token_encoder is not None  # a record of tokens is read with one only
-        return self.enriched.tokens_of([record.id for record in records], documents, self.token_encoder)
-
-    def _terms(
-        self, records: Sequence[Record], documents: Sequence[Document] | None, added: Sequence[Record]
-    ) -> tuple[TermBatch, tuple[str, ...]]:
-        """The words of points: their own sparse vectors, or what was added."""
-        if self.enriched.words is None:
-            return terms_of(records, self.vectors), ()
-        terms, old = self.enriched.words_of([record.id for record in records], documents, added)
-        return terms, old_words(old, len(records))
-
-    def _payload(self, fields: frozenset[Field]) -> Any:
-        return payload_selector(self.payload_of(fields))
 
     def _is_apart(self, search: Search) -> bool:
         return self.is_apart(search.plan(1)[0].using or "")
@@ -330,9 +274,3 @@ class ForeignPools(Pools):
             if len(kept) >= search.wanted or len(found) < limit:
                 return Found(kept[skipped : search.wanted], found)
             limit *= _FILTERED
-
-
-def old_words(old: int, count: int) -> tuple[str, ...]:
-    """The note on a ranking some of whose words are of other texts."""
-    note = f"words of {old} of {count} documents are not stored, or of an earlier text; run sync"
-    return (note,) if old else ()

@@ -6,7 +6,7 @@ import os
 import threading
 import tomllib
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -33,7 +33,7 @@ from surprise_rerank.thresholds.background import QuestionBackground, require_ba
 # Whoever asks for an index in this process gets the same one, so that its changes are seen by all.
 _open: weakref.WeakValueDictionary[tuple[str, ...], DocumentIndex] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
-_EMBEDDING = frozenset({"model", "url", "dimensions", "prompts", "timeout", "batch", "per_minute", "cache"})
+_EMBEDDING = frozenset({"model", "url", "dimensions", "prompts", "timeout", "batch", "cache"})
 
 
 def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class ForeignParts:
                 f"{location} was made by somebody else, and does not know the model of its vectors: give "
                 "--model NAME (model=), or a file that names it with --config (config=)"
             )
-        tokens = None if self.token_model is None else load_encoder(self.token_model, backend="auto")
+        tokens = None if self.token_model is None else load_encoder(self.token_model)
         return self.look(location, encoder, tokens)
 
     def look(
@@ -147,8 +147,6 @@ class ForeignParts:
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
     """A pipeline or a re-ranker in names and numbers, so that it can be written to a file.
-
-    `PipelineSettings.of(**names)` makes them of names that a user gave.
 
     Attributes:
         index: a folder, or a collection on a server as http://host:6333/papers; None where documents are
@@ -201,21 +199,6 @@ class PipelineSettings:
                 "with the index ('surprise-rerank background set'), or leave it out"
             )
 
-    @classmethod
-    def of(cls, names: Mapping[str, Any], of: str, beside: Iterable[str] = ()) -> PipelineSettings:
-        """Settings that a user gave by name.
-
-        Args:
-            names: attributes and their values.
-            of: what they are settings of, for errors.
-            beside: other names that it has.
-
-        Raises:
-            DataError: if one is not known, which names the nearest and all that there are; as the class.
-        """
-        refuse_unknown(names, [*beside, *(own.name for own in fields(cls))], of)
-        return cls(**names)
-
     @property
     def location(self) -> Location:
         """Where the index is.
@@ -257,7 +240,7 @@ class PipelineSettings:
             found.manifest.check(Manifest.of(as_encoder(self.encoder)), found.where)
         if self.model not in (None, found.manifest.model, found.encoder.name):
             assert self.model is not None
-            found.manifest.check(Manifest.of(load_encoder(self.model, backend="auto")), found.where)
+            found.manifest.check(Manifest.of(load_encoder(self.model)), found.where)
         return found
 
     def require_possible(self) -> None:
@@ -301,7 +284,7 @@ class PipelineSettings:
                 self.open_index(), self.system, min_surprise=self.min_surprise, diversity=self.variety
             )
         if self.encoder is None:
-            model = load_encoder(self.model or DEFAULT_MODEL, backend="auto")
+            model = load_encoder(self.model or DEFAULT_MODEL)
         else:
             model = as_encoder(self.encoder)
         background = None if self.background is None else QuestionBackground.load(self.background)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.attached.collection import AttachedCollection
 from surprise_rerank.connectors.attached.enriched import WORDS
-from surprise_rerank.connectors.attached.retrievers import MomentsRetriever
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.inputs import Sample, SystemInputs
@@ -62,7 +61,7 @@ class AttachedInputs(SystemInputs):
 
     @property
     def compares_here(self) -> bool:
-        """Also the collection's own multivectors beside dense ones: Qdrant takes no token weights there."""
+        """Also the collection's own multivectors beside dense ones: Qdrant takes no weights there."""
         return self.of_texts or (self.index.has_dense and not self.index.pools.reads_added)
 
     @property
@@ -100,13 +99,9 @@ class AttachedInputs(SystemInputs):
         return Sample(corpus.count, corpus, None if found.terms is None else TermSpace(found.terms))
 
     def surprise(self) -> BuiltSystem:
-        """The nearest by z over the ensemble: inside Qdrant from moments that `enrich` added, else here."""
-        own, ensemble = self.index, self.index.ensemble()
-        record = own.enriched.record
-        if record is not None and own.enriched.has_moments and record.ensemble == ensemble.identity:
-            return BuiltSystem("surprise", MomentsRetriever(own, ensemble, self.options))
-        members = f"client: z over an ensemble of {ensemble.count} members"
-        return BuiltSystem("surprise", self.dense, self.surprise_of_texts(), members)
+        """The nearest by z over the ensemble, which is computed here."""
+        reranking = f"client: z over an ensemble of {self.index.ensemble().count} members"
+        return BuiltSystem("surprise", self.dense, self.surprise_of_texts(), reranking)
 
     def surprise_of_texts(self) -> Reranker:
         """What orders given texts by surprise."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.payloads import ADDED_WORDS
 from surprise_rerank.connectors.qdrant.engines.base import UNNAMED
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.vectors import VectorSimilarity
@@ -128,7 +127,7 @@ def find_vectors(
             one than the model's; lists what there is.
     """
     dense, multi = _params(config)
-    words = {name: own for name, own in (config.sparse_vectors or {}).items() if name != ADDED_WORDS}
+    words = config.sparse_vectors or {}
     if not dense and not multi:
         raise DataError(
             f"{where} has no dense vectors and no multivectors, which documents are found by; it has "
@@ -141,9 +140,7 @@ def find_vectors(
     if not dense and vector is None and token_name is not None:
         distance = models.Distance(multi[token_name].distance)
         if _SIMILARITIES[distance] != "dot":
-            raise DataError(
-                f"{where} compares {token_name!r} by {distance.value}; MaxSim is of Cosine or Dot"
-            )
+            raise DataError(f"{where}: {token_name!r} is compared by {distance.value}, not by Cosine or Dot")
         return VectorLayout(token_name, token_size, distance, token_name, token_size, sparse_name, idf)
     fitting = {name: params for name, params in dense.items() if params.size == size}
     own = _chosen("vector", vector, fitting if vector is None and len(fitting) == 1 else dense, where)
@@ -185,7 +182,7 @@ def _chosen(option: str, asked: str | None, known: Mapping[str, Any], where: str
         return UNNAMED if UNNAMED in known else next(iter(known))
     raise DataError(
         f"{where} has several vectors of the kind {kind}: {_listed(known)}; name one with {option}= "
-        f"(--{option.replace('_', '-')} on the command line)"
+        "(in the file of --config)"
     )
 
 

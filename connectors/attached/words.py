@@ -101,20 +101,13 @@ def _sparse(found: Any, who: str) -> SparseVector:
     try:
         terms, weights = np.asarray(indices).reshape(-1), np.asarray(values, np.float32).reshape(-1)
         whole = bool(np.all((terms >= 0) & (terms < 2**32) & (terms % 1 == 0)))
-    except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of torch
+        is_right = whole and len(np.unique(terms)) == len(terms) == len(weights)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: of torch
+        is_right, weights = False, np.zeros(0, np.float32)
+    if not is_right or not np.isfinite(weights).all():
         raise DataError(
-            f"the sparse model {who} gave indices {_start(indices)} and values {_start(values)}; expected "
-            "numbers"
-        ) from error
-    if not whole or len(np.unique(terms)) < len(terms):
-        raise DataError(
-            f"the sparse model {who} gave the indices {_start(terms.tolist())}; expected whole numbers from "
-            "0 to 2^32 - 1, each once"
-        )
-    if len(terms) != len(weights) or not np.isfinite(weights).all():
-        raise DataError(
-            f"the sparse model {who} gave {len(terms)} indices and {len(weights)} values; both must be as "
-            "many, and the values finite"
+            f"the sparse model {who} gave the indices {_start(indices)} and the values {_start(values)}; "
+            "expected whole numbers from 0 to 2^32 - 1, each once, and as many finite numbers"
         )
     order = np.argsort(terms, kind="stable")
     order = order[weights[order] != 0]

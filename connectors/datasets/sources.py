@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,10 +21,7 @@ _CATALOGUE = "https://ir-datasets.com"
 
 
 class Source(Protocol):
-    """A collection of documents with, where it has them, judged questions.
-
-    Nothing is read before a method asks for it.
-    """
+    """A collection of documents with, where it has them, judged questions, all read when asked for."""
 
     @property
     def name(self) -> str:
@@ -107,10 +105,8 @@ class IrDataset:
     @cached_property
     def name(self) -> str:
         """The id of the documents: `beir/scifact` for `beir/scifact/train`."""
-        import ir_datasets
-
         with _reading(self.dataset_id):
-            return str(ir_datasets.docs_parent_id(self.dataset_id))
+            return _documents_id(self.dataset_id)
 
     @property
     def split(self) -> str:
@@ -119,14 +115,15 @@ class IrDataset:
         Raises:
             DatasetError: if there is no such split, or the id names another one.
         """
-        return self._judged_id.removeprefix(self.name).removeprefix("/") or DEFAULT_SPLIT
+        return self._split_of(self._judged_id) or DEFAULT_SPLIT
 
     def splits(self) -> tuple[str, ...]:
         """The splits of these documents that have judgements, in alphabetical order."""
         with _reading(self.dataset_id):
-            names = [name for name in _registry() if name == self.name or name.startswith(f"{self.name}/")]
-            judged = sorted(name for name in names if self._judges(name))
-        return tuple(name.removeprefix(self.name).removeprefix("/") or DEFAULT_SPLIT for name in judged)
+            names = [name for name in _registry() if f"{name}/".startswith(f"{self.name}/")]
+            return tuple(
+                self._split_of(name) or DEFAULT_SPLIT for name in sorted(names) if self._judges(name)
+            )
 
     def at(self, split: str) -> IrDataset:
         """The same documents with the questions of another split."""
@@ -148,22 +145,12 @@ class IrDataset:
         return found if isinstance(found, int) else None
 
     def queries(self) -> dict[str, str]:
-        """Read the split's questions, id -> text.
-
-        Raises:
-            DatasetError: if the split does not exist, or cannot be downloaded or read.
-        """
-        return {
-            encodable(query.query_id): encodable(_text(query))
-            for query in self._read(self._judged_id, "queries_iter")
-        }
+        """Read the split's questions, id -> text; errors as of `documents` and `split`."""
+        read = self._read(self._judged_id, "queries_iter")
+        return {encodable(query.query_id): encodable(_text(query)) for query in read}
 
     def qrels(self) -> dict[str, dict[str, int]]:
-        """Read the split's judgements; of several for one pair (by sub-topic, say) the highest counts.
-
-        Raises:
-            DatasetError: if the split does not exist, or cannot be downloaded or read.
-        """
+        """Read the split's judgements; of several for one pair (by sub-topic, say) the highest counts."""
         qrels: dict[str, dict[str, int]] = {}
         for row in self._read(self._judged_id, "qrels_iter"):
             judged = qrels.setdefault(encodable(row.query_id), {})
@@ -174,8 +161,9 @@ class IrDataset:
     @cached_property
     def _judged_id(self) -> str:
         """The id whose questions and judgements are meant."""
-        asked, own = self.asked_split, self.dataset_id.removeprefix(self.name).removeprefix("/")
-        candidates = [f"{self.dataset_id}/{asked or DEFAULT_SPLIT}"]
+        asked, own = self.asked_split, self._split_of(self.dataset_id)
+        wanted = asked or DEFAULT_SPLIT
+        candidates = [f"{self.dataset_id}/{wanted}"]
         if asked is None:
             candidates.insert(0, self.dataset_id)
         elif asked == (own or DEFAULT_SPLIT):
@@ -188,17 +176,17 @@ class IrDataset:
             raise DatasetError(
                 f"{self.dataset_id!r} names the split {own!r}, but {asked!r} was asked for; leave one out"
             )
-        wanted = asked or DEFAULT_SPLIT
         raise DatasetError(
             f"{self.dataset_id!r} has no judgements for the split {wanted!r}; {_choice(self.splits())}"
         )
 
+    def _split_of(self, dataset_id: str) -> str:
+        return dataset_id.removeprefix(self.name).removeprefix("/")
+
     def _judges(self, dataset_id: str) -> bool:
         """Whether an id exists, has judgements, and they are about these documents."""
-        import ir_datasets
-
         found = _lookup(dataset_id)
-        return bool(found and found.has_qrels() and ir_datasets.docs_parent_id(dataset_id) == self.name)
+        return bool(found and found.has_qrels() and _documents_id(dataset_id) == self.name)
 
     def _read(self, dataset_id: str, part: str) -> Iterator[Any]:
         with _reading(dataset_id):
@@ -228,13 +216,13 @@ def _reading(dataset_id: str) -> Iterator[None]:
             f" {_CATALOGUE}/{dataset_id.partition('/')[0]}.html describes how to get it"
         ) from error
     except ImportError as error:
-        raise DatasetError(f"{dataset_id!r} cannot be read: {_one_line(str(error))}") from error
+        raise DatasetError(f"{dataset_id!r} cannot be read: {_line(str(error))}") from error
     except (OSError, RuntimeError, EOFError) as error:
         # A RuntimeError holds all the mirrors' errors after its message.
         reason = error.args[0] if isinstance(error, RuntimeError) and error.args else error
         raise DatasetError(
             f"{dataset_id!r} is not on this machine and could not be downloaded; check the network, or let"
-            f" IR_DATASETS_HOME name a folder with a copy ({_one_line(f'{type(error).__name__}: {reason}')})"
+            f" IR_DATASETS_HOME name a folder with a copy ({_line(f'{type(error).__name__}: {reason}')})"
         ) from error
     finally:
         logger.disabled = was_disabled
@@ -244,6 +232,12 @@ def _registry() -> Any:
     import ir_datasets
 
     return ir_datasets.registry
+
+
+def _documents_id(dataset_id: str) -> str:
+    import ir_datasets
+
+    return str(ir_datasets.docs_parent_id(dataset_id))
 
 
 def _lookup(dataset_id: str) -> Any:
@@ -277,6 +271,5 @@ def _choice(names: tuple[str, ...] | list[str]) -> str:
     return f"choose one of {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
 
 
-def _one_line(text: str, width: int = 160) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= width else f"{line[:width]}..."
+def _line(text: str) -> str:
+    return textwrap.shorten(text, 160, placeholder="...")

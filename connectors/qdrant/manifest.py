@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import METADATA, SCHEMA_VERSION
 from surprise_rerank.core.tokens.form import POOLING, TokenForm
-from surprise_rerank.encoders.backends.precision import precision_of
-from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.encoders.base import Encoder, precision_of, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, UnreadableIndexError
 
@@ -184,11 +183,8 @@ class Manifest:
                 token_dimension=int(values["token_dimension"]),
                 options=IndexOptions.from_json(values["options"]),
                 # A server leaves away what is null.
-                **{
-                    name: StatisticsRecord(**values[name])
-                    for name in ("statistics", "latest")
-                    if values.get(name) is not None
-                },
+                statistics=_record(values.get("statistics")),
+                latest=_record(values.get("latest")),
                 precision=str(values["precision"]),
                 files=tuple(values["files"]),
             )
@@ -241,6 +237,10 @@ class Manifest:
 def is_index(metadata: Mapping[str, Any]) -> bool:
     """Whether the metadata of a collection is a manifest, of any schema."""
     return metadata.keys() >= {"fingerprint", "schema"}
+
+
+def _record(values: Mapping[str, Any] | None) -> StatisticsRecord | None:
+    return None if values is None else StatisticsRecord(**values)
 
 
 @dataclass(frozen=True, slots=True)

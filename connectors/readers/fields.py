@@ -255,7 +255,7 @@ def shown(names: Iterable[object]) -> str:
 
 def _json_of_object(value: Any, name: str) -> Any:
     if isinstance(value, np.datetime64):
-        return None if np.isnat(value) else str(value)
+        return None if np.isnat(value) else str(value)  # as nanoseconds it would become an integer
     if isinstance(value, np.ndarray | np.generic):
         return json_value(value.tolist(), name)
     # pandas' NA compares with nothing, its NaT is a date, and Decimal has a NaN.

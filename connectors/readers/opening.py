@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from surprise_rerank.connectors.readers.iterables import Item
 
-Format: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "arrow", "text"]
+Format: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "text"]
 
 _BEIR_FIELDS = Fields(id="_id", text="text", metadata=["metadata"])
 
@@ -174,7 +174,7 @@ class _Place:
             int(kind is not None) if kind is None or kind == "text" else count_table(path, kind)
             for path, kind in found
         )
-        return Expected(count, exact=all(kind in (None, "parquet", "arrow", "text") for _, kind in found))
+        return Expected(count, exact=all(kind in (None, "parquet", "text") for _, kind in found))
 
     def _of_folder(self, extractor: Extractor, refusals: Refusals) -> Iterator[Document]:
         for path, found in walk(self.path, self.rules, refusals.skipped):

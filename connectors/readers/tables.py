@@ -1,7 +1,8 @@
-"""Documents of tables: JSON Lines, comma- and tab-separated values, Parquet and Arrow files."""
+"""Documents of tables: JSON Lines, comma- and tab-separated values, and Parquet files."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 from collections.abc import Iterator
@@ -9,20 +10,23 @@ from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias, get_args
 
 from surprise_rerank.connectors.datasets.lines import (
+    EXTRA,
     RefusedError,
     check_decoded,
     count_lines,
     read_lines,
     read_objects,
 )
-from surprise_rerank.connectors.readers.arrow import count_rows, read_arrow
 from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
 from surprise_rerank.connectors.readers.source import Refusals
+from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, DatasetError
 
-Table: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "arrow"]
+Table: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet"]
 
+_BATCH = 256  # rows of a Parquet file that are Python objects at a time
+_PAGE_BUFFER = 2**20
 _FIELD_LIMIT = 64 * 2**20  # characters; csv's own is 128 KiB, for the whole process
 
 
@@ -44,8 +48,9 @@ def count_table(path: Path, kind: Table) -> int:
         DatasetError: if it cannot be read.
         MissingExtraError: if pyarrow is needed and not installed.
     """
-    if kind in ("parquet", "arrow"):
-        return count_rows(path)
+    if kind == "parquet":
+        with _parquet(path) as file:
+            return int(file.metadata.num_rows)
     return count_lines(path) - (kind != "jsonl")
 
 
@@ -68,12 +73,51 @@ def read_table(
         DatasetError: if the file cannot be read.
         MissingExtraError: if pyarrow is needed and not installed, or what guesses an encoding.
     """
-    if kind in ("parquet", "arrow"):
-        return read_arrow(path, fields, refusals, prefix)
+    if kind == "parquet":
+        return _of_parquet(path, fields, refusals, prefix)
     if kind == "jsonl":
         rows = (Row(f"{path}:{n}", f"{prefix}{n}", values) for n, values in read_objects(path))
         return documents_of(rows, fields, refusals)
     return _delimited(path, kind, fields, refusals, prefix)
+
+
+def _of_parquet(path: Path, fields: Fields, refusals: Refusals, prefix: str) -> Iterator[Document]:
+    with _parquet(path) as file:
+        names = file.schema_arrow.names
+        columns = Columns.of_table(fields, names, path)
+        batches = file.iter_batches(batch_size=_BATCH, columns=columns.used(names))
+        values = itertools.chain.from_iterable(_in_microseconds(batch).to_pylist() for batch in batches)
+        rows = (Row(f"{path}, row {n}", f"{prefix}{n}", own) for n, own in enumerate(values, start=1))
+        yield from documents_of(rows, fields, refusals, columns=columns)
+
+
+@contextlib.contextmanager
+def _parquet(path: Path) -> Iterator[Any]:
+    """An open file, whose errors are one line."""
+    pyarrow, parquet = import_extra("pyarrow", EXTRA), import_extra("pyarrow.parquet", EXTRA)
+    try:
+        # Without pre-buffering, or a whole row group would be in memory.
+        with parquet.ParquetFile(path, buffer_size=_PAGE_BUFFER, pre_buffer=False) as file:
+            yield file
+    except DataError:
+        raise  # it is a ValueError, as pyarrow's are
+    except (pyarrow.ArrowException, OSError, EOFError, ValueError, OverflowError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # else pyarrow's own, about the content
+            raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
+        reason = " ".join(str(error).split())[:160]
+        raise DataError(f"{path}: damaged, or of another format: {reason}") from error
+
+
+def _in_microseconds(batch: Any) -> Any:
+    """Python's dates have no nanoseconds, in which pandas writes them."""
+    pyarrow = import_extra("pyarrow", EXTRA)
+    kinds = [
+        own.with_type(pyarrow.timestamp("us", own.type.tz))
+        if pyarrow.types.is_timestamp(own.type) and own.type.unit == "ns"
+        else own
+        for own in batch.schema
+    ]
+    return batch.cast(pyarrow.schema(kinds), safe=False)
 
 
 def _delimited(

@@ -210,8 +210,8 @@ class _Job:
             name = given or DEFAULT_MODEL
             found = os.path.abspath(name) if os.path.exists(name) else name
             if self._run is not run_here:
-                return partial(load_encoder, found, None, backend="auto")
-            given = load_encoder(found, self._device, backend="auto")
+                return partial(load_encoder, found, None)
+            given = load_encoder(found, self._device)
         return partial(_same, given)
 
     def _read(self, name: str, batches: Iterable[Batch]) -> None:

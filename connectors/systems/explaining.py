@@ -21,10 +21,10 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.vectors import pair_similarities
-from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare
 from surprise_rerank.documents import Passage
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
+from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare
 from surprise_rerank.rerank.auto import AutoReranker
 from surprise_rerank.rerank.fusion import surprise_normalized
 from surprise_rerank.rerank.rerankers import FusionReranker

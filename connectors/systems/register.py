@@ -74,9 +74,10 @@ class System:
         if mode is None or mode in self.modes:
             return
         if not self.modes:
+            others = ", ".join(other.name for other in SYSTEMS.values() if mode in other.modes)
             raise DataError(
                 f"mode {mode!r} is where scores are computed, and {self.name!r} has one place only; leave it "
-                "out"
+                f"out, or choose one of {others or 'the systems that have several'}"
             )
         able = ", ".join(self.modes)
         raise DataError(f"{self.name!r} has no mode {mode!r}; choose one of {able}, or leave it out")

@@ -18,10 +18,9 @@ from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System, find_systems
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.encoders.backends.choosing import CALIBRATION_TEXTS
-from surprise_rerank.encoders.backends.precision import precision_of
-from surprise_rerank.encoders.base import Encoder, encode_queries
+from surprise_rerank.encoders.base import Encoder, encode_queries, precision_of
 from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.fitting import Lessons
@@ -175,16 +174,10 @@ def load_model(settings: RetrievalSettings, dataset: RetrievalDataset | None = N
         SurpriseRerankError: as `load_encoder`.
     """
     sample = None
-    if dataset is not None and settings.precision in ("int8", "auto"):
+    if dataset is not None and settings.precision == "int8":
         chosen = random.Random(0).sample(dataset.documents, min(CALIBRATION_TEXTS, len(dataset.documents)))
         sample = [document.content for document in chosen]
-    return load_encoder(
-        settings.model,
-        cache=settings.cache or cache_folder(),
-        backend=settings.backend,
-        precision=settings.precision,
-        calibration=sample,
-    )
+    return load_encoder(settings.model, precision=settings.precision, calibration=sample)
 
 
 def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir: Path | None = None) -> None:

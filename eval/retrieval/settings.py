@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-# As `encoders.backends.choosing` has them, which `--help` cannot wait for.
-Backend: TypeAlias = Literal["auto", "torch", "openvino"]
-Precision: TypeAlias = Literal["auto", "float32", "bfloat16", "int8"]
+# As `encoders.base` has it, which `--help` cannot wait for.
+Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +25,7 @@ class RetrievalSettings:
         baseline: the system that the others are compared with.
         depth: how many candidates are re-ranked.
         model: name or folder of a sentence-transformers model, or word vectors.
-        backend: what computes the model; as for `load_encoder`.
-        precision: of the numbers that it multiplies; int8 is calibrated on a sample of the documents.
+        precision: of the numbers that the model multiplies; int8 is calibrated on a sample of the documents.
         ensemble: `documents`, `train-questions`, or a file of one question a line.
         measures: in ir_measures' syntax; differences are tested in the first.
         qdrant_url: of a server in place of the embedded store.
@@ -45,7 +43,6 @@ class RetrievalSettings:
     baseline: str = "cosine"
     depth: int = 100
     model: str = "all-MiniLM-L6-v2"
-    backend: Backend = "auto"
     precision: Precision = "float32"
     ensemble: str = "documents"
     measures: tuple[str, ...] = ("nDCG@10", "R@100", "RR")

@@ -63,26 +63,18 @@ class SentenceModel:
         return means
 
 
-def load_sentence_model(name: str, cache: Path | None = None) -> SentenceModel:
-    """Load a model for sentence benchmarks.
-
-    Args:
-        name: as for `load_encoder`.
-        cache: folder for converted word vectors.
-
-    Raises:
-        SurpriseRerankError: if it cannot be loaded.
-    """
-    encoder = load_encoder(name, cache=cache)
+def load_sentence_model(name: str) -> SentenceModel:
+    """Load a model for sentence benchmarks; name and errors are those of `load_encoder`."""
+    encoder = load_encoder(name)
     shown = Path(name).name
     if isinstance(encoder, StaticEncoder):
         encoder = StaticEncoder(lower_cased(encoder.vectors), tokenize=lower_words)
     return SentenceModel(shown, encoder)
 
 
-def load_sentence_models(names: Sequence[str], cache: Path | None = None) -> Iterator[SentenceModel]:
+def load_sentence_models(names: Sequence[str]) -> Iterator[SentenceModel]:
     """Models for sentence benchmarks, by `load_each`."""
-    return load_each(names, lambda name: load_sentence_model(name, cache), Terminal(quiet=True))
+    return load_each(names, load_sentence_model, Terminal(quiet=True))
 
 
 def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Terminal) -> Iterator[Model]:
@@ -163,7 +155,7 @@ def lower_cased(vectors: WordVectors) -> WordVectors:
     for row, word in enumerate(vectors.words):
         rows.setdefault(word.lower(), row)
     kept = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
-    return WordVectors.from_arrays(list(rows), vectors.vectors[kept], vectors.name)
+    return WordVectors(list(rows), vectors.vectors[kept], vectors.name)
 
 
 def post_processed(vectors: Float32Array) -> Float32Array:

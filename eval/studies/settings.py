@@ -15,21 +15,24 @@ from surprise_rerank.core.settings import option
 MODEL = "all-MiniLM-L6-v2"
 
 
+# The option of the folder where results are kept.
+CACHE: dict[str, Any] = {
+    "help": "Where vectors and finished tasks are kept.  "
+    "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
+    "metavar": "FOLDER",
+    "path": "folder",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFolder:
     """Where results are kept."""
 
-    cache: Path | None = option(
-        None,
-        help="Where converted vectors and finished tasks are kept.  "
-        "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
-        metavar="FOLDER",
-        path="folder",
-    )
+    cache: Path | None = option(None, **CACHE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkFiles(CacheFolder):
+class BenchmarkFiles:
     """Where the files of the benchmarks are."""
 
     data: Path | None = option(
@@ -53,9 +56,15 @@ class SentenceInputs(BenchmarkFiles):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledColumns:
-    """How files of labelled texts are read."""
+class LabelledStudy(CacheFolder):
+    """The models of a study of labelled texts, where their vectors are, and how files are read."""
 
+    models: tuple[str, ...] = option(
+        (MODEL,),
+        help="A sentence-transformers model, glove-6b-50d, or a file of word vectors. Several times.",
+        flag="--model",
+        metavar="NAME",
+    )
     text: str | None = option(
         None, help="Column of texts.  [default: text, content, body, ...]", metavar="COLUMN"
     )
@@ -68,17 +77,5 @@ class LabelledColumns:
     )
 
     def columns(self) -> dict[str, Any]:
-        """The arguments of `read_labelled` and `read_task`."""
+        """The arguments of `read_labelled`."""
         return {"text": self.text, "label": self.label, "on_error": self.on_error}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledStudy(CacheFolder):
-    """The models of a study of labelled texts, and where their vectors are."""
-
-    models: tuple[str, ...] = option(
-        (MODEL,),
-        help="A sentence-transformers model, glove-6b-50d, or a file of word vectors. Several times.",
-        flag="--model",
-        metavar="NAME",
-    )

@@ -45,8 +45,8 @@ from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray
 from surprise_rerank.core.files import disk_errors, whole_folder
 from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.text_vectors import dense_vectors, texts_of
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.anchor_scores import AnchorScores
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -306,9 +306,9 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 found.linear_map_ = arrays.get("linear_map")
             ensemble = Ensemble.load(source / _ENSEMBLE)
             # The encoder of another classifier is loaded when a text must be encoded.
-            found.encoder_ = (
-                load_encoder(str(source / _ENCODER)) if stored["trained"] and encoder is None else encoder
-            )
+            found.encoder_ = encoder
+            if stored["trained"] and encoder is None:
+                found.encoder_ = load_encoder(str(source / _ENCODER), trainable=True)
         except FileNotFoundError as error:
             raise DataError(f"{source} holds no saved classifier: {error.filename} is missing") from None
         except (EOFError, OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
@@ -411,7 +411,8 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _loaded(self) -> Encoder:
         if self.encoder_ is None:
-            encoder = load_encoder(self.encoder)
+            fine_tuned = self.training is not None and self.training.method == "fine-tune"
+            encoder = load_encoder(self.encoder, trainable=fine_tuned)
             self._require_same_weights(encoder)
             self.encoder_ = encoder
         return self.encoder_

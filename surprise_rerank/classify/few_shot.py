@@ -29,7 +29,7 @@ import numpy as np
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, FloatArray, matrix, unit_rows
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoder, Progress
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, ModelError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def fine_tune(
     model.eval()
     model.zero_grad()
     name = f"{encoder.name} (fine-tuned)"
-    return SentenceTransformerEncoder(model, name, prompt_tokens=encoder.prompt_tokens), history
+    return SentenceTransformerEncoder(model, name, prompt_tokens=encoder.reading.prompt_tokens), history
 
 
 def fit_linear_map(

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from surprise_rerank.encoders.multi_vector import MultiVectorEncoder as MultiVectorEncoder
     from surprise_rerank.encoders.paired import PairedEncoder as PairedEncoder
     from surprise_rerank.encoders.passages import Passages as Passages
-    from surprise_rerank.encoders.sentence_transformer import (
+    from surprise_rerank.encoders.static import StaticEncoder as StaticEncoder
+    from surprise_rerank.encoders.transformer import (
         SentenceTransformerEncoder as SentenceTransformerEncoder,
     )
-    from surprise_rerank.encoders.static import StaticEncoder as StaticEncoder
     from surprise_rerank.encoders.word_vectors import WordVectors as WordVectors
     from surprise_rerank.encoders.word_vectors import load_word_vectors as load_word_vectors
 
@@ -38,8 +38,8 @@ __getattr__, __all__ = lazy_names(
         "multi_vector": "MultiVectorEncoder",
         "paired": "PairedEncoder",
         "passages": "Passages",
-        "sentence_transformer": "SentenceTransformerEncoder",
         "static": "StaticEncoder",
+        "transformer": "SentenceTransformerEncoder",
         "word_vectors": "WordVectors load_word_vectors",
     },
 )

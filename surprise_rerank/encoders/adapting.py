@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 from surprise_rerank.encoders.base import Encoder
@@ -18,26 +18,12 @@ _POSSIBLE = (
     "Haystack's text or document embedder or the pair (document embedder, text embedder), or fastembed's "
     "TextEmbedding"
 )
-
-
-def _one_by_one(embed: Callable[[str], Any]) -> Embed:
-    return lambda texts: [embed(text) for text in texts]
-
-
-def _one_by_one_async(embed: Callable[[str], Any]) -> Embed:
-    async def every(texts: Sequence[str]) -> list[Any]:
-        return [await embed(text) for text in texts]
-
-    return every
-
-
-# Documents' method, questions' method, and how the second takes several.
-_METHODS: tuple[tuple[str, str, Callable[[Any], Embed]], ...] = (
-    ("embed_documents", "embed_query", _one_by_one),
-    ("get_text_embedding_batch", "get_query_embedding", _one_by_one),
-    ("aget_text_embedding_batch", "aget_query_embedding", _one_by_one_async),
-    ("passage_embed", "query_embed", lambda embed: embed),
-    ("encode_document", "encode_query", lambda embed: embed),  # a SentenceTransformer without token vectors
+# Documents' method, questions' method, and whether the second takes one question.
+_METHODS = (
+    ("embed_documents", "embed_query", True),
+    ("get_text_embedding_batch", "get_query_embedding", True),
+    ("passage_embed", "query_embed", False),
+    ("encode_document", "encode_query", False),  # a SentenceTransformer without token vectors
 )
 
 
@@ -73,122 +59,96 @@ def as_encoder(model: object, *, name: str | None = None) -> Encoder:
         return load_encoder(model)
     if _has(model, "encode", "token_spans", "dimension", "fingerprint", "name", "window"):
         return cast(Encoder, model)
-    if _is_of(model, "sentence_transformers", "SentenceTransformer") and _has_text_tokenizer(model):
-        from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
+    if _is_of(model, "SentenceTransformer") and hasattr(cast(Any, model).tokenizer, "backend_tokenizer"):
+        from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 
         return SentenceTransformerEncoder(cast(Any, model), name or _own_name(model))
-    if _is_of(model, "sentence_transformers", "MultiVectorEncoder"):
+    if _is_of(model, "MultiVectorEncoder"):
         from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
 
         return MultiVectorEncoder(cast(Any, model), name or _own_name(model))
     functions = _functions(model)
     if functions is None:
-        raise DataError(f"{_shown(model)} is no encoder; give {_POSSIBLE}")
+        kind = model if inspect.isclass(model) else type(model)
+        raise DataError(f"{kind.__name__} is no encoder; give {_POSSIBLE}")
     embed, query_embed = functions
     return FunctionEncoder(embed, name=name or _own_name(model), query_embed=query_embed)
 
 
 def _functions(model: Any) -> tuple[Embed, Embed | None] | None:
     """What embeds documents, and questions where that is another function; None for what is not known."""
-    if isinstance(model, tuple | list) and len(model) == 2:
-        return _haystack_pair(*model)
-    for for_documents, for_questions, as_batch in _METHODS:
-        if _has(model, for_documents, for_questions):
-            return getattr(model, for_documents), as_batch(getattr(model, for_questions))
-    _, embed = _haystack(model)
-    if embed is not None:
-        return embed, None
     # Classes are given by mistake, and a CrossEncoder, which scores pairs, is a function of something else.
-    if inspect.isclass(model) or _is_of(model, "sentence_transformers", "CrossEncoder"):
+    if inspect.isclass(model) or _is_of(model, "CrossEncoder"):
         return None
-    if _has(model, "encode"):
-        return model.encode, None
-    return (cast(Embed, model), None) if callable(model) else None
-
-
-def _haystack_pair(first: Any, second: Any) -> tuple[Embed, Embed]:
-    (of_first, documents), (of_second, texts) = _haystack(first), _haystack(second)
-    if (of_first, of_second) != ("documents", "text") or documents is None or texts is None:
-        raise DataError(
-            f"({_shown(first)}, {_shown(second)}) is no pair of Haystack's embedders; give (a document "
-            "embedder, a text embedder)"
+    if isinstance(model, tuple) and len(model) == 2:
+        documents, texts = (
+            _haystack(part, reads) for part, reads in zip(model, ("documents", "text"), strict=True)
         )
-    return documents, texts
+        return None if documents is None or texts is None else (documents, texts)
+    for for_documents, for_questions, one in _METHODS:
+        if _has(model, for_documents, for_questions):
+            ask = getattr(model, for_questions)
+            return getattr(model, for_documents), _one_by_one(ask) if one else ask
+    embed = _haystack(model, "documents") or _haystack(model, "text")
+    if embed is None and _has(model, "encode"):
+        embed = model.encode
+    if embed is None and callable(model):
+        embed = cast(Embed, model)
+    return None if embed is None else (embed, None)
 
 
-def _haystack(model: Any) -> tuple[str, Embed | None]:
-    """What Haystack's embedder reads, and a function that calls it; None where it is none."""
-    if not _has(model, "run") or inspect.isclass(model):
-        return "", None
-    reads = inspect.signature(model.run).parameters
+def _one_by_one(embed: Callable[[str], Any]) -> Embed:
+    return lambda texts: [embed(text) for text in texts]
+
+
+def _haystack(model: Any, reads: str) -> Embed | None:
+    """A function that calls Haystack's embedder of `documents` or `text`; None where it is none."""
+    if not _has(model, "run") or reads not in inspect.signature(model.run).parameters:
+        return None
     warm_up = functools.cache(getattr(model, "warm_up", lambda: None))
-    if "documents" in reads:
 
-        def documents(texts: list[str]) -> list[Any]:
-            warm_up()
-            document = sys.modules["haystack"].Document  # its embedders are here, so it is imported
-            found = model.run(documents=[document(content=text) for text in texts])["documents"]
-            return [one.embedding for one in found]
+    def embed(texts: list[str]) -> list[Any]:
+        warm_up()
+        if reads == "text":
+            return [model.run(text=text)["embedding"] for text in texts]
+        document = sys.modules["haystack"].Document  # its embedders are here, so it is imported
+        found = model.run(documents=[document(content=text) for text in texts])["documents"]
+        return [one.embedding for one in found]
 
-        return "documents", documents if "haystack" in sys.modules else None
-    if "text" in reads:
-
-        def one(text: str) -> Any:
-            warm_up()
-            return model.run(text=text)["embedding"]
-
-        return "text", _one_by_one(one)
-    return "", None
-
-
-def _has_text_tokenizer(model: Any) -> bool:
-    """Whether a SentenceTransformer has a tokenizer of transformers; static embeddings have another."""
-    return callable(getattr(model.tokenizer, "pad", None))
+    return embed
 
 
 def _has(model: object, *names: str) -> bool:
     """Whether an object has these members; properties, which may call an API, are not asked."""
-    return all(_found(model, name) for name in names)
-
-
-def _found(model: object, name: str) -> bool:
     missing = object()
-    return inspect.getattr_static(model, name, missing) is not missing
+    return all(inspect.getattr_static(model, name, missing) is not missing for name in names)
 
 
-def _is_of(model: object, package: str, name: str) -> bool:
-    """Whether an object is of a class of another package, or of a subclass of it."""
+def _is_of(model: object, name: str) -> bool:
+    """Whether an object is of this class of sentence-transformers, or of a subclass of it."""
     return any(
-        kind.__name__ == name and kind.__module__.partition(".")[0] == package for kind in type(model).__mro__
+        kind.__name__ == name and kind.__module__.startswith("sentence_transformers.")
+        for kind in type(model).__mro__
     )
 
 
 def _own_name(model: Any) -> str:
-    """What to call a model: as its object says, else as its class or function is called.
-
-    Raises:
-        DataError: if it is a function without a name.
-    """
-    if isinstance(model, tuple | list):
+    """What to call a model: as its object says, else as its class or function; else a DataError."""
+    if isinstance(model, tuple):
         return _own_name(model[0])
-    if _is_of(model, "sentence_transformers", "BaseModel"):
+    if _is_of(model, "BaseModel"):
         card = getattr(model, "model_card_data", None)
         given = getattr(card, "base_model", None) or getattr(card, "model_id", None)
         return str(given or type(model).__name__)
     if inspect.isroutine(model) or isinstance(model, functools.partial):
-        name = getattr(model, "__name__", "")
-        if name and not name.startswith("<"):
+        name = getattr(model, "__name__", "<")
+        if not name.startswith("<"):
             return str(name)
         raise DataError(
             "a function without a name tells its vectors from no others; give name=... with it, as in "
             "FunctionEncoder(embed, name=...)"
         )
     for attribute in ("name", "model_name", "model", "model_id", "deployment"):
-        if _found(model, attribute) and isinstance(found := getattr(model, attribute), str) and found:
+        if _has(model, attribute) and isinstance(found := getattr(model, attribute), str) and found:
             return found
     return type(model).__name__
-
-
-def _shown(model: object) -> str:
-    kind = model if inspect.isclass(model) else type(model)
-    return f"the class {kind.__name__}" if inspect.isclass(model) else f"an object of {kind.__name__}"

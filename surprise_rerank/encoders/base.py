@@ -21,6 +21,7 @@ from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.errors import DataError
 
 Kind: TypeAlias = Literal["query", "document"]
+Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 Progress: TypeAlias = Callable[[int], None]
 
 _NO_TOKENS = (
@@ -46,11 +47,7 @@ class Encoded:
         return len(self.dense)
 
     def require_tokens(self) -> TokenBatch:
-        """The token vectors.
-
-        Raises:
-            DataError: if the encoder has none.
-        """
+        """The token vectors; a DataError if the encoder has none."""
         if self.tokens is None:
             raise DataError(f"the encoder {_NO_TOKENS}")
         return self.tokens
@@ -80,10 +77,7 @@ class Encoder(Protocol):
 
     @property
     def window(self) -> int | None:
-        """Tokens of a document's text that `encode` reads, without prompt and special tokens; None: all.
-
-        Longer documents are split in passages of at most so many.
-        """
+        """Tokens of a document that `encode` reads, without prompt and special tokens; None for all."""
         ...
 
     def encode(
@@ -130,12 +124,14 @@ def token_dimension(encoder: Encoder) -> int | None:
     return found
 
 
-def require_token_encoder(encoder: Encoder) -> TokenEncoder:
-    """The same encoder, if it has token vectors.
+def precision_of(encoder: Encoder) -> str:
+    """The precision that an encoder computes in; `float32` for encoders that do not say."""
+    found: str = getattr(encoder, "precision", "float32")
+    return found
 
-    Raises:
-        DataError: if it has none.
-    """
+
+def require_token_encoder(encoder: Encoder) -> TokenEncoder:
+    """The same encoder, if it has token vectors; else a DataError."""
     if token_dimension(encoder) is None:
         raise DataError(f"the encoder {encoder.name!r} {_NO_TOKENS}")
     return cast(TokenEncoder, encoder)
@@ -147,14 +143,7 @@ def encode_queries(
     ids: Sequence[str] | None = None,
     on_progress: Progress | None = None,
 ) -> list[Query]:
-    """Queries with their vectors; without tokens where the encoder has none.
-
-    Args:
-        encoder: of the model that the documents were encoded with.
-        texts: n questions.
-        ids: n names; empty where not given.
-        on_progress: called with the number of texts of every finished batch.
-    """
+    """Queries with their vectors and names; without tokens where the encoder has none."""
     with _encoding(encoder, texts, "query"):
         encoded = encoder.encode(texts, kind="query", on_progress=on_progress)
     tokens = encoded.tokens

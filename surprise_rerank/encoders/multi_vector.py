@@ -15,16 +15,20 @@ import numpy as np
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders.backends.transformer import NO_LIMIT, WholeTexts, prompt_of
 from surprise_rerank.encoders.base import Encoded, Kind, Progress
-from surprise_rerank.encoders.sentence_transformer import fingerprint_of
+from surprise_rerank.encoders.transformer import (
+    fingerprint_of,
+    longest_of,
+    own_tokenizer,
+    prompt_of,
+    token_spans,
+)
 
 if TYPE_CHECKING:
     from sentence_transformers import MultiVectorEncoder as MultiVectorModel
 
 # Texts of one call of the model, which sorts them by length; a sign of progress after each.
 _AT_ONCE = 256
-_BATCH = 32
 POOLED = "[pooled]"
 
 
@@ -33,38 +37,23 @@ class MultiVectorEncoder:
 
     Token vectors are what the model's own MaxSim compares (Khattab and Zaharia 2020, arXiv:2004.12832): both
     sides with their markers and special tokens, questions with their expansion, documents without the tokens
-    that the model skips, such as punctuation. So, for tokens of length 1 of which each of the question's has
-    some token of the document at a positive cosine, inclusion over the question's universe is MaxSim / m,
+    that the model skips. So, for tokens of length 1 of which each of the question's m has some token of the
+    document at a positive cosine,
 
-        DynaMax("inclusion", universe="query") = 1/m sum over q of max over t of <q, t>,
-
-    where m is the number of the question's tokens. Where a question's token has no positive cosine, DynaMax
-    counts 0 instead.
+        DynaMax("inclusion", universe="query") = 1/m sum over q of max over t of <q, t> = MaxSim / m.
 
     The model has no dense vector. In its place is the mean of the text's token vectors, at length 1, which is
     a poor one: take the dense vectors of another model (`PairedEncoder`, or `DocumentIndex.open(...,
-    encoder=other, token_encoder=this)`).
-
-    Args:
-        model: the loaded model.
-        name: by which the user asked for it.
-
-    Attributes:
-        model: the same, in evaluation mode.
+    encoder=other, token_encoder=this)`). A tokenizer that is written in Python is a ModelError.
     """
 
     def __init__(self, model: MultiVectorModel, name: str) -> None:
         self.model = model.eval()
         self.name = name
-        self.token_dimension = int(model.get_embedding_dimension() or 0)
-        self._whole = WholeTexts(model.tokenizer)
-        # The lengths of the two sides are settings of one tokenizer.
+        self.dimension = self.token_dimension = int(model.get_embedding_dimension() or 0)
+        self._tokenizer = own_tokenizer(model, name)
+        # The lengths of the two sides are settings of the model's own tokenizer.
         self._turn = threading.Lock()
-
-    @property
-    def dimension(self) -> int:
-        """Dimension of the mean of the token vectors: theirs."""
-        return self.token_dimension
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -77,30 +66,22 @@ class MultiVectorEncoder:
         parts = json.dumps([self.model.prompts, reading], sort_keys=True, default=str)
         return hashlib.sha256(f"{fingerprint_of(self.model)}{parts}".encode()).hexdigest()[:16]
 
-    @property
+    @functools.cached_property
     def window(self) -> int | None:
         """Most tokens of a document, without the marker and the special tokens; None for any number."""
-        longest = getattr(self.model[0], "document_length", None) or self.model.max_seq_length
-        longest = longest or self.model.tokenizer.model_max_length
-        if longest > NO_LIMIT:
-            return None
-        return int(longest) - self._whole.length(prompt_of(self.model.prompts, "document"))
+        longest = getattr(self.model[0], "document_length", None) or longest_of(self.model)
+        before = self._tokenizer.encode(prompt_of(self.model.prompts, "document"))
+        return None if longest is None else int(longest) - len(before)
 
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
-        """Token vectors by `encode_query` or `encode_document`, and their mean at length 1.
-
-        Args:
-            texts: any strings; empty ones and lone surrogates included.
-            kind: the side of the model.
-            on_progress: called with the number of texts of every finished part.
-        """
+        """Token vectors by `encode_query` or `encode_document`, and their mean at length 1."""
         encode = self.model.encode_query if kind == "query" else self.model.encode_document
         tokens: list[Float32Array] = []
         for part in _parts(texts):
             with self._turn:
-                found: Any = encode(part, batch_size=_BATCH, convert_to_numpy=True, show_progress_bar=False)
+                found: Any = encode(part, convert_to_numpy=True, show_progress_bar=False)
             tokens += [np.asarray(vectors, np.float32) for vectors in found]
             if on_progress is not None:
                 on_progress(len(part))
@@ -110,14 +91,9 @@ class MultiVectorEncoder:
         return Encoded(unit_rows(sums), TokenBatch.from_arrays(tokens, self.token_dimension))
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
-        """The tokenizer's piece of each token vector: markers and special tokens are pieces, too.
+        """The tokenizer's piece of each token vector: markers, special tokens and expansions are pieces, too.
 
-        The tokens that a question is expanded by are called as their piece is, such as `[MASK]`. Where the
-        model pools token vectors, which piece a vector is of is not known: each is `[pooled]`.
-
-        Args:
-            texts: n strings.
-            kind: the side of the model.
+        Where the model pools token vectors, which piece a vector is of is not known: each is `[pooled]`.
         """
         from sentence_transformers.multi_vector_encoder.modules import BaseTokenPooling, MultiVectorMask
 
@@ -126,31 +102,21 @@ class MultiVectorEncoder:
             lengths = self.encode(texts, kind).require_tokens().lengths
             return [[POOLED] * int(length) for length in lengths]
         masks = [module for module in modules if isinstance(module, MultiVectorMask)]
-        pieces = self.model.tokenizer.convert_ids_to_tokens
+        prompt = prompt_of(self.model.prompts, kind) or None
         found: list[list[str]] = []
         for part in _parts(texts):
             with self._turn:
-                features = self.model.preprocess(
-                    part, prompt=prompt_of(self.model.prompts, kind) or None, task=kind
-                )
+                features = self.model.preprocess(part, prompt=prompt, task=kind)
             for mask in masks:
                 features = mask(features, task=kind)
             kept = features["attention_mask"].bool()
             ids = (own[mask].tolist() for own, mask in zip(features["input_ids"], kept, strict=True))
-            found += [pieces(own) for own in ids]
+            found += [[self._tokenizer.id_to_token(i) or "" for i in own] for own in ids]
         return found
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
-        """Where the tokens of each text lie, of any length; see `WholeTexts.spans`.
-
-        Markers, special tokens and expansions have none. Pieces that the model skips have theirs, because it
-        reads them.
-
-        Args:
-            texts: any strings; the characters are those of `encodable(text)`.
-            kind: makes no difference.
-        """
-        return self._whole.spans(texts)
+        """Where the tokens of each text lie, of any length, those that the model skips as well."""
+        return token_spans(self._tokenizer, texts)
 
 
 def is_multi_vector(folder: Path) -> bool:

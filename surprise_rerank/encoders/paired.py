@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Sequence
 
 from surprise_rerank.core.arrays import IntArray
-from surprise_rerank.encoders.backends.precision import precision_of
 from surprise_rerank.encoders.base import (
     Encoded,
     Encoder,
     Kind,
     Progress,
+    precision_of,
     require_token_encoder,
     token_dimension,
 )
@@ -46,21 +46,12 @@ class PairedEncoder:
             )
         self.dense_encoder = dense
         self.token_encoder = require_token_encoder(tokens)
-
-    @property
-    def name(self) -> str:
-        """Both names."""
-        return f"{self.dense_encoder.name} + tokens of {self.token_encoder.name}"
-
-    @property
-    def precision(self) -> str:
-        """That of both, where it is the same."""
-        found = dict.fromkeys(map(precision_of, (self.dense_encoder, self.token_encoder)))
-        return " + ".join(found)
+        self.name: str = f"{dense.name} + tokens of {tokens.name}"
+        self.precision = " + ".join(dict.fromkeys(map(precision_of, (dense, tokens))))
 
     @property
     def dimension(self) -> int:
-        """Dimension of the dense vectors."""
+        """Dimension of the dense vectors; an API's is not known before it is asked."""
         return self.dense_encoder.dimension
 
     @property
@@ -83,13 +74,7 @@ class PairedEncoder:
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
-        """Dense vectors of one encoder and tokens of the other, one after the other.
-
-        Args:
-            texts: any strings.
-            kind: chooses each model's side.
-            on_progress: called with the number of texts of every batch that both have finished.
-        """
+        """Dense vectors of one encoder and tokens of the other, one after the other."""
         dense = self.dense_encoder.encode(texts, kind).dense
         return Encoded(dense, self.token_encoder.encode(texts, kind, on_progress).require_tokens())
 

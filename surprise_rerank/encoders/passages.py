@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import bisect
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.cutting import (
-    CALL_CHARACTERS,
-    Cutter,
-    PassageSize,
-    cut_all,
-    encoded_stretch,
-    is_exact,
-    token_starts,
-)
+from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
 from surprise_rerank.errors import DataError
+
+# Characters in one call of the tokenizer: enough for all its threads, and few enough for its memory.
+_CALL_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Passages:
     """How documents are split.
 
-    A document of at most `tokens` tokens is one passage. Of a longer one,
-
-    - every passage has at most `tokens` tokens as it is encoded, the repeated title included;
-    - together they cover the content without a gap, white space included;
-    - each ends at the last sentence boundary (`sentence_boundaries`) within reach that leaves it longer
-      than the overlap; at white space in its second half where there is none; or between two tokens, and
-      within no character of several code points where that can be helped;
-    - neighbours share at least `overlap` tokens, as the whole document was tokenised: whole sentences
-      where those take no more than half of `tokens`, or else what begins at the nearest word. Passages that
-      are too small for that (a handful of tokens, in a script that takes several for a character) share less.
-
-    Later passages have the title before them if it takes at most a quarter of `tokens` and leaves room for
-    more than the overlap. The first begins with it anyway.
+    A document of at most `tokens` tokens is one passage. The passages of a longer one cover its content
+    without a gap, and each has at most `tokens` tokens as it is encoded. It ends at the last sentence
+    boundary within reach that leaves it longer than the overlap, or else at white space, or else between two
+    tokens. Neighbours share at least `overlap` tokens: whole sentences where those take no more than half of
+    `tokens`, or else words; less where a passage has a handful of tokens. Later passages have the title
+    before them if it takes at most a quarter of `tokens` and leaves room for more than the overlap.
 
     Attributes:
         tokens: most tokens of a passage; what the encoder reads at once where None.
@@ -60,55 +53,34 @@ class Passages:
             self._check_overlap(self.tokens)
 
     def split(self, documents: Sequence[Document], encoder: Encoder) -> list[tuple[Passage, ...]]:
-        """Every document's passages, in order; takes time in proportion to the text.
-
-        Args:
-            documents: n documents.
-            encoder: what will encode them. Where neither it nor `tokens` sets a limit, nothing is split.
-
-        Returns:
-            n tuples of one or more passages. An empty document has one empty passage.
+        """Every document's passages, one or more; whole documents where nothing sets a limit.
 
         Raises:
             DataError: if `tokens` is more than the encoder reads, the overlap is not below what it reads, or
                 a single character takes more tokens than a passage may have.
         """
         limit = self._limit(encoder)
-        if limit is None:
-            return [(Passage(0, 0, len(document.content)),) for document in documents]
-        groups = in_batches(documents, lambda own: len(own.title) + len(own.text), CALL_CHARACTERS)
-        return [passages for group in groups for passages in self._split(group, encoder, limit)]
-
-    def titled(self, documents: Sequence[Document], encoder: Encoder) -> list[bool]:
-        """Whether later passages of each document, if it has any, repeat its title.
-
-        Raises:
-            DataError: as `split`.
-        """
-        limit = self._limit(encoder)
-        if limit is None:
-            return [False] * len(documents)
-        titles = [document.title.strip() for document in documents]
-        counts = [len(starts) for starts in token_starts(titles, encoder)]
-        return [bool(title) and self._title_fits(n, limit) for title, n in zip(titles, counts, strict=True)]
+        found = []
+        groups = in_batches(documents, lambda own: len(own.title) + len(own.text), _CALL_CHARACTERS)
+        for group in groups:
+            contents = [document.content for document in group]
+            starts = (
+                [np.empty(0, np.int64)] * len(group) if limit is None else _token_starts(contents, encoder)
+            )
+            for document, content, own in zip(group, contents, starts, strict=True):
+                stretches = [(0, len(content))]
+                if limit is not None and len(own) > limit:
+                    stretches = self._fitting(document, own, encoder, limit)
+                found.append(tuple(Passage(i, *stretch) for i, stretch in enumerate(stretches)))
+        return found
 
     def texts(
         self, documents: Sequence[Document], passages: Sequence[Sequence[Passage]], encoder: Encoder
     ) -> list[list[str]]:
-        """What is encoded for every passage of every document.
-
-        Args:
-            documents: n documents.
-            passages: n lists of passages, which `split` gave for these documents and this encoder.
-            encoder: what will encode them.
-
-        Raises:
-            DataError: as `split`.
-        """
-        long = [document for document, own in zip(documents, passages, strict=True) if len(own) > 1]
-        titled = iter(self.titled(long, encoder))
+        """What is encoded for every passage of every document, which `split` gave for this encoder."""
+        limit = self._limit(encoder)
         return [
-            passage_texts(document, own, len(own) > 1 and next(titled))
+            passage_texts(document, own, len(own) > 1 and self._title(document, encoder, limit) > 0)
             for document, own in zip(documents, passages, strict=True)
         ]
 
@@ -137,46 +109,92 @@ class Passages:
         self._check_overlap(limit)
         return limit
 
-    def _title_fits(self, title: int, limit: int) -> bool:
-        return title <= limit // 4 and title + self.overlap < limit
+    def _title(self, document: Document, encoder: Encoder, limit: int | None) -> int:
+        """Tokens of the title that later passages repeat; 0 where they don't."""
+        title = document.title.strip()
+        if limit is None or not title:
+            return 0
+        tokens = len(encoder.token_spans([f"{title} "])[0])
+        return tokens if tokens <= limit // 4 and tokens + self.overlap < limit else 0
 
-    def _split(
-        self, documents: Sequence[Document], encoder: Encoder, limit: int
-    ) -> list[tuple[Passage, ...]]:
-        contents = [document.content for document in documents]
-        starts = token_starts(contents, encoder)
-        long = [i for i, content in enumerate(contents) if len(starts[i]) > limit or not is_exact(content)]
-        titles = [documents[i].title.strip() for i in long]
-        cutters = {}
-        for i, title, tokens in zip(long, titles, token_starts(titles, encoder), strict=True):
-            repeated = bool(title) and self._title_fits(len(tokens), limit)
-            size = PassageSize(limit, limit - len(tokens) * repeated, self.overlap)
-            prefix = f"{title} " if repeated else ""
-            cutters[i] = Cutter(documents[i].id, contents[i], starts[i], prefix, size)
-        cut_all(list(cutters.values()), encoder)
-        return [
-            _numbered(cutters[i].stretches if i in cutters else [(0, len(content))])
-            for i, content in enumerate(contents)
-        ]
-
-
-def passage_text(document: Document, passage: Passage, titled: bool) -> str:
-    """What is encoded for a passage; the whole content for a document's only one.
-
-    Args:
-        document: the whole.
-        passage: of this document.
-        titled: whether its later passages repeat the title (`Passages.titled`).
-    """
-    return passage_texts(document, [passage], titled)[0]
+    def _fitting(
+        self, document: Document, starts: IntArray, encoder: Encoder, limit: int
+    ) -> list[tuple[int, int]]:
+        """Where passages begin and end that have at most so many tokens as they are encoded."""
+        content, title = document.content, self._title(document, encoder, limit)
+        sentences = sentence_starts(content)
+        room = limit
+        while True:
+            overlap = min(self.overlap, room - 1)
+            stretches = list(_cut(content, starts, sentences, room, max(1, room - title), overlap))
+            passages = [Passage(i, *stretch) for i, stretch in enumerate(stretches)]
+            # A stretch alone may have more tokens than in the whole document. Then all are made shorter.
+            texts = passage_texts(document, passages, title > 0)
+            groups = in_batches(texts, len, _CALL_CHARACTERS)
+            lengths = [len(spans) for group in groups for spans in encoder.token_spans(group)]
+            excess = max(lengths) - limit
+            if excess <= 0:
+                return stretches
+            characters = np.arange(len(content))
+            if room > 1:
+                room = max(1, room - excess)
+            elif not np.array_equal(starts, characters):
+                starts, room = characters, limit  # parted between any two characters
+            else:
+                start = stretches[int(np.argmax(lengths))][0]
+                raise DataError(
+                    f"document {document.id!r}: the character {content[start]!r} at {start} takes more than "
+                    f"the {limit} tokens of a passage; allow passages of more tokens"
+                )
 
 
 def passage_texts(document: Document, passages: Sequence[Passage], titled: bool) -> list[str]:
-    """`passage_text` of several passages of one document, whose content is put together only once."""
+    """What is encoded for passages of a document; `titled` is whether the later ones repeat its title."""
     content = document.content
     prefix = f"{document.title.strip()} " if titled else ""
-    return [encoded_stretch(content, p.start, p.end, prefix)[0] for p in passages]
+    return [(prefix if p.start else "") + content[p.start : p.end].strip() for p in passages]
 
 
-def _numbered(stretches: Sequence[tuple[int, int]]) -> tuple[Passage, ...]:
-    return tuple(Passage(number, start, end) for number, (start, end) in enumerate(stretches))
+def _token_starts(texts: Sequence[str], encoder: Encoder) -> list[IntArray]:
+    """Where the tokens of each text begin, ascending."""
+    return [np.maximum.accumulate(spans[:, 0]) for spans in encoder.token_spans(texts)]
+
+
+def _cut(
+    content: str, starts: IntArray, sentences: list[int], first: int, later: int, overlap: int
+) -> Iterator[tuple[int, int]]:
+    """Passages of at most so many tokens of the whole document, whose tokens and sentences begin there."""
+
+    def token(position: int, steps: int) -> int:
+        """Where the token begins that is `steps` after the first one at a position or later."""
+        i = int(np.searchsorted(starts, position)) + steps
+        return int(starts[max(i, 0)]) if i < len(starts) else len(content)
+
+    def border(low: int, high: int, middle: int) -> int:
+        """The best place in low + 1..high: a sentence's, a word's after the middle, or the last one."""
+        i = bisect.bisect_right(sentences, high)
+        if i and sentences[i - 1] > low:
+            return sentences[i - 1]
+        words = (p for p in range(high, max(low, middle), -1) if content[p - 1].isspace())
+        whole = (p for p in range(high, low, -1) if not within_character(content, p))
+        return next(itertools.chain(words, whole), high)
+
+    start = covered = 0
+    while True:
+        high = token(start, later if start else first)
+        if high <= covered:  # a character of more tokens than there is room for
+            start, high = covered, max(token(covered, later), covered + 1)
+        while high < len(content) and content[high].isspace():
+            high += 1
+        if high == len(content):
+            yield start, high
+            return
+        least = max(covered, token(start, overlap))
+        end = border(least if least < high else covered, high, (start + high) // 2)
+        yield start, end
+        latest, covered = token(end, -overlap), end
+        if overlap and latest > start:
+            earliest = max(start, token(end, -max(overlap, first // 2)) - 1)
+            start = border(earliest, latest, earliest)
+        else:
+            start = end

@@ -27,23 +27,14 @@ _BOUNDARY = re.compile(
 _TWO_LINE_ENDS = re.compile(rf"(?:\r\n|[{_LINE_ENDS}])\s*[{_LINE_ENDS}]")
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*$")
 _LONGEST_ABBREVIATION = 24
-# Flags before a position that are counted; only to bound the time that a text of flags takes.
-_FLAGS = 512
 
 
 def sentence_starts(text: str) -> list[int]:
     r"""Where the second and every later sentence of a text begins, ascending.
 
-    A sentence begins after the white space that follows
-
-    - a blank line;
-    - the end of a line, unless the next one goes on with a small letter;
-    - `.`, `!`, `?` or `…`, with quotes or brackets that close there, unless a small letter follows. A single
-      point after an abbreviation (`Fig.`, `e.g.`) or an initial (`J.`) ends no sentence;
-    - a full stop, question or exclamation mark of a script that needs no space after it (`。`, `؟`, `।`).
-
-    The abbreviations are English, and some German. The rule is for the ends of passages, where a wrong
-    boundary does no harm.
+    A sentence begins after a blank line; after a line, or `.!?…` with what closes there and white space,
+    unless a small letter follows; and after a stop of a script that needs no space (`。`, `؟`, `।`). A point
+    after an abbreviation, English or German, or an initial (`J.`) ends none.
 
     >>> text = "Dr. Prandtl saw it. Who else? “No one,” e.g. Blasius, said.\nNext line"
     >>> [text[i:].split()[0] for i in sentence_starts(text)]
@@ -53,14 +44,10 @@ def sentence_starts(text: str) -> list[int]:
 
 
 def within_character(text: str, position: int) -> bool:
-    """Whether the code points before and at a position are one character for a reader.
+    """Whether the code points before and at a position, from 1 on, are one character for a reader.
 
     By the parts of Unicode's rule (UAX #29) that written text has: marks, joiners, skin tones, tags, flags,
     Hangul and line ends.
-
-    Args:
-        text: any string.
-        position: from 1 to its length - 1.
     """
     before, here = text[position - 1], text[position]
     if here.isascii():
@@ -71,7 +58,16 @@ def within_character(text: str, position: int) -> bool:
         return True
     if "\u1160" <= here <= "\u11ff":  # vowels and final consonants
         return "\u1100" <= before <= "\u11ff" or "\uac00" <= before <= "\ud7a3"
-    return _is_flag(here) and _flags_before(text, position) % 2 == 1
+    if not _is_flag(here):
+        return False
+    first = position
+    while first and _is_flag(text[first - 1]) and position - first < 64:
+        first -= 1
+    return (position - first) % 2 == 1
+
+
+def _is_flag(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
 def _is_boundary(match: re.Match[str], text: str) -> bool:
@@ -80,25 +76,11 @@ def _is_boundary(match: re.Match[str], text: str) -> bool:
     following = text[match.end() : match.end() + 4].lstrip(_OPENING)[:1]
     if following.islower():
         return False
-    return match["stop"] != "." or not _is_abbreviation(text, match.start(), following)
-
-
-def _is_abbreviation(text: str, point: int, following: str) -> bool:
-    found = _LAST_WORD.search(text[max(0, point - _LONGEST_ABBREVIATION) : point])
-    if found is None:
-        return False
-    word = found[0]
-    if "." in word or len(word) == 1 or _ABBREVIATIONS.fullmatch(word):
+    if match["stop"] != ".":
         return True
-    return following.isdigit() and _NUMBERED.fullmatch(word) is not None
-
-
-def _is_flag(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _flags_before(text: str, position: int) -> int:
-    count = 0
-    while count < min(_FLAGS, position) and _is_flag(text[position - count - 1]):
-        count += 1
-    return count
+    point = match.start()
+    found = _LAST_WORD.search(text[max(0, point - _LONGEST_ABBREVIATION) : point])
+    word = found[0] if found else "  "
+    if "." in word or len(word) == 1 or _ABBREVIATIONS.fullmatch(word):
+        return False
+    return not (following.isdigit() and _NUMBERED.fullmatch(word))

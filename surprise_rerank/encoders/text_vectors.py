@@ -18,14 +18,7 @@ _TEXTS_AT_ONCE = 2048
 def dense_vectors(
     encoder: Encoder, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
 ) -> Float32Array:
-    """(n, d) unit vectors of n texts, in their order.
-
-    Args:
-        encoder: of the model.
-        texts: any strings.
-        kind: chooses the model's prompt, where it has one.
-        on_progress: called with the number of texts of every finished batch.
-    """
+    """(n, d) unit vectors of n texts, in their order; the arguments are those of `Encoder.encode`."""
     vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)
     for start in range(0, len(texts), _TEXTS_AT_ONCE):
         rows = slice(start, start + _TEXTS_AT_ONCE)
@@ -34,11 +27,7 @@ def dense_vectors(
 
 
 def texts_of(X: Any) -> list[str] | None:  # noqa: N803
-    """Texts as a list; None for what is not texts.
-
-    Raises:
-        DataError: for a single string, strings among other things, or an empty list.
-    """
+    """Texts as a list; None for what is not texts; a DataError for one string, a mixture, or none."""
     if isinstance(X, str | bytes):
         raise DataError(
             f"expected a list of texts, got one {type(X).__name__}: {X[:40]!r}; put it into a list"

@@ -96,11 +96,9 @@ class Engine(ABC):
     ) -> Iterator[list[Record]]:
         """All points, in batches, in no certain order; without fields, payloads are not read."""
 
-    def smallest(
-        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
-    ) -> list[Record]:
-        """The points of the smallest ids, of those that a filter lets through, in their order."""
-        return next(self.scroll(fields, batch=limit, condition=condition))
+    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+        """The points of the smallest ids, in their order."""
+        return next(self.scroll(fields, batch=limit))
 
     def finish(self) -> None:  # noqa: B027 - a server optimises by itself
         """After many writes: write everything to disk, and index what is not indexed yet."""

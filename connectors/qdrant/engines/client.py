@@ -195,7 +195,7 @@ class ClientEngine(Engine):
         """Remove points; waits until they are gone."""
 
         def send(client: QdrantClient, part: list[PointId]) -> None:
-            client.delete(self.collection, models.PointIdsList(points=part), wait=True)
+            client.delete(self.collection, models.PointIdsList(points=list(part)), wait=True)
 
         self._in_parts(point_ids, 10 * _OPERATIONS, send)
 
@@ -220,32 +220,6 @@ class ClientEngine(Engine):
         points = [models.PointVectors(id=name, vector=_vectors(vectors)) for name, vectors in changes]
         widest = max((Point("", vectors, {}).size for _, vectors in changes), default=1)
         self._in_parts(points, max(1, min(_OPERATIONS, REQUEST_BYTES // widest)), send)
-
-    def add_vectors(self, added: Mapping[str, models.VectorParams | models.SparseVectorParams]) -> None:
-        """Give points further vectors, by name; nothing happens to those that are there.
-
-        Raises:
-            StoreError: if the server cannot add vectors to a collection that exists.
-        """
-        config = self.info().config.params
-        dense = config.vectors if isinstance(config.vectors, dict) else {}
-        known = {*dense, *(config.sparse_vectors or {})}
-
-        def send(client: QdrantClient, part: list[str]) -> None:
-            for name in part:
-                client.create_vector_name(self.collection, name, _named_vector(added[name]), wait=True)
-
-        with versions.needing(versions.Feature.NAMED_VECTORS, self.nodes, "add them beside the collection"):
-            self._in_parts([name for name in added if name not in known], 1, send)
-
-    def delete_vector(self, name: str) -> None:
-        """Take a named vector off all points."""
-        self._call(lambda client: client.delete_vector_name(self.collection, name, wait=True))
-
-    def delete_fields(self, names: Sequence[str]) -> None:
-        """Take fields off the payloads of all points; the others stay."""
-        every = models.FilterSelector(filter=models.Filter())
-        self._call(lambda client: client.delete_payload(self.collection, list(names), every, wait=True))
 
     def drop(self) -> None:
         """Delete the collection, if it exists."""
@@ -302,13 +276,11 @@ class ClientEngine(Engine):
 
         return pages(page)
 
-    def smallest(
-        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
-    ) -> list[Record]:
+    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
         """The points of the smallest ids: the first of a scroll, but in local mode, which does not sort."""
         if self.kind == "server":
-            return super().smallest(limit, fields, condition)
-        ids = sorted(record.id for batch in self.scroll((), condition=condition) for record in batch)
+            return super().smallest(limit, fields)
+        ids = sorted(record.id for batch in self.scroll(()) for record in batch)
         return sorted(self.retrieve(ids[:limit], fields), key=lambda record: record.id)
 
     def close(self) -> None:
@@ -363,7 +335,8 @@ def _chosen(vectors: Sequence[str]) -> Any:
 
 def _vector_params(manifest: Manifest, numbers: models.Datatype) -> dict[str, models.VectorParams]:
     options, d, dot = manifest.options, manifest.dimension, models.Distance.DOT
-    on_disk, quantization = options.on_disk or None, None
+    on_disk = options.on_disk or None
+    quantization: models.QuantizationConfig | None = None
     match options.quantization:
         case "int8":
             scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8)
@@ -391,19 +364,6 @@ def token_params(d: int, numbers: models.Datatype) -> models.VectorParams:
         hnsw_config=models.HnswConfigDiff(m=0),
         on_disk=True,
     )
-
-
-def _named_vector(own: models.VectorParams | models.SparseVectorParams) -> models.VectorNameConfig:
-    """What vectors of one name are, as a request that adds them has it."""
-    if not isinstance(own, models.VectorParams):
-        return models.SparseVectorNameConfig(sparse=models.SparseVectorConfig())
-    dense = models.DenseVectorConfig(
-        size=own.size,
-        distance=own.distance,
-        multivector_config=own.multivector_config,
-        datatype=None if own.datatype is None else models.VectorStorageDatatype(own.datatype.value),
-    )
-    return models.DenseVectorNameConfig(dense=dense)
 
 
 def _vectors(vectors: Mapping[str, StoredVector]) -> Any:

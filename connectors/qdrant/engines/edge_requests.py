@@ -1,6 +1,7 @@
 """The index's own requests in the classes of Qdrant Edge, with a user's filters and search parameters.
 
-That is the nearest by a vector, and a formula over the stage before. Everything else is refused by name.
+That is the nearest by a vector, or the most diverse of these, and a formula over the stage before. Everything
+else is refused by name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from qdrant_client import models
 from surprise_rerank.connectors.qdrant.engines.edge_filters import lacking, to_filter
 
 _LIMIT = 10  # of a request or a prefetch that sets none, as on a server
+_DIVERSITY = 0.5  # a server's default
 
 
 def to_query_request(request: models.QueryRequest) -> qdrant_edge.QueryRequest:
@@ -23,13 +25,15 @@ def to_query_request(request: models.QueryRequest) -> qdrant_edge.QueryRequest:
     Raises:
         StoreError: if it asks for something else than this index does.
     """
+    limit = _LIMIT if request.limit is None else request.limit
+    fields: Any = request.with_payload  # no selector: this index names fields
     return qdrant_edge.QueryRequest(
-        limit=_LIMIT if request.limit is None else request.limit,
+        limit=limit,
         offset=request.offset,
-        query=_query(request.query, request.using),
+        query=_query(request.query, request.using, limit),
         prefetches=[] if request.prefetch is None else [_prefetch(request.prefetch)],
         with_vector=request.with_vector,
-        with_payload=request.with_payload,
+        with_payload=fields,
         filter=to_filter(request.filter),
         score_threshold=request.score_threshold,
         params=to_params(request.params),
@@ -40,17 +44,17 @@ def to_params(params: models.SearchParams | None) -> qdrant_edge.SearchParams | 
     """How to search: exactness, HNSW's width, quantization, and the corpus of the IDF."""
     if params is None:
         return None
-    quantization, acorn = params.quantization, getattr(params, "acorn", None)
-    idf = getattr(params, "idf", None)  # a corpus, or `IdfScope.GLOBAL`
+    own, acorn, idf = params.quantization, getattr(params, "acorn", None), getattr(params, "idf", None)
+    quantization = None
+    if own is not None:
+        quantization = qdrant_edge.QuantizationSearchParams(bool(own.ignore), own.rescore, own.oversampling)
     return qdrant_edge.SearchParams(
         hnsw_ef=params.hnsw_ef,
         exact=bool(params.exact),
-        quantization=quantization
-        and qdrant_edge.QuantizationSearchParams(
-            bool(quantization.ignore), quantization.rescore, quantization.oversampling
-        ),
+        quantization=quantization,
         indexed_only=bool(params.indexed_only),
         acorn=acorn and qdrant_edge.AcornSearchParams(bool(acorn.enable), acorn.max_selectivity),
+        # Of a corpus, or `IdfScope.GLOBAL`.
         idf=idf and qdrant_edge.IdfParams(to_filter(getattr(idf, "corpus", None))),
     )
 
@@ -58,9 +62,10 @@ def to_params(params: models.SearchParams | None) -> qdrant_edge.SearchParams | 
 def _prefetch(prefetch: Any) -> qdrant_edge.Prefetch:
     if not isinstance(prefetch, models.Prefetch):
         raise lacking("several prefetches of one query")
+    limit = _LIMIT if prefetch.limit is None else prefetch.limit
     return qdrant_edge.Prefetch(
-        limit=_LIMIT if prefetch.limit is None else prefetch.limit,
-        query=_query(prefetch.query, prefetch.using),
+        limit=limit,
+        query=_query(prefetch.query, prefetch.using, limit),
         prefetches=[] if prefetch.prefetch is None else [_prefetch(prefetch.prefetch)],
         params=to_params(prefetch.params),
         filter=to_filter(prefetch.filter),
@@ -68,16 +73,22 @@ def _prefetch(prefetch: Any) -> qdrant_edge.Prefetch:
     )
 
 
-def _query(query: Any, using: str | None) -> Any:
+def _query(query: Any, using: str | None, limit: int) -> Any:
     match query:
         case None:
             return None
-        case models.NearestQuery(nearest=list() as vector) | (list() as vector):
-            return qdrant_edge.Query.Nearest(vector, using=using)
+        case list():
+            return qdrant_edge.Query.Nearest(query, using=using)
+        case models.NearestQuery(nearest=list() as vector):
+            mmr = getattr(query, "mmr", None)
+            if mmr is None:
+                return qdrant_edge.Query.Nearest(vector, using=using)
+            share = 1.0 - (_DIVERSITY if mmr.diversity is None else mmr.diversity)
+            pool = limit if mmr.candidates_limit is None else mmr.candidates_limit
+            return qdrant_edge.Mmr(vector, share, pool, using=using)
         case models.NearestQuery(nearest=models.SparseVector() as words):
-            return qdrant_edge.Query.Nearest(
-                qdrant_edge.SparseVector(words.indices, words.values), using=using
-            )
+            sparse = qdrant_edge.SparseVector(words.indices, words.values)
+            return qdrant_edge.Query.Nearest(sparse, using=using)
         case models.FormulaQuery():
             return qdrant_edge.Formula(_expression(query.formula), query.defaults or None)
     raise lacking(f"query of the class {type(query).__name__}")

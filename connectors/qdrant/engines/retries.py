@@ -194,7 +194,7 @@ def _answer(error: BaseException) -> _Answer | None:
             reason = _line(json.loads(error.content)["status"]["error"])
         except (ValueError, LookupError, TypeError):
             reason = ""
-        return _Answer(error.status_code, f"{error.status_code} {error.reason_phrase}".strip(), reason)
+        return _Answer(error.status_code or 0, f"{error.status_code} {error.reason_phrase}".strip(), reason)
     if isinstance(error, grpc.Call):
         code = error.code()
         return _Answer(_STATUS.get(code) or 400, code.name, _line(error.details() or ""))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
 from enum import Enum
 from typing import TypeAlias
 
@@ -23,8 +22,6 @@ class Feature(Enum):
 
     # Since then a collection remembers how it was made, and so everything else that an index needs is there.
     INDEX = "metadata of collections, which an index is recognised by", (1, 15, 4)
-    FORMULA = "formula queries", (1, 14, 0)
-    NAMED_VECTORS = "vectors that are added to a collection that exists", (1, 18, 0)
     TURBO_NUMBERS = "vectors in TurboQuant's numbers", (1, 19, 0)
 
     @property
@@ -58,19 +55,6 @@ def require(feature: Feature, nodes: Nodes, otherwise: str = "") -> None:
             f"{nodes.place} is version {_shown(version)}, older than {_shown(since)}, the first that "
             f"has {words}; upgrade it{instead}"
         )
-
-
-@contextlib.contextmanager
-def needing(feature: Feature, nodes: Nodes, otherwise: str = "") -> Iterator[None]:
-    """For a request: where it fails, and the server is too old for it, the error says so; see `require`."""
-    try:
-        yield
-    except StoreError as error:
-        try:
-            require(feature, nodes, otherwise)
-        except StoreError as older:
-            raise older from error
-        raise
 
 
 def _shown(version: Version) -> str:

@@ -20,6 +20,7 @@ class ExplainingRetriever(ABC):
     """A retriever from an index that tells what it does, in words; a dataclass, mostly with `options`."""
 
     __slots__ = ()
+    index: Searched
 
     @abstractmethod
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:

@@ -20,23 +20,18 @@ class InclusionScored(ExplainingRetriever):
 
     Attributes:
         retriever: finds the candidates.
-        source: computes it.
+        index: computes it, where the documents are.
         sample: what it is measured against.
     """
 
     retriever: Retriever
-    source: Searched
+    index: Searched
     sample: TokenSample
-
-    @property
-    def index(self) -> Searched:
-        """What it is over, which explanations of its rankings read."""
-        return self.source
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""
         pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
-        return pool if asked is None else self.source.with_inclusion(pool, asked)
+        return pool if asked is None else self.index.with_inclusion(pool, asked)
 
     def among(self, condition: models.Filter) -> InclusionScored:
         """The same over the documents that a filter lets through.
@@ -55,4 +50,4 @@ class InclusionScored(ExplainingRetriever):
         """What `retrieve` does, in words."""
         own = self.retriever
         before = own.steps(query, depth) if isinstance(own, ExplainingRetriever) else []
-        return [*before, self.sample.step(self.source.engine)]
+        return [*before, self.sample.step(self.index.engine)]

@@ -113,15 +113,15 @@ def maxsim_stage(query_vectors: Float32Array, using: str, limit: int) -> Stage:
     return Stage(nearest(query_vectors), using, "MaxSim of token vectors", limit)
 
 
-def formula_stage(limit: int, mu: str = MU, sigma: str = SIGMA) -> Stage:
-    """Z = (score - mu) / sigma of the stage before, from the moments at these keys of each payload.
+def formula_stage(limit: int) -> Stage:
+    """Z = (score - mu) / sigma of the stage before, from the moments in each document's payload.
 
     Qdrant computes it in float64 and rounds to float32; a document without moments keeps its score.
     """
-    difference = models.SumExpression(sum=["$score", models.NegExpression(neg=mu)])
-    divided = models.DivParams(left=difference, right=sigma, by_zero_default=0.0)
-    query = models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={mu: 0.0, sigma: 1.0})
-    return Stage(query, None, f"formula ($score - {mu}) / {sigma}", limit)
+    difference = models.SumExpression(sum=["$score", models.NegExpression(neg=MU)])
+    divided = models.DivParams(left=difference, right=SIGMA, by_zero_default=0.0)
+    query = models.FormulaQuery(formula=models.DivExpression(div=divided), defaults={MU: 0.0, SIGMA: 1.0})
+    return Stage(query, None, f"formula ($score - {MU}) / {SIGMA}", limit)
 
 
 def nearest(vector: Float32Array) -> models.NearestQuery:

@@ -273,21 +273,6 @@ class ServerStorage(Storage):
             )
 
 
-def collections_of(location: Location, *, remove: bool = False) -> tuple[str, ...]:
-    """The collections of an index on a server: of every version, and of the files beside it.
-
-    They are deleted, with the alias, where that is asked for.
-    """
-    nodes, name = Nodes.of(location), location.collection
-    try:
-        found = nodes.call(lambda client: _collections(client, name), str(location), reads=True)
-        for own in sorted(found) if remove else ():
-            ClientEngine(nodes, own).drop()
-    finally:
-        nodes.close()
-    return tuple(sorted(found))
-
-
 def _collections(client: QdrantClient, name: str) -> dict[str, str]:
     """Collection -> version, of all that are an index's own."""
     found: dict[str, str] = {}

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.attached.settings import ForeignParts
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
     from surprise_rerank.connectors.server.client import SearchClient
-    from surprise_rerank.encoders.backends.choosing import BackendChoice, PrecisionChoice
-    from surprise_rerank.encoders.base import Encoder
+    from surprise_rerank.encoders.base import Encoder, Precision
 
 _CONFIG = "TOML that names the model, vectors and payload keys of a collection made by others."
 Command: TypeAlias = Callable[..., Any]
@@ -160,17 +159,11 @@ def with_model(index: DocumentIndex, location: Location, model: str | None) -> D
     return open_index(location, encoder)
 
 
-def load_model(
-    name: str,
-    backend: BackendChoice = "auto",
-    precision: str = "float32",
-    calibration: Sequence[str] | None = None,
-) -> Encoder:
+def load_model(name: str, precision: str = "float32", calibration: Sequence[str] | None = None) -> Encoder:
     """Load a model; a folder or file is remembered by its whole path, so that an index finds it again.
 
     Args:
         name: as for `load_encoder`.
-        backend: as for `load_encoder`.
         precision: as for `load_encoder`.
         calibration: as for `load_encoder`.
 
@@ -179,8 +172,8 @@ def load_model(
     """
     from surprise_rerank.encoders.loading import load_encoder
 
-    wanted = cast("PrecisionChoice", precision)
-    return load_encoder(_place(name), backend=backend, precision=wanted, calibration=calibration)
+    wanted = cast("Precision", precision)
+    return load_encoder(_place(name), precision=wanted, calibration=calibration)
 
 
 def _place(name: str) -> str:

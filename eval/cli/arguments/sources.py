@@ -24,7 +24,7 @@ else:
 _PLACES = 3  # that a reason shows
 
 # As `readers.opening.Format`, which `--help` cannot wait for.
-FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "arrow", "text")
+FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "text")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ import numpy as np
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.diagnosis.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.documents import without_title
 from surprise_rerank.eval.cli.output.console import shortened, shown_surprise
 from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
+from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.similarities.token_matches import TokenMatch
 from surprise_rerank.surprise.score import probability
 

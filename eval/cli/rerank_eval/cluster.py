@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from surprise_rerank.eval.cli.rerank_eval.study_command import study_command
-from surprise_rerank.eval.studies.cluster.settings import ClusterFiles, ClusterSettings
+from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.progress import Terminal
@@ -34,20 +34,17 @@ Assignments of the points to the centres of k-means, all compared with the cosin
 @study_command(
     "cluster",
     ClusterSettings,
-    ClusterFiles,
     epilog=_EPILOG,
     details="Show homogeneity, completeness, sizes and times, too.",
-    interrupted="Repeats that were measured stay; run the same command again to go on.",
+    interrupted="Texts that were encoded stay so; run the same command again to go on.",
 )
-def command(settings: ClusterSettings, files: ClusterFiles, terminal: Terminal) -> Report:
-    """Compare clusters of texts with their labels: V-measure, ARI, NMI.
+def command(settings: ClusterSettings, terminal: Terminal) -> Report:
+    """Compare clusters of texts with their labels: V-measure and ARI.
 
     Each repeat finds centres by k-means; every assignment takes the same ones, and is compared with the
     cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.
-    Texts are encoded once; vectors and finished repeats are kept in the cache.
+    Texts are encoded once; vectors are kept in the cache.
     """
-    from surprise_rerank.eval.labelled.data import read_labelled
     from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
 
-    data = [read_labelled(file, **files.columns()) for file in dict.fromkeys(files.files)]
-    return evaluate_clustering(data, settings, terminal)
+    return evaluate_clustering(settings, terminal)

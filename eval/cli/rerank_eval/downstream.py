@@ -17,7 +17,6 @@ Examples:
   rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
   rerank-eval downstream --data benchmarks --model toy_emb.txt --tasks MR,CR --post-process
   rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --report downstream.json
-  rerank-eval downstream --data benchmarks --classifier logistic --report downstream.html
 
 \b
 In FOLDER, or in `downstream` inside it:
@@ -27,7 +26,7 @@ In FOLDER, or in `downstream` inside it:
   SST               binary and fine, each with sentiment-train, sentiment-dev, sentiment-test
   TREC              train_5500.label, TREC_10.label
   MRPC              msr_paraphrase_train.txt, msr_paraphrase_test.txt
-SICK-E is in FOLDER/sts/SICK, or in `sts/SICK` next to FOLDER.
+SICK-E is in FOLDER/sts/SICK.
 """
 
 
@@ -35,15 +34,14 @@ SICK-E is in FOLDER/sts/SICK, or in `sts/SICK` next to FOLDER.
     "downstream",
     DownstreamSettings,
     epilog=_EPILOG,
-    details="Show deviations, development accuracies and times, too.",
-    interrupted="Tasks that were measured stay; run the same command again to go on.",
+    details="Show deviations and development accuracies, too.",
 )
 def command(settings: DownstreamSettings, terminal: Terminal) -> Report:
-    """Accuracy of classifiers of sentence vectors: SentEval's downstream tasks.
+    """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
 
     A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
-    regularisation is chosen without the test set. Every text is encoded once. What was measured is kept in
-    the cache, and an interrupted evaluation goes on where it was.
+    regularisation is chosen without the test set, and it is stopped early, as the published figures were
+    made. Every text is encoded once.
     """
     from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
 

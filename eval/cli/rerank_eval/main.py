@@ -11,15 +11,13 @@ import click
 from click.core import ParameterSource
 
 from surprise_rerank.eval.cli import completion
-from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
+from surprise_rerank.eval.cli.arguments.precision import precision_option
 from surprise_rerank.eval.cli.exits import Commands, run
 from surprise_rerank.eval.cli.options import json_option, present, quiet_option, report_option
 from surprise_rerank.eval.cli.rerank_eval import classify as classify_command
 from surprise_rerank.eval.cli.rerank_eval import cluster as cluster_command
 from surprise_rerank.eval.cli.rerank_eval import correlation as correlation_command
 from surprise_rerank.eval.cli.rerank_eval import downstream as downstream_command
-from surprise_rerank.eval.cli.rerank_eval import ensemble_size as ensemble_size_command
-from surprise_rerank.eval.cli.rerank_eval import few_shot as few_shot_command
 from surprise_rerank.eval.cli.rerank_eval import off_topic as off_topic_command
 from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
 from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
@@ -103,7 +101,6 @@ Shell completion (bash; zsh and fish likewise):
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     "vectors (.txt, .vec, .bin, .npy).",
 )
-@backend_option
 @precision_option(
     "int8 is calibrated on a sample of the documents.", default=DEFAULTS.precision, show_default=True
 )
@@ -229,7 +226,7 @@ def _compare(
     encoder = None
     evaluations = []
     for name in names:
-        if encoder is None and len(names) > 1 and settings.precision not in ("int8", "auto"):
+        if encoder is None and len(names) > 1 and settings.precision != "int8":
             with terminal.bar(f"loading {settings.model}", None, "models"):
                 encoder = load_model(settings)
         evaluations.append(evaluate(replace(settings, dataset=name), terminal, encoder))
@@ -263,8 +260,6 @@ for _module in (
     downstream_command,
     correlation_command,
     classify_command,
-    ensemble_size_command,
-    few_shot_command,
     cluster_command,
     off_topic_command,
 ):

@@ -53,4 +53,4 @@ def command(settings: RankSettings, inputs: SentenceInputs, terminal: Terminal) 
 
     check_measures(settings.measures, sentence_measures())
     task = read_sentence_ranking(inputs.data)
-    return evaluate_sentences(load_sentence_models(inputs.models, inputs.cache), task, settings, terminal)
+    return evaluate_sentences(load_sentence_models(inputs.models), task, settings, terminal)

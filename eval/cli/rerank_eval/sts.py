@@ -50,4 +50,4 @@ def command(settings: StsSettings, inputs: StsInputs, terminal: Terminal) -> Rep
     check_similarities(settings)
     names = check_names(inputs.sets)
     data_sets = read_data_sets(inputs.data, names, other_parts=settings.post_process)
-    return evaluate_sts(load_sentence_models(inputs.models, inputs.cache), data_sets, settings, terminal)
+    return evaluate_sts(load_sentence_models(inputs.models), data_sets, settings, terminal)

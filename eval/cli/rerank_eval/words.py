@@ -58,4 +58,4 @@ def command(settings: RankSettings, inputs: WordInputs, terminal: Terminal) -> R
     check_measures(settings.measures, DENSE_MEASURES)
     task = read_word_ranking(inputs.data, inputs.background)
     sets = read_word_similarity(inputs.data)
-    return evaluate_words(load_sentence_models(inputs.models, inputs.cache), task, sets, settings, terminal)
+    return evaluate_words(load_sentence_models(inputs.models), task, sets, settings, terminal)

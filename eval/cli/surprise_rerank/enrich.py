@@ -1,4 +1,4 @@
-"""`surprise-rerank enrich`: token vectors, words and moments for a collection that somebody else made."""
+"""`surprise-rerank enrich`: token vectors and words for a collection that somebody else made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _EXAMPLES = """\b
 Examples:
   surprise-rerank enrich --index http://localhost:6333/papers --dry-run
   surprise-rerank enrich --index http://localhost:6333/papers
-  surprise-rerank enrich --in-place --no-tokens --no-words --moments --index URL/papers
   surprise-rerank enrich --remove --index http://localhost:6333/papers
 """
 
@@ -31,15 +30,7 @@ Examples:
     help="The model of the token vectors; any, whatever made the dense vectors.",
 )
 @click.option("--tokens/--no-tokens", default=True, help="Add token vectors.  [default: yes]")
-@click.option(
-    "--pooling",
-    metavar="N",
-    type=click.FloatRange(min=1),
-    help="Tokens that are merged into one vector, on average.  [default: as they are, or 3.5]",
-)
 @click.option("--words/--no-words", default=True, help="Add the words, for BM25.  [default: yes]")
-@click.option("--moments", is_flag=True, help="Add moments for surprise inside Qdrant; with --in-place.")
-@click.option("--in-place", is_flag=True, help="Write to the collection's own points, not beside them.")
 @click.option("--dry-run", is_flag=True, help="Print what it would cost, and write nothing.")
 @click.option("--remove", is_flag=True, help="Take away what was added.")
 @config_option
@@ -51,18 +42,14 @@ def enrich(
     token_model: str,
     tokens: bool,
     words: bool,
-    moments: bool,
-    in_place: bool,
-    pooling: float | None,
     dry_run: bool,
     remove: bool,
     out: Output,
 ) -> None:
     """Add what a collection of LangChain, LlamaIndex, Haystack or your own ranks better with.
 
-    What is added lies in a collection NAME.surprise beside it, or, with --in-place, under keys that begin
-    with `surprise_`. The collection's own vectors and payload stay as they are. Run it again after changes:
-    points that are new or changed are brought up to date, and an interrupted run goes on.
+    What is added lies in a collection NAME.surprise beside it. Run it again after changes: points that are
+    new or changed are brought up to date, and an interrupted run goes on.
     """
     from surprise_rerank.connectors.attached.settings import ForeignParts
 
@@ -71,8 +58,6 @@ def enrich(
             f"{location} is an index of surprise-rerank, which has all of it already; give a collection such "
             "as http://localhost:6333/papers"
         )
-    if not tokens and pooling:
-        raise click.UsageError("--no-tokens goes without --pooling")
     model = load_model(token_model) if tokens and not remove else None
     with ForeignParts.read(config).look(location, tokens=model) as collection:
         if remove:
@@ -82,9 +67,6 @@ def enrich(
         report = collection.enrich(
             tokens=tokens,
             words=words,
-            moments=moments,
-            in_place=in_place,
-            pooling=pooling,
             dry_run=dry_run,
             show_progress=out.shows_progress,
         )

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from surprise_rerank.candidates import Hit
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.systems.built import BuiltSystem
-    from surprise_rerank.diagnosis.explanation import RankingExplanation
     from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchResult
+    from surprise_rerank.explanation import RankingExplanation
 
 _EXAMPLES = """\b
 Examples:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
-from surprise_rerank.eval.cli.arguments.backend import backend_option, precision_option
 from surprise_rerank.eval.cli.arguments.cluster import ClusterArguments
 from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
 from surprise_rerank.eval.cli.arguments.location import (
@@ -23,11 +22,12 @@ from surprise_rerank.eval.cli.arguments.location import (
     server_client,
     takes_index,
 )
+from surprise_rerank.eval.cli.arguments.precision import precision_option
 from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import takes
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.retrieval.settings import DEFAULTS, Backend, Precision
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, Precision
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
@@ -63,7 +63,6 @@ Examples:
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     f"vectors.  [default: the index's own; {DEFAULTS.model} for a new one]",
 )
-@backend_option
 @precision_option(
     "int8 is calibrated on the first documents.  [default: the index's own; "
     f"{DEFAULTS.precision} for a new one]"
@@ -102,7 +101,6 @@ def index(
     storing: IndexArguments,
     cluster: ClusterArguments,
     model: str | None,
-    backend: Backend,
     precision: Precision | None,
     prune: bool,
     rebuild: bool,
@@ -138,7 +136,6 @@ def index(
         options = storing.options(None if existing is None else existing.options)
         encoder = _encoder(
             model or (existing.model if existing else lost.model if lost else "") or DEFAULTS.model,
-            backend,
             precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
             sources,
         )
@@ -237,17 +234,16 @@ def _take_away(location: Location, missing: Sequence[Path]) -> None:
             own.rmdir()
 
 
-def _encoder(model: str, backend: Backend, precision: str, sources: Sources) -> Encoder:
+def _encoder(model: str, precision: str, sources: Sources) -> Encoder:
     """The model; its int8 weights of before, where there are some, or new ones of the first documents."""
-    from surprise_rerank.encoders.backends.choosing import CALIBRATION_TEXTS
+    from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
 
-    if precision == "int8":
-        with contextlib.suppress(ModelError):
-            return load_model(model, backend, precision)
-    sample = None
-    if precision in ("int8", "auto"):
-        sample = [document.content for document in itertools.islice(sources, CALIBRATION_TEXTS)]
-    return load_model(model, backend, precision, sample or None)
+    if precision != "int8":
+        return load_model(model, precision)
+    with contextlib.suppress(ModelError):
+        return load_model(model, precision)
+    sample = [document.content for document in itertools.islice(sources, CALIBRATION_TEXTS)]
+    return load_model(model, precision, sample or None)
 
 
 def _locked(location: Location, held: contextlib.ExitStack) -> Manifest | None:

@@ -6,7 +6,6 @@ import click
 
 from surprise_rerank.eval.cli import exits
 from surprise_rerank.eval.cli.surprise_rerank.background import background
-from surprise_rerank.eval.cli.surprise_rerank.diagnose import diagnose
 from surprise_rerank.eval.cli.surprise_rerank.enrich import enrich
 from surprise_rerank.eval.cli.surprise_rerank.ensemble import ensemble
 from surprise_rerank.eval.cli.surprise_rerank.explain import explain
@@ -67,7 +66,6 @@ for _subcommand in (
     ensemble,
     background,
     fit,
-    diagnose,
     demo,
     serve,
     similar,

@@ -1,1 +1,1 @@
-"""Classification of texts by the names of their labels, with few examples and without any."""
+"""Classification by the names of labels, and by a few examples."""

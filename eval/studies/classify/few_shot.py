@@ -1,268 +1,301 @@
-"""Few-shot classification: draws of examples by systems, from names of models to a report."""
+"""Learning from a few labelled texts: a fine-tuned encoder, a linear map, logistic regression, SetFit."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from surprise_rerank.classify.few_shot import FewShotTraining
+from surprise_rerank.classify.few_shot import (
+    FewShotTraining,
+    TrainingHistory,
+    fine_tune,
+    fit_linear_map,
+    mapped,
+)
+from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.core.arrays import IntArray
-from surprise_rerank.core.files import cache_folder
-from surprise_rerank.encoders.word_vectors import is_word_vectors
-from surprise_rerank.errors import DataError
-from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.studies.classify.draws import draw_examples, draw_texts
-from surprise_rerank.eval.studies.classify.few_shot_systems import (
-    NAMELESS,
-    SETFIT,
-    SURPRISES,
-    Examples,
-    FewShotResult,
-    Learners,
-    possible_systems,
-    refuse_training,
-)
-from surprise_rerank.eval.studies.classify.few_shot_tables import (
-    Cells,
-    draws_table,
-    learning_curve,
-    systems_table,
-)
-from surprise_rerank.eval.studies.classify.settings import FewShotSettings
+from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.core.extras import import_extra, is_installed, pip_line
+from surprise_rerank.encoders.text_vectors import dense_vectors
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
+from surprise_rerank.errors import DataError, ModelError
+from surprise_rerank.eval.reports.report import Plot, Table
+from surprise_rerank.eval.studies.classify.setfit_baseline import EXTRA, setfit_answers
+from surprise_rerank.eval.studies.classify.settings import FEW_SHOT_SYSTEMS, ClassifySettings
+from surprise_rerank.eval.studies.classify.systems import LOGISTIC, by_labels, logistic_regression, qualities
 from surprise_rerank.eval.studies.classify.task import Task
-from surprise_rerank.eval.studies.labelled_models import LabelledVectors, load_models
-from surprise_rerank.eval.studies.result_cache import Key, ResultCache
+from surprise_rerank.eval.studies.labelled import LabelledVectors
+from surprise_rerank.eval.studies.measurements import Measurements
+from surprise_rerank.surprise.ensemble import Ensemble
+
+SETFIT = "setfit"
+_NEED_TRAINING = ("cosine", "surprise", SETFIT)
+_DRAWS = 3
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Draw:
-    """The texts of one seed.
-
-    Attributes:
-        examples: rows of the examples of the largest number of shots; a smaller number takes the first.
-        tested: rows of the texts that are tested, the same for every number of shots.
-    """
-
-    examples: IntArray
-    tested: IntArray
-
-
-def evaluate_few_shot(task: Task, settings: FewShotSettings, terminal: Terminal | None = None) -> Report:
-    """Learn from a few labelled texts, with several systems, and classify others.
-
-    Results are kept in the cache, by model, texts, labels, examples and system: what was measured before is
-    read.
-
-    Args:
-        task: examples are drawn from its texts; `task.other` are tested, or the texts that are no examples.
-        settings: what is measured.
-        terminal: for progress; quiet by default.
-
-    Returns:
-        The tables `few-shot`, a row for each model, number of examples and system, and `few-shot-draws`, one
-        for each draw of them, too.
+class FewShot:
+    """Draws of examples, which are the same for every model and system, and what is learnt from them.
 
     Raises:
-        DataError: if there are not enough texts, or no system of any model can be measured.
-        MissingExtraError: if SetFit is asked for and not installed.
-        SurpriseRerankError: if a model cannot be loaded or trained, or a result cannot be kept.
+        DataError: if there are not enough texts.
     """
-    terminal = terminal or Terminal(quiet=True)
-    folder = settings.cache or cache_folder()
-    for name in filter(is_word_vectors, settings.models):  # before another model is trained
-        refuse_training(settings.systems or (), name)
-    models = load_models(settings.models, folder, terminal)
-    study = _Study(
-        task, settings, ResultCache(folder / "few-shot", FewShotResult, named_by="system"), terminal
-    )
-    cells: Cells = {}
-    described = []
-    for vectors in models:
-        described.append(vectors.described())
-        cells.update(study.cells(vectors))
-    if not cells:
-        raise DataError(study.left_out[0])
-    kind = "balanced" if settings.balanced else "not balanced"
-    return Report(
-        f"Few examples, {kind}: {task.texts.name}",
-        (systems_table(cells), draws_table(cells)),
-        tuple(learning_curve(cells)),
-        (*study.notes(cells), *task.remarks()),
-        {**study.facts(), "models": described},
-    )
 
+    title = "Few examples"
 
-@dataclass
-class _Study:
-    """The draws, which are the same for every model and system, and the results that are kept."""
+    def __init__(self, task: Task, settings: ClassifySettings, terminal: Terminal) -> None:
+        self._task = task
+        self._settings = settings
+        self._terminal = terminal
+        self._source = task.texts if task.train is None else task.train
+        self._truth = task.places(self._source)
+        if len(np.unique(self._truth)) < 2:
+            raise DataError(f"the texts of {self._source.name} have one label; examples need two at least")
+        self._shots = settings.few_shot or ()
+        self._draws = [self._drawn(seed) for seed in range(settings.draws or _DRAWS)]
+        self._unreached = 0
+        self.found = Measurements("model", "k", "system")
 
-    task: Task
-    settings: FewShotSettings
-    results: ResultCache[FewShotResult]
-    terminal: Terminal
-    left_out: list[str] = field(default_factory=list)  # what is not measured, and why
-    _draws: list[_Draw] = field(init=False)
+    def measure(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> None:
+        """What a model's systems learn from every draw."""
+        systems = self._possible(model, leave_out)
+        for shots in self._shots:
+            for seed, (examples, tested) in enumerate(self._draws):
+                rows = examples[: shots * len(np.unique(self._truth))]
+                title = f"{model.name}: k = {shots}, draw {seed + 1} of {len(self._draws)}"
+                with self._terminal.bar(title, len(systems), "systems") as advance:
+                    learner = _Learner(model, self._task, self._settings, rows, tested, seed)
+                    for system in systems:
+                        places, weight, seconds, history = learner.answers(system)
+                        self._unreached += history is not None and not history.reached
+                        quality = qualities(self._task.truth[tested], places)
+                        values = {**quality, "weight": weight, "seconds of training": seconds}
+                        self.found.add((model.name, shots, system), values)
+                        advance(1)
 
-    def __post_init__(self) -> None:
-        if len(set(self.task.texts.labels)) < 2:
-            raise DataError(f"the texts of {self.task.texts.name} have one label; examples need two at least")
-        self._draws = [self._drawn(seed) for seed in range(self.settings.seeds)]
-
-    def cells(self, vectors: LabelledVectors) -> Cells:
-        """The results of a model: read where they are kept, measured and kept where not."""
-        systems, missing = possible_systems(self.settings.systems, vectors.encoder)
+    def _possible(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> tuple[str, ...]:
+        """The systems that a model can learn; those that were asked for must be among them."""
+        wanted, name = self._settings.systems, model.name
+        systems = tuple(dict.fromkeys(wanted or FEW_SHOT_SYSTEMS))
+        impossible = [own for own in systems if own in _NEED_TRAINING]
+        if not isinstance(model.encoder, SentenceTransformerEncoder) and impossible:
+            if wanted:
+                raise ModelError(
+                    f"{name} cannot be fine-tuned, as {impossible[0]} needs it; choose a model of "
+                    "sentence-transformers, or cosine-linear, surprise-linear, logistic"
+                )
+            leave_out(f"{name} cannot be fine-tuned: no {', '.join(impossible)}")
+            systems = tuple(own for own in systems if own not in impossible)
+        if SETFIT in systems and not is_installed("setfit"):
+            if wanted:
+                import_extra("setfit", EXTRA)  # raises
+            leave_out(f"no setfit: it is not installed: run {pip_line(EXTRA)}")
+            systems = tuple(own for own in systems if own != SETFIT)
         try:
-            self.task.label_vectors(vectors.encoder, self.settings.template)
+            self._task.label_vectors(model.encoder, self._settings.templates[0])
         except DataError as error:
-            missing.append(f"{vectors.name}: no system that uses the labels' names, as {error}")
-            self.terminal.say(missing[-1])
-            systems = tuple(name for name in systems if name in NAMELESS)
-        self.left_out += [note for note in missing if note not in self.left_out]
-        cells: Cells = {}
-        total = len(self.settings.shots) * len(self._draws)
-        for shots in self.settings.shots:
-            for seed, draw in enumerate(self._draws):
-                number = self.settings.shots.index(shots) * len(self._draws) + seed + 1
-                title = f"{vectors.name}: k = {shots}, draw {number} of {total}"
-                learners = self._learners(vectors, draw, shots, seed, title)
-                for system in systems:
-                    key = self._key(vectors, learners.examples, system)
-                    cells[vectors.name, shots, system, seed] = self.results.get(
-                        key, partial(learners.result, system)
-                    )
-        return cells
+            leave_out(f"{name}: no system that uses the labels' names, as {error}")
+            systems = tuple(own for own in systems if own in (LOGISTIC, SETFIT))
+        return systems
 
-    def _learners(self, vectors: LabelledVectors, draw: _Draw, shots: int, seed: int, title: str) -> Learners:
-        own = self.task.truth
-        present = len(np.unique(own))
-        rows = draw.examples[: shots * present]
-        other = self.task.other
-        tested, truth = (self.task.texts, own) if other is None else (other, self.task.other_truth)
-        examples = Examples(
-            texts=[self.task.texts.texts[row] for row in rows],
-            truth=own[rows],
-            tested=[tested.texts[row] for row in draw.tested],
-            tested_truth=truth[draw.tested],
-            seed=seed,
-        )
-        return Learners(
-            vectors,
-            self.task,
-            examples,
-            # Read or made when a system asks for them.
-            lambda: (vectors.of(self.task.texts)[rows], vectors.of(tested)[draw.tested]),
-            self.settings.template,
-            self.settings.weight,
-            self.settings.setfit_steps,
-            self.terminal,
-            title,
-        )
-
-    def _drawn(self, seed: int) -> _Draw:
-        settings, truth = self.settings, self.task.truth
+    def _drawn(self, seed: int) -> tuple[IntArray, IntArray]:
+        """Rows of the examples of the largest k, of which a smaller one takes the first; and tested rows."""
         rng = np.random.default_rng(seed)
-        largest = max(settings.shots)
-        if self.task.other is not None:
-            tested = draw_texts(np.arange(len(self.task.other)), settings.test_size, rng)
-            source = np.arange(len(truth))
-        elif settings.test_size is not None:
+        size, every = self._settings.test_size, np.arange(len(self._truth))
+        tested = np.arange(len(self._task.texts))
+        if self._task.train is not None or size is not None:
             # Drawn first, so that they are the same whatever numbers of examples are asked for.
-            tested = draw_texts(np.arange(len(truth)), settings.test_size, rng)
-            source = np.setdiff1d(np.arange(len(truth)), tested)
-        else:
-            tested, source = np.zeros(0, np.int64), np.arange(len(truth))
-        self._check_source(source)
+            tested = draw_texts(tested, size, rng)
+        source = every
+        if self._task.train is None and size is not None:
+            source = np.setdiff1d(every, tested)
+            lost = np.setdiff1d(self._truth, self._truth[source])
+            if len(lost):
+                raise DataError(
+                    f"the test takes all texts of the class {self._task.classes[lost[0]]!r}; give a smaller "
+                    "--test-size, or --train"
+                )
         picked = draw_examples(
-            truth[source],
-            largest,
-            self.task.classes,
+            self._truth[source],
+            max(self._shots),
+            self._task.classes,
             np.random.default_rng((seed, 1)),
-            balanced=settings.balanced,
+            balanced=not self._settings.unbalanced,
         )
         examples = source[picked]
-        if not len(tested):
+        if self._task.train is None and size is None:
             tested = np.setdiff1d(source, examples)
         if not len(tested):
-            raise DataError(f"all {len(truth)} texts are examples, none is left to test; give fewer shots")
-        return _Draw(examples, tested)
+            raise DataError(f"all {len(every)} texts are examples, none is left to test; give a smaller K")
+        return examples, tested
 
-    def _check_source(self, source: IntArray) -> None:
-        """Every class of the file has an example, or its number of shots would mean something else."""
-        truth = self.task.truth
-        lost = np.setdiff1d(truth, truth[source])
-        if len(lost):
-            raise DataError(
-                f"the test takes all texts of the class {self.task.classes[lost[0]]!r}; give a smaller "
-                "--test-size, or --test"
-            )
+    def tables(self) -> Iterator[Table]:
+        """A row for each model, number of examples and system."""
+        shown = [(name, 4, True) for name in ("weighted F1", "macro F1", "accuracy")]
+        yield self.found.table(
+            "few-shot",
+            "Means over the draws of examples",
+            [*shown, ("seconds of training", 1, False)],
+            ("dev.: standard deviations over the draws; seconds: means",),
+        )
 
-    def _key(self, vectors: LabelledVectors, examples: Examples, system: str) -> Key:
-        parts = {
-            "examples": [examples.texts, examples.truth.tolist()],
-            "tested": [examples.tested, examples.tested_truth.tolist()],
-            "names": [[name, list(names)] for name, names in self.task.names.items()],
-        }
-        return {
-            **vectors.described(),
-            **{name: _digits(content) for name, content in parts.items()},
-            "template": self.settings.template,
-            "seed": examples.seed,
-            "system": system,
-            "weight": self.settings.weight if system in SURPRISES else 0.0,
-            "steps": (self.settings.setfit_steps or 0) if system == SETFIT else 0,
-        }
+    def plots(self) -> Iterator[Plot]:
+        """Weighted F1 over the number of examples."""
+        note = "Means over the draws of examples, and lines from the worst draw to the best."
+        yield self.found.plot("line", "Learning from few examples", "weighted F1", note=note)
 
-    def notes(self, cells: Cells) -> Iterator[str]:
+    def notes(self) -> Iterator[str]:
         """Notes for readers."""
-        settings, texts = self.settings, self.task.texts
-        drawn = "of each class" if settings.balanced else "for each class on average, at least 1 of each"
-        yield f"k: examples {drawn}, drawn from {texts.name}; a smaller k's are among a larger one's"
-        tested = self.task.other or texts
-        sizes = sorted({len(draw.tested) for draw in self._draws})
-        shown = " or ".join(map(str, sizes))
-        yield f"texts tested: {shown}, of {tested.name}; draws of examples: {settings.seeds}"
-        systems = {system for _, _, system, _ in cells}
-        if systems & {"cosine", "surprise"}:
-            yield "cosine, surprise: the encoder fine-tuned once for both"
-        if systems & {"cosine-linear", "surprise-linear"}:
-            yield "-linear: a linear map of the model's vectors, trained once for both"
-        if systems & set(SURPRISES):
-            yield "surprise's ensemble: the tested texts, without their labels"
-        training = FewShotTraining()
-        unreached = [cell for cell in cells.values() if cell.reached is False]
-        if unreached:
+        settings = self._settings
+        drawn = "for each class on average, at least 1 of each" if settings.unbalanced else "of each class"
+        yield f"k: examples {drawn}, drawn from {self._source.name}; a smaller k's are among a larger one's"
+        tested = " or ".join(map(str, sorted({len(own) for _, own in self._draws})))
+        yield f"texts tested: {tested}, of {self._task.texts.name}; draws of examples: {len(self._draws)}"
+        yield "cosine, surprise: the encoder fine-tuned once for both; -linear: a linear map of its vectors"
+        yield "surprise's ensemble: the tested texts, without their labels"
+        if self._unreached:
+            training = FewShotTraining()
             yield (
-                f"{len(unreached)} of {len(cells)} results come from a training that ended after "
-                f"{training.max_epochs} epochs, above the loss of {training.target_loss:g}"
+                f"{self._unreached} results come from a training that ended after {training.max_epochs} "
+                f"epochs, above the loss of {training.target_loss:g}"
             )
-        if SETFIT in systems:
+        if any(key[-1] == SETFIT for key in self.found):
             steps = settings.setfit_steps
             cut = "one epoch of all pairs" if steps is None else f"at most {steps} steps of 16 pairs"
             yield f"setfit: its defaults, {cut}, and a logistic regression as head"
-        yield from self.left_out
-        yield from self.results.remarks()
-
-    def facts(self) -> dict[str, Any]:
-        """FewShotSettings and sizes."""
-        settings = self.settings
-        return {
-            **self.task.facts(),
-            "tested": [len(draw.tested) for draw in self._draws],
-            "template": settings.template,
-            "shots": list(settings.shots),
-            "seeds": settings.seeds,
-            "balanced": settings.balanced,
-            "weight": settings.weight,
-            "setfit_steps": settings.setfit_steps,
-        }
 
 
-def _digits(content: Sequence[Any]) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+@dataclass(frozen=True, eq=False)
+class _Trained:
+    """The labels' vectors and (n, d) those of the tested texts after a training, and how that went."""
+
+    labels: Mapping[str, Float32Array]
+    tested: Float32Array
+    history: TrainingHistory
+
+
+@dataclass(frozen=True)
+class _Learner:
+    """One draw of examples; what two systems share is trained once, when it is asked for."""
+
+    model: LabelledVectors
+    task: Task
+    settings: ClassifySettings
+    rows: IntArray
+    tested: IntArray
+    seed: int
+
+    def answers(self, system: str) -> tuple[IntArray, float | None, float, TrainingHistory | None]:
+        """(n,) places of the chosen classes, the weight of surprise, seconds and course of the training.
+
+        Raises:
+            DataError: if a training diverges.
+        """
+        texts = self.task.texts.texts
+        if system == SETFIT:
+            tested = [texts[row] for row in self.tested]
+            encoder, steps = self.model.encoder, self.settings.setfit_steps
+            places, seconds = setfit_answers(
+                encoder, self._examples, self._truth, tested, self.seed, steps=steps
+            )
+            return places, None, seconds, None
+        if system == LOGISTIC:
+            own, tested_vectors = self._frozen
+            start = time.perf_counter()
+            places = logistic_regression(own, self._truth, tested_vectors)
+            return places, None, time.perf_counter() - start, None
+        found = self._mapped if system.endswith("-linear") else self._fine_tuned
+        ensemble = Ensemble.from_vectors(found.tested, similarity="cosine")
+        name = system.removesuffix("-linear")
+        places, weight = by_labels(name, found.labels, found.tested, ensemble, self.settings.weight)
+        return places, weight, found.history.seconds, found.history
+
+    @property
+    def _source(self) -> tuple[str, ...]:
+        return (self.task.train or self.task.texts).texts
+
+    @property
+    def _examples(self) -> list[str]:
+        return [self._source[row] for row in self.rows]
+
+    @cached_property
+    def _truth(self) -> IntArray:
+        """(m,) places of the examples' classes."""
+        return self.task.places(self.task.train or self.task.texts)[self.rows]
+
+    @cached_property
+    def _frozen(self) -> tuple[Float32Array, Float32Array]:
+        """Vectors of the examples and of the tested texts before any training."""
+        source = self.model.of(self.task.train or self.task.texts)
+        return source[self.rows], self.model.of(self.task.texts)[self.tested]
+
+    @cached_property
+    def _fine_tuned(self) -> _Trained:
+        groups = Labels.of(self.task.names).texts(self.settings.templates[0])
+        # A class may have several names.
+        owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        names = [text for group in groups for text in group]
+        members = self._truth[:, None] == owners
+        training = FewShotTraining(seed=self.seed)
+        encoder, history = fine_tune(self.model.encoder, self._examples, members, names, training)
+        tested = dense_vectors(encoder, [self.task.texts.texts[row] for row in self.tested])
+        labels = self.task.label_vectors(encoder, self.settings.templates[0])
+        return _Trained(labels, tested, history)
+
+    @cached_property
+    def _mapped(self) -> _Trained:
+        own, tested = self._frozen
+        labels = self.task.label_vectors(self.model.encoder, self.settings.templates[0])
+        anchors = np.stack(list(labels.values()))
+        members = self._truth[:, None] == np.arange(len(labels))
+        training = FewShotTraining(method="linear", seed=self.seed)
+        weights, history = fit_linear_map(own, members, anchors, training)
+        moved = dict(zip(labels, mapped(anchors, weights), strict=True))
+        return _Trained(moved, mapped(tested, weights), history)
+
+
+def draw_examples(
+    truth: IntArray, shots: int, classes: Sequence[str], rng: np.random.Generator, *, balanced: bool = True
+) -> IntArray:
+    """Rows of a few examples, in the order in which they were drawn.
+
+    The draws of several numbers of shots are nested, where the generator is in the same state: the examples
+    of a smaller number are among those of a larger one.
+
+    Args:
+        truth: (n,) places of the texts' classes.
+        shots: k, at least 1.
+        classes: the names of the L classes; those without any text are passed over.
+        rng: the randomness.
+        balanced: k of each class; otherwise k for each class on average, at least 1 of each.
+
+    Raises:
+        DataError: if there are not that many texts; names the class.
+    """
+    order = rng.permutation(len(truth))
+    present = np.unique(truth)
+    own = [order[truth[order] == place] for place in present]
+    wanted = shots * len(present)
+    if not balanced:
+        if wanted > len(truth):
+            raise DataError(f"{wanted} examples are asked for and there are {len(truth)} texts; give less")
+        first = np.array([rows[0] for rows in own], dtype=np.int64)
+        return np.concatenate([first, order[~np.isin(order, first)]])[:wanted]
+    for place, rows in zip(present.tolist(), own, strict=True):
+        if len(rows) < shots:
+            raise DataError(
+                f"the class {classes[place]!r} has {len(rows)} texts, {shots} examples are asked for; give "
+                "less, or --unbalanced"
+            )
+    # One of each class after the other, so that the first examples are of all classes.
+    return np.stack([rows[:shots] for rows in own], axis=1).ravel()
+
+
+def draw_texts(rows: IntArray, size: int | None, rng: np.random.Generator) -> IntArray:
+    """So many of the rows, or all of them where there are no more, ascending."""
+    if size is None or size >= len(rows):
+        return np.sort(rows)
+    return np.sort(rng.permutation(rows)[:size])

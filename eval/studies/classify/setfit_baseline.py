@@ -15,12 +15,9 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.sentence_transformer import SentenceTransformerEncoder
-from surprise_rerank.errors import ModelError
 
 EXTRA = "setfit"
 _BATCH = 16  # SetFit's own
@@ -32,21 +29,19 @@ def setfit_answers(
     truth: IntArray,
     texts: Sequence[str],
     seed: int,
-    on_progress: Advance,
     *,
     steps: int | None = None,
 ) -> tuple[IntArray, float]:
-    """What SetFit with its defaults, one epoch of all pairs among them, makes of texts.
+    """What SetFit with its defaults, one epoch of all pairs among them, makes of n texts.
 
-    The encoder stays as it is. Texts have no prompt, as SetFit uses none.
+    The encoder, a sentence-transformers model, stays as it is. Texts have no prompt, as SetFit uses none.
 
     Args:
-        encoder: the sentence-transformers model that training starts from.
+        encoder: that training starts from.
         examples: m texts, of two classes at least.
         truth: (m,) places of their classes.
-        texts: n texts to classify.
+        texts: to classify.
         seed: of the training.
-        on_progress: called with 1 for every finished step.
         steps: of training at most; None: one epoch.
 
     Returns:
@@ -54,16 +49,13 @@ def setfit_answers(
 
     Raises:
         MissingExtraError: if setfit is not installed.
-        ModelError: if the encoder is no sentence-transformers model.
     """
-    if not isinstance(encoder, SentenceTransformerEncoder):
-        raise ModelError(f"{encoder.name} is no sentence-transformers model; SetFit can train no other one")
     setfit = import_extra("setfit", EXTRA)
     datasets = import_extra("datasets", EXTRA)
-    model = setfit.SetFitModel(
-        model_body=copy.deepcopy(encoder.model),
-        model_head=LogisticRegression(),
-    )
+    from transformers import PrinterCallback, ProgressCallback
+
+    body = copy.deepcopy(encoder.model)  # type: ignore[attr-defined]
+    model = setfit.SetFitModel(model_body=body, model_head=LogisticRegression())
     data = datasets.Dataset.from_dict({"text": list(examples), "label": truth.tolist()})
     with _quiet(setfit, datasets), _random_states_kept(), tempfile.TemporaryDirectory() as folder:
         arguments = setfit.TrainingArguments(
@@ -77,7 +69,8 @@ def setfit_answers(
             show_progress_bar=False,
         )
         trainer = setfit.Trainer(model=model, args=arguments, train_dataset=data)
-        _watch(trainer, on_progress)
+        for usual in (ProgressCallback, PrinterCallback):
+            trainer.remove_callback(usual)
         start = time.perf_counter()
         trainer.train()
         seconds = time.perf_counter() - start
@@ -91,19 +84,6 @@ def _epoch(truth: IntArray) -> int:
     equal = int((sizes * (sizes + 1)).sum()) // 2
     others = len(truth) * (len(truth) + 1) // 2 - equal
     return math.ceil(2 * max(equal, others) / _BATCH)
-
-
-def _watch(trainer: Any, on_progress: Advance) -> None:
-    """Tell steps to the callback alone, instead of to the terminal."""
-    from transformers import PrinterCallback, ProgressCallback, TrainerCallback
-
-    class Watch(TrainerCallback):
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            on_progress(1)
-
-    for usual in (ProgressCallback, PrinterCallback):
-        trainer.remove_callback(usual)
-    trainer.add_callback(Watch)
 
 
 @contextlib.contextmanager
@@ -128,9 +108,8 @@ def _quiet(setfit: Any, datasets: Any) -> Iterator[None]:
     datasets.disable_progress_bars()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", message=".*pin_memory.*"
-            )  # memory for a GPU where there is none
+            # memory for a GPU where there is none
+            warnings.filterwarnings("ignore", message=".*pin_memory.*")
             yield
     finally:
         setfit.logging.set_verbosity(shown)

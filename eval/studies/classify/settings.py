@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from surprise_rerank.core.settings import option, some_names
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.studies.settings import LabelledColumns, LabelledStudy
+from surprise_rerank.eval.studies.settings import LabelledStudy
 
 Weight: TypeAlias = float | Literal["crossover"]
 
 # As `classify.labels.DEFAULT_TEMPLATE`, which `--help` cannot wait for.
 TEMPLATE = "this matter is {}"
-TRAIN: Final = "train"
-_WEIGHT_HELP = (
-    "Of surprise against the cosine: from 0 to 1; crossover: tanh(size of the ensemble / 1000), as published."
-)
+# What learns from few examples.
+FEW_SHOT_SYSTEMS = ("cosine", "surprise", "cosine-linear", "surprise-linear", "logistic", "setfit")
 
 
 def to_weight(text: str) -> Weight:
@@ -55,20 +53,17 @@ def to_numbers(text: str) -> tuple[int, ...]:
     return numbers
 
 
-def to_ensemble(text: str) -> Path | Literal["train"]:
-    """The texts that similarities are compared with: a file, or `train`."""
-    return TRAIN if text == TRAIN else Path(text)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskFiles(LabelledColumns):
-    """The files that a task is read from.
-
-    Attributes:
-        file: of labelled texts.
-    """
+class ClassifySettings(LabelledStudy):
+    """What is classified, and what is measured."""
 
     file: Path = option(metavar="FILE", argument=True, path="file")
+    train: Path | None = option(
+        None,
+        help="Labelled texts to learn from: for the logistic regression, or for --few-shot.",
+        metavar="FILE",
+        path="file",
+    )
     names: Path | None = option(
         None,
         help="YAML, `class: name` or `class: [name, another]`.  [default: the class, with spaces for _]",
@@ -76,122 +71,51 @@ class TaskFiles(LabelledColumns):
         metavar="FILE",
         path="file",
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampledFiles(TaskFiles):
-    """The files of a task that may be a sample."""
-
     limit: int | None = option(
         None, help="A quick look: N texts, a random sample that is always the same.", metavar="N", low=1
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZeroShotFiles(SampledFiles):
-    """The files of a classification by the names of the labels."""
-
-    train: Path | None = option(
-        None, help="Labelled texts for the logistic regression.", metavar="FILE", path="file"
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FewShotFiles(TaskFiles):
-    """The files of a study of few examples."""
-
-    test: Path | None = option(
-        None,
-        help="Labelled texts that are tested.  [default: those of FILE that are no examples]",
-        metavar="FILE",
-        path="file",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelStudy(LabelledStudy):
-    """What the studies with several templates share."""
-
     templates: tuple[str, ...] = option(
         (TEMPLATE,),
         help="What a label's name is put into, at {}. Several times: each is measured.",
         flag="--template",
         metavar="TEXT",
     )
-    seed: int = option(0, help="Of the random draws.", low=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZeroShotSettings(LabelStudy):
-    """How texts are classified."""
-
-    weight: Weight = option("crossover", help=_WEIGHT_HELP, metavar="W", parse=to_weight)
-    ensemble: Path | Literal["train"] | None = option(
+    weight: Weight = option(
+        "crossover",
+        help="Of surprise against the cosine: from 0 to 1; crossover: tanh(size of the ensemble / 1000), as "
+        "published.",
+        metavar="W",
+        parse=to_weight,
+    )
+    inductive: bool = option(
+        False, help="Compare with the texts of --train, not with the tested ones (without their labels)."
+    )
+    ensemble_size: tuple[int, ...] | None = option(
         None,
-        help="Texts that similarities are compared with: a table, a .txt of one a line, or `train`.  "
-        "[default: the tested texts, unlabelled]",
-        metavar="FILE",
-        parse=to_ensemble,
+        help="Measure surprise with random ensembles of N texts; the others are tested.  "
+        "[without N: 3,9,27,81,243,729,2187]",
+        metavar="N,N,...",
+        parse=to_numbers,
+        sets="3,9,27,81,243,729,2187",
     )
-    text: str | None = option(
-        None, help="Column of texts.  [default: text, content, body, ...]", metavar="COLUMN"
-    )
-    shots: int | None = option(
+    few_shot: tuple[int, ...] | None = option(
         None,
-        help="The logistic regression learns from K texts of each class; without --train they are drawn from "
-        "FILE, and the others are tested.",
-        metavar="K",
-        low=1,
+        help="Learn from K examples of each class, of --train or of FILE, whose others are tested.",
+        metavar="K,K,...",
+        parse=to_numbers,
     )
-    regularisation: float = option(1.0, help="C of the logistic regression.", metavar="C", low=0, above=True)
-    sample: int | None = option(None, help="Test N texts, drawn at random.", metavar="N", low=1)
-    repeats: int = option(1, help="How many times --sample or --shots is drawn.", metavar="N", low=1)
-
-    def __post_init__(self) -> None:
-        _check_templates(self.templates)
-        if self.repeats > 1 and self.sample is None and self.shots is None:
-            raise DataError("several repeats with the same texts are alike; give --sample or --shots, too")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnsembleSizeSettings(LabelStudy):
-    """What is measured."""
-
-    sizes: tuple[int, ...] = option(
-        (3, 9, 27, 81, 243, 729, 2187), help="Texts in the ensemble.", metavar="N,N,...", parse=to_numbers
+    draws: int | None = option(
+        None, help="Of ensembles or examples of each size.  [default: 10; of examples 3]", metavar="N", low=1
     )
-    draws: int = option(10, help="Random ensembles of each size.", metavar="N", low=1)
-
-    def __post_init__(self) -> None:
-        _check_templates(self.templates)
-        if not self.sizes or min(self.sizes) < 1:
-            raise DataError(f"the sizes of ensembles must be at least 1, got {self.sizes}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FewShotSettings(LabelledStudy):
-    """What is measured."""
-
-    weight: Weight = option("crossover", help=_WEIGHT_HELP, metavar="W", parse=to_weight)
-    template: str = option(TEMPLATE, help="What a label's name is put into, at {}.", metavar="TEXT")
     test_size: int | None = option(
-        None,
-        help="Test N of the texts, drawn at random with each seed.  [default: all]",
-        metavar="N",
-        low=1,
+        None, help="With --few-shot: test N texts, drawn at random.  [default: all]", metavar="N", low=1
     )
-    shots: tuple[int, ...] = option(
-        (3, 9, 21), help="Examples of each class.", metavar="K,K,...", parse=to_numbers
-    )
-    seeds: int = option(3, help="Draws of examples.", metavar="N", low=1)
-    balanced: bool = option(
-        True,
-        help="K examples of each class; or K for each class on average, drawn at random, at least 1 of each.",
-        flag="--balanced/--unbalanced",
+    unbalanced: bool = option(
+        False, help="With --few-shot: K examples of each class on average, at least 1 of each."
     )
     systems: tuple[str, ...] | None = option(
         None,
-        help="With commas between.  [default: all that the model can be trained for]",
+        help="With --few-shot, with commas between.  [default: all that the model can be trained for]",
         metavar="NAMES",
         parse=some_names,
     )
@@ -204,20 +128,23 @@ class FewShotSettings(LabelledStudy):
     )
 
     def __post_init__(self) -> None:
-        from surprise_rerank.eval.studies.classify.few_shot_systems import SYSTEMS
+        from surprise_rerank.classify.labels import check_template
 
-        _check_templates((self.template,))
-        if self.systems == ():
-            raise DataError("no system to measure; give at least one")
-        unknown = [name for name in self.systems or () if name not in SYSTEMS]
+        for template in self.templates:
+            check_template(template)
+        if self.few_shot is not None and self.ensemble_size is not None:
+            raise DataError("--few-shot and --ensemble-size are two studies; give one of them")
+        if self.few_shot is not None and len(self.templates) > 1:
+            raise DataError("--few-shot takes one --template")
+        if self.inductive and (self.train is None or self.few_shot or self.ensemble_size):
+            raise DataError("--inductive compares with the texts of --train, without another study; give it")
+        for name in ("test_size", "unbalanced", "systems", "setfit_steps"):
+            if getattr(self, name) and self.few_shot is None:
+                raise DataError(f"--{name.replace('_', '-')} is for --few-shot, which is not given")
+        if self.draws is not None and self.few_shot is None and self.ensemble_size is None:
+            raise DataError("--draws is for --few-shot and --ensemble-size; give one of them")
+        unknown = [name for name in self.systems or () if name not in FEW_SHOT_SYSTEMS]
         if unknown:
-            raise DataError(f"there is no system {unknown[0]!r}; choose from {', '.join(SYSTEMS)}")
-        if not self.shots or min(self.shots) < 1:
-            raise DataError(f"the numbers of examples must be at least 1, got {self.shots}")
-
-
-def _check_templates(templates: tuple[str, ...]) -> None:
-    from surprise_rerank.classify.labels import check_template
-
-    for template in templates:
-        check_template(template)
+            raise DataError(f"there is no system {unknown[0]!r}; choose from {', '.join(FEW_SHOT_SYSTEMS)}")
+        if self.setfit_steps and self.systems and "setfit" not in self.systems:
+            raise DataError("--setfit-steps is for setfit, which is not among --systems")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
 
 from surprise_rerank.classify.classifier import ClassifierModel, SurpriseClassifier
-from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.core.arrays import BoolArray, Float32Array, IntArray
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.studies.labelled_models import COSINE, SURPRISE
+from surprise_rerank.eval.studies.labelled import COSINE, SURPRISE
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Weight
 
@@ -25,27 +26,14 @@ ZERO_SHOT = (COSINE, *_MODELS)
 _ITERATIONS = 2000
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Answers:
-    """What a system makes of n texts.
-
-    Attributes:
-        places: (n,) places of the classes that were chosen.
-        weight: of surprise against the cosine; None for a system that has none.
-    """
-
-    places: IntArray
-    weight: float | None = None
-
-
 def by_labels(
     system: str,
     labels: Mapping[str, Float32Array],
     texts: Float32Array,
     ensemble: Ensemble,
     weight: Weight,
-) -> Answers:
-    """Answers by the similarity to the labels.
+) -> tuple[IntArray, float | None]:
+    """(n,) places of the chosen classes by the similarity to the labels, and the weight of surprise.
 
     Args:
         system: of `ZERO_SHOT`.
@@ -54,34 +42,50 @@ def by_labels(
         ensemble: of vectors that similarities are compared with, under the cosine.
         weight: of surprise.
     """
-    if system == COSINE:
-        plain = SurpriseClassifier(labels, weight=0.0).fit(texts, ensemble=ensemble)
-        return Answers(_places(labels, plain.predict(texts)))
-    classifier = SurpriseClassifier(labels, model=_MODELS[system], weight=weight)
-    classifier.fit(texts, ensemble=ensemble)
-    return Answers(_places(labels, classifier.predict(texts)), float(classifier.weight_))
+    plain = system == COSINE
+    how = {"weight": 0.0} if plain else {"model": _MODELS[system], "weight": weight}
+    classifier = SurpriseClassifier(labels, **how).fit(texts, ensemble=ensemble)
+    places = np.searchsorted(np.array(list(labels)), classifier.predict(texts)).astype(np.int64)
+    return places, None if plain else float(classifier.weight_)
 
 
-def logistic_regression(
-    examples: Float32Array, truth: IntArray, texts: Float32Array, regularisation: float = 1.0
-) -> Answers:
-    """Answers of a logistic regression on vectors, to convergence.
+def logistic_regression(examples: Float32Array, truth: IntArray, texts: Float32Array) -> IntArray:
+    """(n,) places of the chosen classes of a logistic regression on vectors, to convergence.
 
     Args:
         examples: (m, d) unit vectors.
         truth: (m,) places of their classes.
         texts: (n, d) unit vectors.
-        regularisation: scikit-learn's C; a larger one trusts the examples more.
 
     Raises:
         DataError: if all examples are of one class.
     """
     if len(np.unique(truth)) < 2:
         raise DataError(f"all {len(truth)} examples are of one class; give some of two at least")
-    model = LogisticRegression(C=regularisation, max_iter=_ITERATIONS)
-    model.fit(examples.astype(np.float64), truth)
-    return Answers(np.asarray(model.predict(texts.astype(np.float64)), dtype=np.int64))
+    model = LogisticRegression(max_iter=_ITERATIONS).fit(examples.astype(np.float64), truth)
+    return np.asarray(model.predict(texts.astype(np.float64)), dtype=np.int64)
 
 
-def _places(labels: Mapping[str, Float32Array], chosen: np.ndarray) -> IntArray:
-    return np.searchsorted(np.array(list(labels)), chosen).astype(np.int64)
+def qualities(truth: IntArray, chosen: IntArray) -> dict[str, float]:
+    """Accuracy, macro F1 (of the classes that have texts) and weighted F1 of n answers, from 0 to 1."""
+    # A class that is chosen and has no text lowers the others' precision; its own F1 is not defined.
+    present = np.unique(truth)
+    macro, weighted = (
+        float(f1_score(truth, chosen, labels=present, average=average, zero_division=0.0))
+        for average in ("macro", "weighted")
+    )
+    return {"accuracy": float((truth == chosen).mean()), "macro F1": macro, "weighted F1": weighted}
+
+
+def mcnemar(first: BoolArray, second: BoolArray) -> float:
+    """Two-sided p-value of McNemar's exact test: whether two classifiers are right equally often.
+
+    Of the texts that one of them has right and the other one wrong, either should have half (McNemar, 1947).
+
+    >>> mcnemar(np.array([True] * 9 + [False]), np.array([False] * 9 + [True]))
+    0.021484375
+    """
+    only_first, only_second = int((first & ~second).sum()), int((second & ~first).sum())
+    if not only_first + only_second:
+        return 1.0
+    return float(stats.binomtest(only_first, only_first + only_second).pvalue)

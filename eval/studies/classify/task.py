@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import yaml
 
 from surprise_rerank.classify.labels import Labels
-from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.core.files import disk_errors
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.text_vectors import dense_vectors
-from surprise_rerank.eval.labelled.data import LabelledTexts, read_labelled
-from surprise_rerank.eval.studies.classify.label_names import LabelNames, label_names, read_label_names
+from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.studies.classify.settings import ClassifySettings
+from surprise_rerank.eval.studies.labelled import LabelledTexts, read_labelled
+
+# Class -> its name, or several descriptions whose vectors' mean counts.
+LabelNames: TypeAlias = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -24,14 +29,14 @@ class Task:
     """A classification.
 
     Attributes:
-        texts: with their labels.
+        texts: that are tested, with their labels.
         names: class -> names, in the order of the classes' characters; two classes at least.
-        other: texts to learn from, or to be tested on where `texts` are learnt from.
+        train: texts to learn from.
     """
 
     texts: LabelledTexts
     names: LabelNames
-    other: LabelledTexts | None = None
+    train: LabelledTexts | None = None
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -41,19 +46,11 @@ class Task:
     @cached_property
     def truth(self) -> IntArray:
         """(n,) places of the texts' classes."""
-        return self._places(self.texts)
+        return self.places(self.texts)
 
-    @cached_property
-    def other_truth(self) -> IntArray:
-        """(m,) places of the other texts' classes; empty where there are none."""
-        return self._places(self.other) if self.other is not None else np.zeros(0, np.int64)
-
-    def _places(self, texts: LabelledTexts) -> IntArray:
+    def places(self, texts: LabelledTexts) -> IntArray:
+        """(n,) places of other texts' classes."""
         return np.searchsorted(np.array(self.classes), np.array(texts.labels)).astype(np.int64)
-
-    def labels(self) -> Labels:
-        """The classes with their names, as classifiers take them."""
-        return Labels.of(self.names)
 
     def label_vectors(self, encoder: Encoder, template: str) -> dict[str, Float32Array]:
         """Class -> the (d,) unit vector of its names in the template.
@@ -61,59 +58,97 @@ class Task:
         Raises:
             DataError: if two coincide, as for words that the model has no vector of.
         """
-        found = self.labels().vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
+        labels = Labels.of(self.names)
+        found = labels.vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
         return dict(zip(self.classes, found, strict=True))
-
-    def facts(self) -> dict[str, Any]:
-        """What identifies the texts and the labels, as JSON values."""
-        names = {name: list(names) for name, names in self.names.items()}
-        return {"texts": len(self.texts), "digest": self.texts.digest, "names": names}
 
     def remarks(self) -> Iterator[str]:
         """Notes on the texts and the labels."""
-        for texts in (self.texts, self.other):
+        for texts in (self.texts, self.train):
             if texts is not None and texts.left_out:
                 yield f"{texts.name}: {texts.left_out} malformed rows left out"
-        seen = set(self.texts.labels)
-        unseen = [name for name in self.classes if name not in seen]
+        unseen = sorted(set(self.classes).difference(self.texts.labels))
         if unseen:
             more = ", ..." if len(unseen) > 5 else ""
             yield (
                 f"{self.texts.name} has no text of {len(unseen)} of the {len(self.classes)} classes that can "
                 f"be chosen: {', '.join(unseen[:5])}{more}"
             )
-        if any(len(names) > 1 for names in self.names.values()):
-            yield "a class of several names is compared by the mean of their vectors"
 
 
-def read_task(
-    file: Path,
-    other: Path | None = None,
-    *,
-    names: Path | None = None,
-    text: str | None = None,
-    label: str = "label",
-    limit: int | None = None,
-    on_error: OnError = "raise",
-) -> Task:
-    """Read what is classified.
-
-    Args:
-        file: of labelled texts.
-        other: a second one.
-        names: a YAML file of the labels' names.
-        text: the column of the texts.
-        label: the column of the labels.
-        limit: take this many of the first file's texts, at random; the classes are those of all.
-        on_error: whether a malformed row is an error, or skipped and counted.
+def read_task(settings: ClassifySettings) -> Task:
+    """Read what is classified; the classes are those of all texts.
 
     Raises:
         DataError: if a file is malformed, or there are fewer than two classes.
         DatasetError: if there is no such file.
     """
-    texts = read_labelled(file, text=text, label=label, on_error=on_error)
-    others = None if other is None else read_labelled(other, text=text, label=label, on_error=on_error)
-    classes = {*texts.labels, *(others.labels if others is not None else ())}
-    return Task(
-        texts.sample(limit), label_names(classes, None if names is None else read_label_names(names)), others
-    )
+    columns = settings.columns()
+    texts = read_labelled(settings.file, **columns)
+    train = None if settings.train is None else read_labelled(settings.train, **columns)
+    classes = {*texts.labels, *(train.labels if train is not None else ())}
+    given = None if settings.names is None else read_label_names(settings.names)
+    return Task(texts.sample(settings.limit), label_names(classes, given), train)
+
+
+def label_names(classes: Iterable[str], given: LabelNames | None) -> LabelNames:
+    """The names of classes, in the order of the classes' characters.
+
+    Args:
+        classes: that texts are labelled with.
+        given: the names; by default a class's own, with spaces for its underscores. Classes that no text is
+            labelled with can be chosen all the same.
+
+    Raises:
+        DataError: if one has no name, or there are fewer than two.
+    """
+    found = sorted(set(classes))
+    names = {name: (name.replace("_", " "),) for name in found} if given is None else given
+    missing = [name for name in found if name not in names]
+    if missing:
+        raise DataError(
+            f"the label names lack {', '.join(map(repr, missing[:5]))}, which texts are labelled with; "
+            f"they have {', '.join(map(repr, list(names)[:10]))}"
+        )
+    if len(names) < 2:
+        raise DataError(f"there is one class, {next(iter(names), '')!r}, expected two at least")
+    Labels.of(names)  # reports two classes of one name before anything is encoded
+    return {name: names[name] for name in sorted(names)}
+
+
+def read_label_names(path: Path) -> LabelNames:
+    """Read a YAML mapping of classes to names, or to lists of names.
+
+    Raises:
+        DatasetError: if there is no such file.
+        DataError: if it is malformed; names the class.
+    """
+    if not path.is_file():
+        raise DatasetError(f"there is no file {path} of label names")
+    with disk_errors(str(path)):
+        content = path.read_bytes()
+    try:
+        read = yaml.load(content, _UniqueKeys)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
+    if not isinstance(read, dict) or not read:
+        raise DataError(f"{path}: expected a mapping of classes to their names, got {str(read)[:60]!r}")
+    found = {}
+    for name, value in read.items():
+        names = [value] if isinstance(value, str) else value
+        if not (isinstance(names, list) and names and all(isinstance(n, str) and n.strip() for n in names)):
+            raise DataError(f"{path}, {name}: expected a name or a list of names, got {str(value)[:60]!r}")
+        found[str(name)] = tuple(names)
+    return found
+
+
+class _UniqueKeys(yaml.BaseLoader):
+    """Nothing but texts, as a class may be called 1, or no; and no duplicate class."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """The mapping of a node."""
+        keys = [key.value for key, _ in node.value]
+        if len(set(keys)) < len(keys):
+            duplicate = next(key for key in keys if keys.count(key) > 1)
+            raise yaml.YAMLError(f"duplicate key {duplicate!r}")
+        return dict(super().construct_mapping(node, deep))

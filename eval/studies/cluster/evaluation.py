@@ -2,35 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import TypeAlias
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score, homogeneity_completeness_v_measure
 
+from surprise_rerank.classify.cluster import SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.errors import DataError
-from surprise_rerank.eval.labelled.data import LabelledTexts
-from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.studies.cluster.assignments import find_assignments
-from surprise_rerank.eval.studies.cluster.runs import Run, measure
+from surprise_rerank.errors import DataError, did_you_mean
+from surprise_rerank.eval.reports.report import Report, Table
+from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
+from surprise_rerank.eval.studies.classify.settings import to_weight
 from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
-from surprise_rerank.eval.studies.cluster.tables import Clustering, plots, tables
-from surprise_rerank.eval.studies.labelled_models import LabelledVectors, load_models
-from surprise_rerank.eval.studies.result_cache import ResultCache
+from surprise_rerank.eval.studies.labelled import COSINE, SURPRISE, LabelledTexts, load_models, read_labelled
+from surprise_rerank.eval.studies.measurements import Key, Measurements
 from surprise_rerank.eval.studies.sentence_models import refuse_duplicates
+from surprise_rerank.surprise.score import SurpriseModel, Weight
+
+# Name as it is shown -> model of the surprise score, and weight: at 0 the nearest centre by the cosine.
+Assignments: TypeAlias = Mapping[str, tuple[SurpriseModel, Weight]]
+
+_TESTED = ("V-measure", "ARI")
 
 
-def evaluate_clustering(
-    files: Sequence[LabelledTexts], settings: ClusterSettings, terminal: Terminal | None = None
-) -> Report:
-    """Compare assignments of texts to the same k-means centres with the texts' labels.
-
-    Vectors and finished repeats are kept in the cache: what was measured before is read.
+def find_assignments(names: Iterable[str]) -> Assignments:
+    """Assignments by their names, once each, the cosine first: the others are compared with it.
 
     Args:
-        files: at least one, of different names.
-        settings: how to cluster.
+        names: `cosine`, `surprise` (the Gaussian model), `pooled`, `percentile`, `empirical`; an `@`
+            and a weight from 0 to 1, or `crossover`, may follow. Without it the weight is 1.
+
+    Raises:
+        DataError: if a name or a weight is not known.
+    """
+    found: dict[str, tuple[SurpriseModel, Weight]] = {COSINE: ("gaussian", 0.0)}
+    for name in names:
+        model, at, weight = name.partition("@")
+        if name != COSINE and model not in SURPRISE:
+            known = (COSINE, *SURPRISE)
+            raise DataError(
+                f"there is no assignment {name!r}; {did_you_mean(model, known)}choose from "
+                f"{', '.join(known)}; a weight may follow, as in surprise@0.5"
+            )
+        try:
+            found.setdefault(name, (SURPRISE.get(model, "gaussian"), to_weight(weight) if at else 1.0))
+        except ValueError as error:
+            raise DataError(f"assignment {name!r}: the weight {error}") from None
+    return found
+
+
+def evaluate_clustering(settings: ClusterSettings, terminal: Terminal | None = None) -> Report:
+    """Compare assignments of texts to the same k-means centres with the texts' labels.
+
+    Args:
+        settings: what is clustered, and how.
         terminal: for progress and messages; none by default.
 
     Returns:
@@ -40,120 +72,175 @@ def evaluate_clustering(
     Raises:
         DataError: if there is no file, two have one name, one has fewer than two labels or fewer texts than
             clusters, or two models have one name.
-        SurpriseRerankError: if a model cannot be loaded, or results cannot be kept.
+        SurpriseRerankError: if a model cannot be loaded, or vectors cannot be kept.
     """
     terminal = terminal or Terminal(quiet=True)
-    folder = settings.cache or cache_folder()
-    models = load_models(settings.models, folder, terminal)
-    data = [file.sample(settings.limit) for file in files]
-    _check(data, settings)
-    measurement = _Measurement(settings, ResultCache(folder / "cluster", dict[str, Run]), terminal)
-    found = []
+    assignments = find_assignments(settings.assignments)
+    models = load_models(settings.models, settings.cache or cache_folder(), terminal)
+    data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]
+    clusters = _clusters(data, settings)
+    found = Measurements("data", "model", "assignment")
     for model in models:
-        found += [measurement.clustering(model, file) for file in data]
-    found.sort(key=lambda clustering: [file.name for file in data].index(clustering.data))
+        for texts in data:
+            # Texts are compared with texts: for models with prompts, both sides have the one of a query.
+            vectors = model.of(texts, "query")
+            title = f"{model.name}: {texts.name}"
+            with terminal.bar(title, settings.repeats, "repeats") as advance:
+                for seed in range(settings.repeats):
+                    own = measure(vectors, texts.labels, assignments, clusters[texts.name], seed)
+                    for name, values in own.items():
+                        found.add((texts.name, model.name, name), values)
+                    advance(1)
+    differences = _differences(found)
+    facts = {name: value for name, value in asdict(settings).items() if name not in ("cache", "files")}
     return Report(
         title="Clusters of texts beside their labels",
-        tables=tables(found),
-        plots=plots(found),
-        notes=(*_protocol(settings, data), *measurement.results.remarks("runs")),
-        facts={
-            "repeats": settings.repeats,
-            "seed": settings.seed,
-            "clusterings": [clustering.facts() for clustering in found],
-        },
+        tables=tuple(_tables(found, differences)),
+        plots=tuple(found.plot("bars", f"{name} by assignment", name) for name in _TESTED),
+        notes=tuple(_notes(settings, data, clusters)),
+        facts={"settings": facts, "clusters": clusters, "values": found.facts()},
     )
 
 
-def _clusters_of(settings: ClusterSettings, data: LabelledTexts) -> int:
-    return len(data.classes) if settings.clusters is None else settings.clusters
+def measure(
+    vectors: Float32Array, labels: Sequence[str], assignments: Assignments, clusters: int, seed: int
+) -> dict[str, dict[str, float | None]]:
+    """Assignment -> its measures, on the same centres; shares x 100.
+
+    Args:
+        vectors: (n, d) of the texts.
+        labels: (n,) what the clusters are compared with.
+        assignments: the cosine first.
+        clusters: k, at most n.
+        seed: of the centres.
+    """
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        # Fewer different texts than clusters: some stay empty, which is counted.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        centres = SurpriseKMeans(clusters, weight=0.0, random_state=seed).fit(vectors)
+    centre_seconds = time.perf_counter() - start
+    measured: dict[str, dict[str, float | None]] = {}
+    for name, (model, weight) in assignments.items():
+        start = time.perf_counter()
+        found = SurpriseAssignment(centres, model=model, weight=weight).fit(vectors)
+        seconds = time.perf_counter() - start
+        homogeneity, completeness, v_measure = homogeneity_completeness_v_measure(labels, found.labels_)
+        ari = adjusted_rand_score(labels, found.labels_)
+        own: dict[str, float | None] = {"V-measure": 100 * v_measure, "ARI": 100 * ari}
+        if name != COSINE:
+            by_cosine = measured[COSINE]
+            own["V - cosine"], own["ARI - cosine"] = (
+                float(own[m] or 0) - float(by_cosine[m] or 0) for m in _TESTED
+            )
+            own["moved %"] = 100 * float((found.labels_ != centres.labels_).mean())
+        sizes = np.bincount(found.labels_, minlength=clusters)
+        measured[name] = {
+            **own,
+            "homogeneity": 100 * homogeneity,
+            "completeness": 100 * completeness,
+            "largest": sizes.max(),
+            "smallest": sizes[sizes > 0].min(),
+            "empty": (sizes == 0).sum(),
+            "mean cosine": found.mean_cosine_,
+            "centres s": centre_seconds,
+            "assignment s": seconds,
+        }
+    return measured
 
 
-def _check(data: Sequence[LabelledTexts], settings: ClusterSettings) -> None:
-    if not data:
-        raise DataError("no texts to cluster; give at least one file")
-    refuse_duplicates([file.name for file in data], "files", "give each once, or rename one")
-    for file in data:
-        if len(file.classes) < 2:
+def _clusters(data: Sequence[LabelledTexts], settings: ClusterSettings) -> dict[str, int]:
+    """File -> number of clusters."""
+    refuse_duplicates([texts.name for texts in data], "files", "give each once, or rename one")
+    found = {}
+    for texts in data:
+        if len(texts.classes) < 2:
             raise DataError(
-                f"{file.name}: every text has the label {file.labels[0]!r}; clusters are compared with two "
+                f"{texts.name}: every text has the label {texts.labels[0]!r}; clusters are compared with two "
                 "labels or more"
             )
-        clusters = _clusters_of(settings, file)
-        if clusters > len(file):
+        found[texts.name] = settings.clusters or len(texts.classes)
+        if found[texts.name] > len(texts):
             raise DataError(
-                f"{file.name}: {clusters} clusters for {len(file)} texts; ask for {len(file)} at most"
+                f"{texts.name}: {found[texts.name]} clusters for {len(texts)} texts; ask for {len(texts)} at "
+                "most"
             )
+    return found
 
 
-@dataclass
-class _Measurement:
-    """Repeats: read where they are kept, measured and kept where not."""
+def _differences(found: Measurements) -> Measurements:
+    """Of every assignment to the cosine: mean, interval, p."""
+    differences = Measurements("data", "model", "assignment", "measure")
+    tested = {}
+    for key in found:
+        for name in _TESTED if key[-1] != COSINE else ():
+            place: Key = (*key, name)
+            first, second = (found.values(own, name) for own in ((*key[:-1], COSINE), key))
+            tested[place] = paired_randomization(first, second)
+            wins, losses = int((second > first).sum()), int((second < first).sum())
+            differences.add(place, {"difference": (second - first).mean(), "wins": wins, "losses": losses})
+            if len(first) > 1:
+                low, high = difference_interval(first, second)
+                differences.add(place, {"low": low, "high": high})
+    for (place, p), corrected in zip(tested.items(), holm(list(tested.values())), strict=True):
+        differences.add(place, {"p": p, "p (Holm)": corrected})
+    return differences
 
-    settings: ClusterSettings
-    results: ResultCache[dict[str, Run]]
-    terminal: Terminal
 
-    def __post_init__(self) -> None:
-        self.assignments = find_assignments(self.settings.assignments)
-
-    def clustering(self, model: LabelledVectors, data: LabelledTexts) -> Clustering:
-        """All repeats of a model on a file."""
-        # Texts are compared with texts: for models with prompts, both sides have the one of a query.
-        vectors, encoder = model.of(data, "query"), model.encoder
-        clusters, repeats = _clusters_of(self.settings, data), self.settings.repeats
-        runs: dict[str, list[Run]] = {assignment.name: [] for assignment in self.assignments}
-        with self.terminal.bar(f"{model.name}: {data.name}", repeats, "repeats") as advance:
-            for seed in range(self.settings.seed, self.settings.seed + repeats):
-                key: dict[str, str | int | None] = {
-                    "model": encoder.name,
-                    "fingerprint": encoder.fingerprint,
-                    "dimension": encoder.dimension,
-                    "data": data.digest,
-                    "clusters": clusters,
-                    "seed": seed,
-                }
-                repeat = self._repeat(key, vectors, data.labels, clusters, seed)
-                for name, own in runs.items():
-                    own.append(repeat[name])
-                advance(1)
-        return Clustering(
-            data.name,
-            model.name,
-            len(data),
-            len(data.classes),
-            clusters,
-            {n: tuple(own) for n, own in runs.items()},
+def _tables(found: Measurements, differences: Measurements) -> Iterator[Table]:
+    shown = [("V-measure", 2, True), ("V - cosine", 2, False), ("ARI", 2, True), ("ARI - cosine", 2, False)]
+    yield found.table(
+        "cluster",
+        "Clusters beside labels, x 100: means over the repeats",
+        [*shown, ("moved %", 1, False)],
+        (
+            "dev.: standard deviation over the repeats. moved: points in another cluster than by the cosine. "
+            "NMI, by the arithmetic mean of the entropies, is equal to the V-measure.",
+        ),
+    )
+    looks = [("homogeneity", 2), ("completeness", 2), ("largest", 1), ("smallest", 1), ("empty", 1)]
+    looks += [("mean cosine", 4), ("centres s", 2), ("assignment s", 3)]
+    yield found.table(
+        "cluster-details",
+        "What clusters look like: means over the repeats",
+        [(name, digits, False) for name, digits in looks],
+        (
+            "largest, smallest: points of the largest cluster, and of the smallest that is not empty; empty: "
+            "clusters without a point; mean cosine: of points to the centres of their clusters.",
+        ),
+        detail=True,
+    )
+    if len(differences):
+        shown = [(name, 2, False) for name in ("difference", "low", "high")]
+        shown += [(name, 0, False) for name in ("wins", "losses")]
+        yield differences.table(
+            "cluster-differences",
+            "Differences to the cosine on the same centres, x 100",
+            [*shown, ("p", 4, False), ("p (Holm)", 4, False)],
+            (
+                "low and high: 95 % BCa interval of the mean difference over the repeats. p: paired "
+                "randomisation test over the repeats, two-sided; Holm's correction is for all comparisons of "
+                "the table. It tells whether a difference holds for other seeds of k-means on these texts, "
+                "not on others.",
+            ),
         )
 
-    def _repeat(
-        self,
-        key: dict[str, str | int | None],
-        vectors: np.ndarray,
-        labels: Sequence[str],
-        clusters: int,
-        seed: int,
-    ) -> dict[str, Run]:
-        kept = self.results.find(key) or {}
-        missing = [a for a in self.assignments if a.name not in kept]
-        self.results.asked += len(self.assignments)
-        self.results.found += len(self.assignments) - len(missing)
-        if missing:
-            kept |= measure(vectors, labels, missing, clusters=clusters, seed=seed)
-            self.results.keep(key, {name: asdict(run) for name, run in kept.items()})
-        return kept
 
-
-def _protocol(settings: ClusterSettings, data: Sequence[LabelledTexts]) -> list[str]:
-    notes = [
-        f"Each repeat: centres of k-means++ and k-means on unit vectors, seeds {settings.seed} "
-        f"to {settings.seed + settings.repeats - 1}; every assignment takes the same centres.",
+def _notes(
+    settings: ClusterSettings, data: Sequence[LabelledTexts], clusters: Mapping[str, int]
+) -> Iterator[str]:
+    for texts in data:
+        number = len(texts.classes)
+        yield f"{texts.name}: {len(texts)} texts, {number} labels, {clusters[texts.name]} clusters"
+        if texts.left_out:
+            yield f"{texts.name}: {texts.left_out} malformed rows left out"
+    yield (
+        f"each repeat: centres of k-means++ and k-means on unit vectors, seeds 0 to {settings.repeats - 1}; "
+        "every assignment takes the same centres"
+    )
+    yield (
         "cosine: the nearest centre. The others: the most surprising one, the ensemble being the texts "
-        "themselves; the weight is 1, or what stands behind @.",
-    ]
+        "themselves; the weight is 1, or what stands behind @"
+    )
     if settings.limit is not None:
-        notes.append(f"Of each file {settings.limit} texts at most, a random sample that is always the same.")
-    left_out = [f"{file.name} {file.left_out}" for file in data if file.left_out]
-    if left_out:
-        notes.append(f"Rows left out: {', '.join(left_out)}.")
-    return notes
+        yield f"of each file {settings.limit} texts at most, a random sample that is always the same"

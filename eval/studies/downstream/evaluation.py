@@ -1,23 +1,29 @@
-"""Accuracy of downstream tasks, from names of models to a report."""
+"""Accuracy of downstream tasks as SentEval measures it, from names of models to a report."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
 
-from surprise_rerank.connectors.progress import Advance, Terminal
-from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.files import cache_folder
-from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
-from surprise_rerank.eval.reports.verdicts import best_of
-from surprise_rerank.eval.studies.downstream.classification import SEED, TaskResult, Vectors, classify, fits
-from surprise_rerank.eval.studies.downstream.classifiers import Classifier, find_classifier
-from surprise_rerank.eval.studies.downstream.settings import ClassifierName, DownstreamSettings
-from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, read_task
-from surprise_rerank.eval.studies.result_cache import Key, ResultCache
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
+from surprise_rerank.eval.studies.downstream.classifier import (
+    GRID,
+    Examples,
+    accuracy,
+    fit,
+    fit_each,
+    predict,
+)
+from surprise_rerank.eval.studies.downstream.settings import DownstreamSettings
+from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, PartName, read_task
+from surprise_rerank.eval.studies.measurements import Measurements
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     SentenceModel,
@@ -26,15 +32,23 @@ from surprise_rerank.eval.studies.sentence_models import (
     post_processed,
 )
 
+SEED = 1111  # SentEval's
+FOLDS = 5
+# Enough for a class to be in every fold of every fold.
+_LEAST = 2 * FOLDS
+# How many seeds an accuracy is the mean of, where there is a test set.
+_SEEDS = 5
 # Texts per block: an encoder also makes token vectors, and those of a block are in memory together.
 _TEXTS_AT_ONCE = 4096
 
+# (n, d) vectors of n texts.
+Vectors = Callable[[tuple[str, ...]], Float32Array]
+# Weights, their accuracy on what l2 was chosen by, and what they are tested on.
+_Run = tuple[Float32Array, float, Examples]
+
 
 def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None = None) -> Report:
-    """Accuracy of classifiers of sentence vectors, as SentEval measures it.
-
-    Results are kept in the cache, by model, task and its texts, and classifier: what was measured before is
-    read.
+    """Accuracy of a classifier of sentence vectors.
 
     Args:
         settings: what is measured.
@@ -47,177 +61,157 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None 
     Raises:
         DatasetError: if a task does not exist, or a file is missing.
         DataError: if data are malformed, or two models have one name.
-        SurpriseRerankError: if a model cannot be loaded, or a result cannot be kept.
+        SurpriseRerankError: if a model cannot be loaded.
     """
     terminal = terminal or Terminal(quiet=True)
-    folder = settings.cache or cache_folder()
-    models = load_each(settings.models, lambda name: load_sentence_model(name, folder), terminal)
-    used = find_classifier(settings.classifier)
+    models = load_each(settings.models, load_sentence_model, terminal)
     tasks = [read_task(name, settings.data) for name in dict.fromkeys(settings.tasks)]
-    results = ResultCache(folder / "downstream", TaskResult, named_by="task")
-    measured: dict[str, dict[str, TaskResult]] = {}
-    described = []
+    found = Measurements("model", "task")
     for model in models:
-        described.append(_described(model))
-        texts = _TextVectors(model)
-        variants = {model.name: False}
-        if settings.post_process:
-            variants[model.name + POST_PROCESSED] = True
-        measured.update({shown: {} for shown in variants})
-        for task in tasks:
-            for shown, processed in variants.items():
-                key: Key = {
-                    **_described(model),
-                    "post_process": processed,
-                    "task": task.name,
-                    "texts": task.digest,
-                    "classifier": settings.classifier,
-                    "seed": SEED,
-                }
-                measure = partial(_measure, task, texts, used, shown, processed, terminal)
-                measured[shown][task.name] = results.get(key, measure)
-    notes = [*_protocol(settings.classifier, used, tasks), *results.remarks()]
-    if settings.post_process:
-        notes.append(
-            f"{POST_PROCESSED}: without the first two principal components of each task's texts, not centred"
-        )
+        plain = _encoded(model, tasks, terminal)
+        with terminal.bar(f"{model.name}: classifying", len(tasks), "tasks") as advance:
+            for task in tasks:
+                for values in classify(task, plain):
+                    found.add((model.name, task.name), values)
+                if settings.post_process:
+                    for values in classify(task, _without_components(task.texts, plain)):
+                        found.add((model.name + POST_PROCESSED, task.name), values)
+                advance(1)
+    details = [("accuracy", 2, True), ("dev accuracy", 2, False), ("F1", 2, False)]
     return Report(
         title=f"Downstream tasks: {', '.join(task.name for task in tasks)}",
-        tables=(_accuracies(measured, tasks), _details(measured, used)),
-        plots=(_bars(measured),),
-        notes=tuple(notes),
-        facts={"classifier": settings.classifier, "seed": SEED, "models": described},
+        tables=(
+            _accuracies(found, [task.name for task in tasks]),
+            found.table(
+                "downstream-details",
+                "Single tasks, in %",
+                details,
+                ("dev.: of the single runs; dev accuracy: by which l2 was chosen in each run",),
+                detail=True,
+            ),
+        ),
+        plots=(found.plot("bars", "Downstream tasks", "accuracy"),),
+        notes=tuple(_notes(tasks, settings)),
+        facts={
+            "classifier": "senteval",
+            "models": settings.models,
+            "seed": SEED,
+            "values": found.facts(),
+        },
     )
 
 
-def _described(model: SentenceModel) -> dict[str, str | int | bool]:
-    encoder = model.encoder
-    return {"name": model.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension}
+def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
+    """Measure a task the way SentEval does: the measures in % of each run.
 
+    - One part: nested cross-validation. Every fold is tested once, by a classifier whose regularisation was
+      chosen by cross-validation on the others.
+    - `train` and `test`: the regularisation is chosen by cross-validation on `train`.
+    - `train`, `dev` and `test`: it is chosen on `dev`.
 
-def _measure(
-    task: DownstreamTask,
-    texts: _TextVectors,
-    classifier: Classifier,
-    shown: str,
-    post_process: bool,
-    terminal: Terminal,
-) -> TaskResult:
-    start = time.perf_counter()
-    new = texts.unknown(task.texts)
-    with terminal.bar(f"{texts.model.name}: encoding {task.name}", len(new), "texts") as advance:
-        texts.learn(new, advance)
-    vectors = _without_components(task.texts, texts) if post_process else texts
-    with terminal.bar(f"{shown}: {task.name}", fits(task, classifier), "fits") as advance:
-        outcome = classify(task, vectors, classifier, on_progress=advance)
-    return TaskResult(outcome, len(task.texts), time.perf_counter() - start)
+    Pairs (u, v) have the features |u - v| and u * v.
 
-
-class _TextVectors:
-    """Vectors of texts, each made once.
-
-    Args:
-        model: that makes them.
+    Raises:
+        DataError: if a class has too few examples.
     """
+    parts = {name: _examples(task, name, vectors) for name in task.parts}
+    learned = parts["all" if "all" in parts else "train"]
+    counts = np.bincount(learned.labels, minlength=len(task.classes))
+    if counts.min() < _LEAST:
+        raise DataError(
+            f"{task.name}: {counts.min()} examples of the class {task.classes[int(counts.argmin())]!r} to "
+            f"learn from, expected at least {_LEAST}; are its files whole?"
+        )
+    # MRPC is published with F1, too.
+    has_f1 = len(task.classes) == 2 and any(part.others for part in task.parts.values())
+    # Steps are short: where other programs run, two threads wait for each other ten times as long.
+    with threadpool_limits(1):
+        for weights, dev_accuracy, test in _runs(parts, len(task.classes)):
+            f1 = f1_score(test.labels, predict(weights, test.features)) if has_f1 else None
+            yield {
+                "accuracy": 100 * accuracy(weights, test),
+                "dev accuracy": 100 * dev_accuracy,
+                "F1": None if f1 is None else 100 * f1,
+            }
 
-    def __init__(self, model: SentenceModel) -> None:
-        self.model = model
-        self._rows: dict[str, int] = {}
-        self._vectors = np.zeros((0, model.encoder.dimension), dtype=np.float32)
 
-    def __call__(self, texts: tuple[str, ...]) -> Float32Array:
-        """(n, d) vectors of n texts that were learnt."""
-        return self._vectors[[self._rows[text] for text in texts]]
+def _runs(parts: dict[PartName, Examples], classes: int) -> Iterator[_Run]:
+    if "all" in parts:
+        for rows, tested in _folds(parts["all"], SEED):
+            train, test = parts["all"][rows], parts["all"][tested]
+            yield *_cross_validated(train, classes, SEED), test
+        return
+    for seed in range(SEED, SEED + _SEEDS):
+        if "dev" in parts:
+            candidates = fit_each(parts["train"], parts["dev"], GRID, classes, seed)
+            best = max(candidates, key=lambda weights: accuracy(weights, parts["dev"]))
+            yield best, accuracy(best, parts["dev"]), parts["test"]
+        else:
+            yield *_cross_validated(parts["train"], classes, seed), parts["test"]
 
-    def unknown(self, texts: Sequence[str]) -> list[str]:
-        """Those that were not learnt, in their order."""
-        return [text for text in texts if text not in self._rows]
 
-    def learn(self, texts: Sequence[str], on_progress: Advance) -> None:
-        """Make the vectors of texts that are not known."""
+def _cross_validated(train: Examples, classes: int, seed: int) -> tuple[Float32Array, float]:
+    """Weights for the l2 that cross-validation chose, and its accuracy there."""
+    found = np.zeros(len(GRID))
+    for rows, held_out in _folds(train, seed):
+        dev = train[held_out]
+        candidates = fit_each(train[rows], dev, GRID, classes, seed)
+        found += np.array([accuracy(weights, dev) for weights in candidates]) / FOLDS
+    best = int(found.argmax())
+    return fit(train, GRID[best], classes, seed), float(found[best])
+
+
+def _folds(examples: Examples, seed: int) -> list[tuple[IntArray, IntArray]]:
+    folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
+    return list(folds.split(np.zeros(len(examples)), examples.labels))
+
+
+def _examples(task: DownstreamTask, name: PartName, vectors: Vectors) -> Examples:
+    part = task.parts[name]
+    first = vectors(part.texts)
+    if not part.others:
+        return Examples(first, part.labels)
+    second = vectors(part.others)
+    return Examples(np.concatenate([np.abs(first - second), first * second], axis=1), part.labels)
+
+
+def _encoded(model: SentenceModel, tasks: Sequence[DownstreamTask], terminal: Terminal) -> Vectors:
+    """The vectors of all tasks' texts, each encoded once."""
+    texts = tuple(dict.fromkeys(text for task in tasks for text in task.texts))
+    with terminal.bar(f"{model.name}: encoding", len(texts), "texts") as advance:
         blocks = [
-            self.model.vectors(texts[start : start + _TEXTS_AT_ONCE], on_progress)
+            model.vectors(texts[start : start + _TEXTS_AT_ONCE], advance)
             for start in range(0, len(texts), _TEXTS_AT_ONCE)
         ]
-        self._rows.update({text: len(self._rows) + i for i, text in enumerate(texts)})
-        self._vectors = np.concatenate([self._vectors, *blocks])
+    return _looked_up(texts, np.concatenate(blocks))
 
 
-def _without_components(texts: tuple[str, ...], vectors: _TextVectors) -> Vectors:
+def _without_components(texts: tuple[str, ...], vectors: Vectors) -> Vectors:
     """Vectors of a task's texts, post-processed together."""
+    return _looked_up(texts, post_processed(vectors(texts)))
+
+
+def _looked_up(texts: tuple[str, ...], vectors: Float32Array) -> Vectors:
     rows = {text: i for i, text in enumerate(texts)}
-    processed = post_processed(vectors(texts))
-    return lambda wanted: processed[[rows[text] for text in wanted]]
+    return lambda wanted: vectors[[rows[text] for text in wanted]]
 
 
-def _accuracies(measured: dict[str, dict[str, TaskResult]], tasks: Sequence[DownstreamTask]) -> Table:
+def _accuracies(found: Measurements, tasks: Sequence[str]) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for model, results in measured.items():
-        values = [results[task.name].outcome.accuracy for task in tasks]
+    for model in dict.fromkeys(key[0] for key in found):
+        values = [found.mean((model, task), "accuracy") or 0.0 for task in tasks]
         rows.append((model, *values, float(np.mean(values))))
-    columns = [Column(task.name, 1, "max") for task in tasks]
-    return Table(
-        "downstream",
-        "Accuracy in %",
-        (Column("model"), *columns, Column("mean", 1, "max")),
-        tuple(rows),
-    )
+    columns = [Column(name, 1, "max") for name in (*tasks, "mean")]
+    return Table("downstream", "Accuracy in %", (Column("model"), *columns), tuple(rows))
 
 
-def _details(measured: dict[str, dict[str, TaskResult]], classifier: Classifier) -> Table:
-    columns = (
-        Column("model"),
-        Column("task"),
-        Column("accuracy", 2),
-        Column("deviation", 2),
-        Column("dev accuracy", 2),
-        Column("F1", 2),
-        Column(classifier.parameter),
-        Column("texts"),
-        Column("seconds", 1),
-    )
-    rows = tuple(
-        (
-            model,
-            task,
-            result.outcome.accuracy,
-            result.outcome.deviation,
-            result.outcome.dev_accuracy,
-            result.outcome.f1,
-            ", ".join(f"{value:g}" for value in sorted(set(result.outcome.chosen))),
-            result.texts,
-            result.seconds,
-        )
-        for model, results in measured.items()
-        for task, result in results.items()
-    )
-    notes = (
-        "deviation: of the accuracies of the single runs",
-        f"dev accuracy: by which {classifier.parameter} was chosen in each run",
-        "texts: different ones; seconds: encoding of those that no task before had, and classification",
-    )
-    return Table("downstream-details", "Single tasks, in %", columns, rows, keys=2, notes=notes, detail=True)
-
-
-def _bars(measured: dict[str, dict[str, TaskResult]]) -> Plot:
-    series = tuple(
-        Series(model, tuple(results), tuple(result.outcome.accuracy for result in results.values()))
-        for model, results in measured.items()
-    )
-    means = {own.name: sum(own.y) / len(own.y) for own in series if own.y}
-    best = best_of(means, 1)
-    finding = f"In the mean over the tasks {best}." if best else "Accuracy of the model in each task."
-    return Plot("bars", "Downstream tasks", "task", "accuracy in %", series, finding=finding)
-
-
-def _protocol(name: ClassifierName, classifier: Classifier, tasks: Sequence[DownstreamTask]) -> Iterator[str]:
+def _notes(tasks: Sequence[DownstreamTask], settings: DownstreamSettings) -> Iterator[str]:
     crossed = [task.name for task in tasks if "all" in task.parts]
     tested = [task.name for task in tasks if "all" not in task.parts]
     if crossed:
         yield f"{', '.join(crossed)}: nested 5-fold cross-validation, the mean over 5 test folds"
-    if tested and classifier.repeats > 1:
-        yield f"{', '.join(tested)}: the test set, the mean over {classifier.repeats} seeds"
-    if name == "senteval":
-        yield "classifier senteval: stopped early, as the published figures were made (those are of one seed)"
-    else:
-        yield "classifier logistic: converged; published figures come from training that is stopped early"
+    if tested:
+        yield f"{', '.join(tested)}: the test set, the mean over {_SEEDS} seeds"
+    yield "the classifier is stopped early, as the published figures were made (those are of one seed)"
+    if settings.post_process:
+        yield f"{POST_PROCESSED}: without the first two principal components of each task's texts, uncentred"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -31,11 +30,6 @@ _PARAPHRASE = ("0", "1")
 _ENTAILMENT = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 _MRPC_COLUMNS = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
 _SICK_COLUMNS = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
-_SST_FILES: dict[PartName, str] = {
-    "train": "sentiment-train",
-    "dev": "sentiment-dev",
-    "test": "sentiment-test",
-}
 _NOT_SCICITE = re.compile("[^a-z ]")
 
 
@@ -52,6 +46,13 @@ class Part:
     texts: tuple[str, ...]
     others: tuple[str, ...]
     labels: IntArray
+
+    @classmethod
+    def of(cls, items: Sequence[_Item]) -> Part:
+        """Examples of a file's items."""
+        texts, others, labels = zip(*items, strict=True)
+        spaced = [tuple(" ".join(text.split()) or _NOTHING for text in own) for own in (texts, others)]
+        return cls(spaced[0], spaced[1] if any(others) else (), np.array(labels, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -76,75 +77,52 @@ class DownstreamTask:
         """Every text once, in the order of their first place."""
         return tuple(dict.fromkeys(t for part in self.parts.values() for t in (*part.texts, *part.others)))
 
-    @property
-    def digest(self) -> str:
-        """16 digits that differ where a text, a class or an order differs."""
-        digest = hashlib.sha256(repr((self.name, self.classes)).encode())
-        for name, part in self.parts.items():
-            digest.update(repr((name, part.texts, part.others, part.labels.tolist())).encode())
-        return digest.hexdigest()[:16]
-
 
 def read_task(name: str, data: Path | None) -> DownstreamTask:
     """A task by its name.
 
     Args:
         name: one of `TASKS`.
-        data: what `--data` names: the folder that holds `downstream` (and `sts`, for SICK-E), or the one that
+        data: what `--data` names: the folder that holds `downstream` and, for SICK-E, `sts`; or the one that
             holds the tasks' folders.
 
     Raises:
         DatasetError: if there is no such task, or a file is missing or empty.
         DataError: if a line has another form, or a class that the task does not have; names file and line.
     """
-    if name not in _READERS:
-        raise DatasetError(f"there is no task {name!r}; choose from {', '.join(TASKS)}")
-    return _READERS[name](data)
-
-
-def _two_files(
-    name: str, negative: str, positive: str, classes: tuple[str, str]
-) -> Callable[..., DownstreamTask]:
-    def read(data: Path | None) -> DownstreamTask:
+    if name in _OF_TWO_FILES:
         folder = data_folder(data, "downstream", name)
+        negative, positive, classes = _OF_TWO_FILES[name]
         items = [
             (line.text, "", label)
             for label, file in enumerate((negative, positive))
             for line in _lines(folder / file, "latin-1")
         ]
-        return DownstreamTask(name, classes, {"all": _part(items)})
-
-    return read
-
-
-def _published_parts(
-    name: str,
-    folder: Sequence[str],
-    files: dict[PartName, str],
-    classes: tuple[str, ...],
-    item: Callable[[Line], _Item],
-    columns: Sequence[str] = (),
-    encoding: str = "utf-8",
-) -> _Reader:
-    """A task whose parts are published as files of a folder."""
-
-    def read(data: Path | None) -> DownstreamTask:
-        there = _sick_folder(data) if name == "SICK-E" else data_folder(data, "downstream", *folder)
-        parts = {k: _read(there / file, item, columns, encoding=encoding) for k, file in files.items()}
-        return DownstreamTask(name, classes, parts)
-
-    return read
+        return DownstreamTask(name, classes, {"all": Part.of(items)})
+    if name not in _OF_PARTS:
+        raise DatasetError(f"there is no task {name!r}; choose from {', '.join(TASKS)}")
+    own = _OF_PARTS[name]
+    folder = data_folder(data, *own.folder)
+    parts: dict[PartName, Part] = {}
+    for part, file in own.files.items():
+        lines = _lines(folder / file, own.encoding)
+        if own.columns:
+            first, *lines = lines
+            if tuple(first.fields("\t", own.columns, more=True)[: len(own.columns)]) != own.columns:
+                raise first.wrong(f"expected the columns {', '.join(own.columns)}: {first.text[:80]!r}")
+            if not lines:
+                raise DatasetError(
+                    f"{folder / file} holds column names and nothing else, expected a line for each pair"
+                )
+        parts[part] = Part.of([own.item(line) for line in lines])
+    return DownstreamTask(name, own.classes, parts)
 
 
-def _sick_folder(data: Path | None) -> Path:
-    """SICK is among the data of textual similarity, in the folder of `--data` or next to it."""
-    try:
-        return data_folder(data, "sts", "SICK")
-    except DatasetError:
-        beside = None if data is None else data.absolute().parent / "sts" / "SICK"
-        if beside is None or not beside.is_dir():
-            raise
-        return beside
+def _lines(path: Path, encoding: str) -> list[Line]:
+    lines = list(read_lines(path, encoding))
+    if not lines:
+        raise DatasetError(f"{path} is empty, expected a line for each text")
+    return lines
 
 
 def _citation(line: Line) -> _Item:
@@ -192,76 +170,53 @@ def _in_two(line: Line, expected: str) -> tuple[str, str]:
     return first, rest
 
 
-def _read(path: Path, item: Callable[[Line], _Item], columns: Sequence[str] = (), *, encoding: str) -> Part:
-    """A file of an item a line, under a line of column names where there are some."""
-    lines = _lines(path, encoding)
-    if columns:
-        first, *lines = lines
-        if tuple(first.fields("\t", columns, more=True)[: len(columns)]) != tuple(columns):
-            raise first.wrong(f"expected the columns {', '.join(columns)}: {first.text[:80]!r}")
-        if not lines:
-            raise DatasetError(f"{path} holds column names and nothing else, expected a line for each pair")
-    return _part([item(line) for line in lines])
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """A task whose parts are published as files of a folder."""
+
+    folder: tuple[str, ...]
+    files: Mapping[PartName, str]
+    classes: tuple[str, ...]
+    item: Callable[[Line], _Item]
+    columns: tuple[str, ...] = ()
+    encoding: str = "utf-8"
 
 
-def _lines(path: Path, encoding: str) -> list[Line]:
-    lines = list(read_lines(path, encoding))
-    if not lines:
-        raise DatasetError(f"{path} is empty, expected a line for each text")
-    return lines
-
-
-def _part(items: Iterable[_Item]) -> Part:
-    texts, others, labels = zip(*items, strict=True)
-    pairs = any(others)
-    return Part(
-        tuple(map(_spaced, texts)),
-        tuple(map(_spaced, others)) if pairs else (),
-        np.array(labels, dtype=np.int64),
-    )
-
-
-def _spaced(text: str) -> str:
-    return " ".join(text.split()) or _NOTHING
-
-
-_Reader: TypeAlias = Callable[[Path | None], DownstreamTask]
-_READERS: dict[str, _Reader] = {
-    "SCICITE": _published_parts(
-        "SCICITE",
-        ["SCICITE"],
+# Task -> the files of the two classes, and what these are called.
+_OF_TWO_FILES = {
+    "MR": ("rt-polarity.neg", "rt-polarity.pos", ("negative", "positive")),
+    "CR": ("custrev.neg", "custrev.pos", ("negative", "positive")),
+    "MPQA": ("mpqa.neg", "mpqa.pos", ("negative", "positive")),
+    "SUBJ": ("subj.subjective", "subj.objective", ("subjective", "objective")),
+}
+_SST: Mapping[PartName, str] = {"train": "sentiment-train", "dev": "sentiment-dev", "test": "sentiment-test"}
+_SICK: Mapping[PartName, str] = {
+    "train": "SICK_train.txt",
+    "dev": "SICK_trial.txt",
+    "test": "SICK_test_annotated.txt",
+}
+_OF_PARTS = {
+    "SCICITE": _Parts(
+        ("downstream", "SCICITE"),
         {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"},
         _SCICITE,
         _citation,
     ),
-    "MR": _two_files("MR", "rt-polarity.neg", "rt-polarity.pos", ("negative", "positive")),
-    "CR": _two_files("CR", "custrev.neg", "custrev.pos", ("negative", "positive")),
-    "MPQA": _two_files("MPQA", "mpqa.neg", "mpqa.pos", ("negative", "positive")),
-    "SUBJ": _two_files("SUBJ", "subj.subjective", "subj.objective", ("subjective", "objective")),
-    "SST2": _published_parts("SST2", ["SST", "binary"], _SST_FILES, _SENTIMENT, _sentiment),
-    "SST5": _published_parts("SST5", ["SST", "fine"], _SST_FILES, _FINE_SENTIMENT, _fine_sentiment),
-    "TREC": _published_parts(
-        "TREC",
-        ["TREC"],
+    "SST2": _Parts(("downstream", "SST", "binary"), _SST, _SENTIMENT, _sentiment),
+    "SST5": _Parts(("downstream", "SST", "fine"), _SST, _FINE_SENTIMENT, _fine_sentiment),
+    "TREC": _Parts(
+        ("downstream", "TREC"),
         {"train": "train_5500.label", "test": "TREC_10.label"},
         _TREC,
         _question,
         encoding="latin-1",
     ),
-    "MRPC": _published_parts(
-        "MRPC",
-        ["MRPC"],
+    "MRPC": _Parts(
+        ("downstream", "MRPC"),
         {"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
         _PARAPHRASE,
         _paraphrase,
         _MRPC_COLUMNS,
     ),
-    "SICK-E": _published_parts(
-        "SICK-E",
-        [],
-        {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"},
-        _ENTAILMENT,
-        _entailment,
-        _SICK_COLUMNS,
-    ),
+    "SICK-E": _Parts(("sts", "SICK"), _SICK, _ENTAILMENT, _entailment, _SICK_COLUMNS),
 }

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.core.arrays import BoolArray, Float64Array
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.fusion import min_max, weighted_sum
@@ -53,6 +55,9 @@ class AskedQuestion:
 
 # A question's candidates with the raw scores that a background looks at; their order has no meaning.
 View: TypeAlias = Callable[[AskedQuestion], Ranking]
+Questions: TypeAlias = Sequence[AskedQuestion]
+# (n,) numbers of n questions, larger for those that have an answer.
+Statistic: TypeAlias = Callable[[Questions], Float64Array]
 
 
 def alone(scorer: str) -> View:
@@ -94,58 +99,47 @@ class Bench:
     questions: Mapping[str, Ensemble]
     depth: int
 
-    def on_topic(
+    def ask(
         self,
         queries: Sequence[Query],
-        qrels: Mapping[str, Mapping[str, int]],
-        on_progress: Callable[[int], None],
+        on_progress: Advance,
+        *,
+        source: str = ALL,
+        is_background: bool = False,
+        qrels: Mapping[str, Mapping[str, int]] | None = None,
     ) -> list[AskedQuestion]:
-        """The corpus' own questions, with judgements: question id -> document id -> relevance."""
-        return self._ask(queries, qrels, {ALL: False}, on_progress)
+        """What the candidates of questions score.
 
-    def background(
-        self, queries: Sequence[Query], source: str, on_progress: Callable[[int], None]
-    ) -> list[AskedQuestion]:
-        """Background questions of a source, each compared with the others."""
-        members = {name: True for name in self.questions if name != source}
-        return self._ask(queries, {}, members, on_progress)
-
-    def others(
-        self, queries: Sequence[Query], source: str, on_progress: Callable[[int], None]
-    ) -> list[AskedQuestion]:
-        """Off-topic questions of a source that are no background."""
-        known = {name: False for name in (ALL, source) if name in self.questions}
-        return self._ask(queries, {}, known, on_progress)
-
-    def _ask(
-        self,
-        queries: Sequence[Query],
-        qrels: Mapping[str, Mapping[str, int]],
-        backgrounds: Mapping[str, bool],
-        on_progress: Callable[[int], None],
-    ) -> list[AskedQuestion]:
-        """The questions, compared with these backgrounds; each with whether they are its members."""
+        Args:
+            queries: with their vectors.
+            on_progress: called with 1 for every question.
+            source: that they come from; `ALL` for questions of the corpus.
+            is_background: whether they are compared with others of their own background.
+            qrels: question id -> document id -> relevance.
+        """
+        if is_background:
+            compared = {name: True for name in self.questions if name != source}
+        else:
+            compared = {name: False for name in (ALL, source) if name in self.questions}
         found = []
         for query in queries:
-            found.append(self._asked(query, qrels.get(query.id, {}), backgrounds))
+            found.append(self._asked(query, (qrels or {}).get(query.id, {}), compared))
             on_progress(1)
         return found
 
-    def _asked(
-        self, query: Query, judged: Mapping[str, int], backgrounds: Mapping[str, bool]
-    ) -> AskedQuestion:
+    def _asked(self, query: Query, judged: Mapping[str, int], compared: Mapping[str, bool]) -> AskedQuestion:
         pool = self.retriever.retrieve(query, self.depth, frozenset({"dense", "tokens"}))
         scores = {s.name: np.asarray(s.scores(query, pool), np.float64) for s in self.scorers}
         relevant = np.array([judged.get(name, 0) > 0 for name in pool.ids], dtype=bool)
         contrasts = {
             name: question_contrast(query, pool, self.questions[name], is_member=is_member)
-            for name, is_member in backgrounds.items()
+            for name, is_member in compared.items()
         }
         if not len(pool):
             return AskedQuestion(query.text, scores, contrasts, relevant, -np.inf, 0.0)
-        assert query.dense is not None
         # A question of no known word is as near to all documents.
-        z = np.nan_to_num(z_scores(scores["cosine"], self.corpus.moments(query.dense[None, :])), nan=0.0)
+        moments = self.corpus.moments(query.require_dense()[None, :])
+        z = np.nan_to_num(z_scores(scores["cosine"], moments), nan=0.0)
         fused = weighted_sum({name: min_max(values) for name, values in scores.items()}, {})
         return AskedQuestion(query.text, scores, contrasts, relevant, float(z.max()), float(fused.max()))
 
@@ -155,13 +149,13 @@ def background_of(asked: Iterable[AskedQuestion], view: View) -> QuestionBackgro
     return QuestionBackground.of((own.text, view(own)) for own in asked)
 
 
-def totals(asked: Sequence[AskedQuestion], background: QuestionBackground, view: View) -> Float64Array:
+def totals(asked: Questions, background: QuestionBackground, view: View) -> Float64Array:
     """(n,) T of each question's best candidate; minus infinity without candidates."""
     own = [background.totals_of(view(question), question.text) for question in asked]
     return np.array([values.max(initial=-np.inf) for values in own])
 
 
-def best_is_relevant(asked: Sequence[AskedQuestion], background: QuestionBackground, view: View) -> BoolArray:
+def best_is_relevant(asked: Questions, background: QuestionBackground, view: View) -> BoolArray:
     """(n,) whether the candidate of the largest T is relevant."""
 
     def is_relevant(question: AskedQuestion) -> bool:
@@ -171,6 +165,36 @@ def best_is_relevant(asked: Sequence[AskedQuestion], background: QuestionBackgro
         return bool(question.relevant[np.argmax(values)])
 
     return np.array([is_relevant(question) for question in asked])
+
+
+def statistics(scorers: Sequence[str], background: QuestionBackground) -> dict[str, Statistic]:
+    """Statistics by their names; those of `scorers` are their best raw scores."""
+
+    def best(scorer: str) -> Statistic:
+        return lambda questions: np.array([q.best(scorer) for q in questions])
+
+    return {
+        **{name: best(name) for name in sorted(scorers, key=("cosine", "dynamax", "bm25").index)},
+        "min-max": lambda questions: np.array([q.min_max for q in questions]),
+        "z over documents": lambda questions: np.array([q.z_documents for q in questions]),
+        "z over questions": best(QUESTION_CONTRAST),
+        FUSION: lambda questions: totals(questions, background, as_system(FUSION)),
+    }
+
+
+def auroc(statistic: Statistic, on_topic: Questions, off_topic: Questions) -> float:
+    """The probability that a question of the corpus has more than one that is not; ties count half."""
+    values = np.concatenate([statistic(on_topic), statistic(off_topic)])
+    finite = values[np.isfinite(values)]
+    lowest = finite.min() - 1.0 if len(finite) else 0.0
+    labels = np.repeat([1, 0], [len(on_topic), len(off_topic)])
+    return float(roc_auc_score(labels, np.where(np.isfinite(values), values, lowest)))
+
+
+def passed(questions: Questions, background: QuestionBackground, view: View, alpha: float) -> float:
+    """The share in % of questions whose best candidate's surprise is at least 1 - alpha."""
+    surprise = background.surprise(totals(questions, background, view))
+    return 100 * float((surprise >= 1 - alpha - 1e-9).mean())
 
 
 def _ranking(raw: Mapping[str, Float64Array]) -> Ranking:

@@ -58,4 +58,3 @@ class OffTopicSettings(CacheFolder):
     )
     limit: int = option(1000, help="The most off-topic questions of a source, drawn at random.", low=20)
     depth: int = option(100, help="Size of the pools.", low=1)
-    seed: int = option(0, help="Of the division into halves.", low=0)

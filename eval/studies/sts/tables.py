@@ -56,8 +56,8 @@ def tables(
         for task in data_set.subtasks
         for s in systems
     )
-    columns = (*_SYSTEM, Column("sub-task"), *_CORRELATIONS, Column("pairs"))
-    found.append(Table("sts-subtasks", "Correlations by sub-task", columns, rows, keys=3, detail=True))
+    of_tasks = (*_SYSTEM, Column("sub-task"), *_CORRELATIONS, Column("pairs"))
+    found.append(Table("sts-subtasks", "Correlations by sub-task", of_tasks, rows, keys=3, detail=True))
     return tuple(found)
 
 

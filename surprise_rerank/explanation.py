@@ -9,7 +9,7 @@ the ensemble.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,13 +20,13 @@ from surprise_rerank.candidates import Ranking
 from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.json_values import finite
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import surprise_normalized
 from surprise_rerank.similarities.token_matches import TokenMatch
 from surprise_rerank.surprise.score import has_spread, probability, z_scores
 from surprise_rerank.thresholds.background import QuestionBackground
 
 _FEWEST_BINS, _MOST_BINS = 8, 40
+_POINTS = 121  # of a curve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +42,7 @@ class Histogram:
     counts: IntArray
 
     def to_json(self) -> dict[str, Any]:
-        """Borders and counts as lists."""
+        """As lists."""
         return {"borders": self.borders.tolist(), "counts": self.counts.tolist()}
 
 
@@ -74,46 +74,22 @@ class ScoreDistribution:
         """Whether there is a Gaussian, and not all of the sample in one place."""
         return self.moments is not None and bool(has_spread(self.moments))
 
-    def histogram(self, borders: Float64Array | None = None) -> Histogram:
-        """The sample's histogram.
-
-        Args:
-            borders: (b + 1,) of its bins; 8 to 40 equal ones over the sample where not given.
-        """
+    def histogram(self) -> Histogram:
+        """The sample's histogram, of 8 to 40 equal bins."""
         values = self.values
-        if borders is None:
-            bins = min(max(round(math.sqrt(len(values))), _FEWEST_BINS), _MOST_BINS)
-            low, high = _apart(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf)))
-            borders = np.linspace(low, high, bins + 1)
-        counts, _ = np.histogram(values, borders)
+        bins = min(max(round(math.sqrt(len(values))), _FEWEST_BINS), _MOST_BINS)
+        low, high = _apart(float(values.min(initial=np.inf)), float(values.max(initial=-np.inf)))
+        counts, borders = np.histogram(values, np.linspace(low, high, bins + 1))
         return Histogram(borders, counts.astype(np.int64))
 
-    def expected(self, borders: Float64Array) -> Float64Array:
-        """(b,) how many of the sample's values the Gaussian expects between borders; zeros without one."""
+    def curve(self, low: float, high: float, width: float) -> tuple[Float64Array, Float64Array]:
+        """The Gaussian in the histogram's units: places from low to high, and counts for bins of a width."""
+        places = np.linspace(low, high, _POINTS)
         if self.moments is None or not self.has_curve:
-            return np.zeros(len(borders) - 1)
-        shares = np.diff(probability(z_scores(borders, self.moments)))
-        return np.asarray(len(self.values) * shares, np.float64)
-
-    def curve(
-        self, low: float, high: float, width: float, points: int = 121
-    ) -> tuple[Float64Array, Float64Array]:
-        """The Gaussian in the histogram's units: places, and counts for bins of a width.
-
-        Args:
-            low: where it begins.
-            high: where it ends.
-            width: of the histogram's bins.
-            points: how many.
-        """
-        places = np.linspace(low, high, points)
-        if self.moments is None or not self.has_curve:
-            return places, np.zeros(points)
+            return places, np.zeros(_POINTS)
         z = z_scores(places, self.moments)
-        heights = (
-            len(self.values) * width * np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) / self.moments.deviation
-        )
-        return places, np.asarray(heights, np.float64)
+        scale = len(self.values) * width / math.sqrt(2 * math.pi)
+        return places, np.asarray(scale * np.exp(-(z**2) / 2) / self.moments.deviation, np.float64)
 
     def to_json(self) -> dict[str, Any]:
         """What it is of, mean and deviation (None without a model), and the histogram."""
@@ -185,9 +161,6 @@ class RankingExplanation:
         matches: position in the ranking -> which of its tokens matched which of the question's; empty for
             scorers that read none.
         background: of other questions; None where there is none.
-
-    Raises:
-        DataError: if a share is not of n candidates.
     """
 
     question: str
@@ -199,26 +172,9 @@ class RankingExplanation:
     matches: Mapping[int, Sequence[TokenMatch]] = field(default_factory=dict)
     background: QuestionBackground | None = None
 
-    def __post_init__(self) -> None:
-        for share in self.shares:
-            if len(share.raw) != len(self.ranking) or len(share.contribution) != len(self.ranking):
-                raise DataError(
-                    f"the share of {share.name!r} is of {len(share.raw)} candidates, the ranking of "
-                    f"{len(self.ranking)}"
-                )
-
     def share(self, name: str) -> ScorerShare:
-        """The share of a scorer.
-
-        Raises:
-            DataError: if there is none of that name.
-        """
-        for own in self.shares:
-            if own.name == name:
-                return own
-        raise DataError(
-            f"no scorer {name!r}; there are {', '.join(own.name for own in self.shares) or 'none'}"
-        )
+        """The share of a scorer, which there is."""
+        return next(own for own in self.shares if own.name == name)
 
     def before(self, name: str) -> list[int | None]:
         """Each candidate's rank by one scorer alone, from 1; None where that has no score for it.
@@ -302,9 +258,9 @@ class RankingExplanation:
         return dict(enumerate(self.background.totals_of(self.ranking, self.question).tolist()))
 
 
-def span(distribution: ScoreDistribution, values: Iterable[float] = ()) -> tuple[float, float]:
-    """The range of a plot, of some width: the sample, the curve (3 deviations) and the given values."""
-    ends = [*distribution.values.tolist(), *values]
+def span(distribution: ScoreDistribution) -> tuple[float, float]:
+    """The range of a plot, of some width: the sample and the curve (3 deviations)."""
+    ends = distribution.values.tolist()
     if distribution.moments is not None and distribution.has_curve:
         mean, deviation = float(distribution.moments.mean), float(distribution.moments.deviation)
         ends += [mean - 3 * deviation, mean + 3 * deviation]

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import warnings
 import weakref
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
-from surprise_rerank.connectors.qdrant.location import MEMORY, EngineKind, Location, shown_url
+from surprise_rerank.connectors.qdrant.location import MEMORY, Location, shown_url
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 Reached: TypeAlias = str | Sequence[str] | Location | QdrantClient | AsyncQdrantClient
 
 _locks: weakref.WeakKeyDictionary[object, threading.RLock] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
-_LOCAL, _SERVER = "the local Qdrant", "the Qdrant server"
+_SERVER = "the Qdrant server"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +36,6 @@ class Connection:
     nodes: Nodes
     place: str
     owned: bool
-
-    @property
-    def kind(self) -> EngineKind:
-        """Whether it is a server, or local mode."""
-        return self.nodes.kind
-
-    @property
-    def server(self) -> str:
-        """The place, for messages."""
-        return self.nodes.place
 
     def engine(self, collection: str) -> ClientEngine:
         """A collection of it, whether it exists or not."""
@@ -76,14 +65,25 @@ def connect(where: Reached, api_key: str | None = None) -> Connection:
         # Of several nodes the same whichever is the preferred one.
         place = ",".join(sorted(map(shown_url, where.urls)))
         return Connection(Nodes.of(where), place, True)
+    if not isinstance(where, QdrantClient | AsyncQdrantClient):
+        raise DataError(
+            f"expected the url of a Qdrant server, a QdrantClient or an AsyncQdrantClient, got "
+            f"{type(where).__name__}; for a vector store of a framework use SurpriseRerank.attach(store)"
+        )
+    options = where.init_options
+    is_local = options.get("location") == MEMORY or options.get("path") is not None
+    if isinstance(where, QdrantClient) and is_local:
+        nodes = Nodes.given(where, "local", "the local Qdrant", lock=_lock_of(where))
+        return Connection(nodes, _place_of(options), False)
     if isinstance(where, QdrantClient):
-        return _given(where, where, _is_local(where))
-    if isinstance(where, AsyncQdrantClient):
-        return _of_async(where)
-    raise DataError(
-        f"expected the url of a Qdrant server, a QdrantClient or an AsyncQdrantClient, got "
-        f"{type(where).__name__}; for a vector store of a framework use SurpriseRerank.attach(store)"
-    )
+        return Connection(Nodes.given(where, "server", _SERVER), _place_of(options), False)
+    if is_local:
+        raise DataError("an AsyncQdrantClient in this process belongs to its event loop; give a QdrantClient")
+    # A sync client of the same: ours may be asked in any thread, with or without an event loop.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its owner was told already that a key travels without TLS
+        made = QdrantClient(**options)
+    return Connection(Nodes.given(made, "server", _SERVER), _place_of(options), True)
 
 
 def existing(connection: Connection, collection: str) -> ClientEngine:
@@ -95,39 +95,15 @@ def existing(connection: Connection, collection: str) -> ClientEngine:
     engine = connection.engine(collection)
     if engine.exists():
         return engine
-    listed = connection.nodes.call(lambda client: client.get_collections(), connection.server, reads=True)
+    server = connection.nodes.place
+    listed = connection.nodes.call(lambda client: client.get_collections(), server, reads=True)
     names = sorted(found.name for found in listed.collections)
     shown = ", ".join(names[:12]) or "none"
     hint = did_you_mean(collection, names)
-    raise StoreError(f"{connection.server} has no collection {collection!r}; {hint}there is {shown}")
+    raise StoreError(f"{server} has no collection {collection!r}; {hint}there is {shown}")
 
 
-def _is_local(client: QdrantClient | AsyncQdrantClient) -> bool:
-    options = client.init_options
-    return options.get("location") == MEMORY or options.get("path") is not None
-
-
-def _of_async(client: AsyncQdrantClient) -> Connection:
-    """A sync client of the same: ours may be asked in any thread, with or without an event loop."""
-    if _is_local(client):
-        return _given(cast(QdrantClient, _Driven(client)), client, True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its owner was told already that a key travels without TLS
-        made = QdrantClient(**client.init_options)
-    return replace(_given(made, client, False), owned=True)
-
-
-def _given(client: QdrantClient, source: QdrantClient | AsyncQdrantClient, is_local: bool) -> Connection:
-    """A client of the user's."""
-    if is_local:
-        nodes = Nodes.given(client, "local", _LOCAL, lock=_lock_of(source))
-    else:
-        nodes = Nodes.given(client, "server", _SERVER)
-    return Connection(nodes, _place_of(source), False)
-
-
-def _place_of(client: QdrantClient | AsyncQdrantClient) -> str:
-    options = client.init_options
+def _place_of(options: Mapping[str, Any]) -> str:
     given = (options.get(name) for name in ("url", "path", "location", "host"))
     found = next((str(own) for own in given if own is not None), "localhost")
     return shown_url(found if options.get("host") is None else f"{found}:{options.get('port', 6333)}")
@@ -137,27 +113,3 @@ def _lock_of(client: object) -> threading.RLock:
     """One lock for all that ask a client in local mode, which is for one thread at a time."""
     with _making:
         return _locks.setdefault(client, threading.RLock())
-
-
-class _Driven:
-    """An async client in local mode, called without a loop: its coroutines compute, and wait for nothing."""
-
-    def __init__(self, client: AsyncQdrantClient) -> None:
-        self._client = client
-        self.init_options = client.init_options
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._client, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            made = method(*arguments, **options)
-            if not inspect.iscoroutine(made):
-                return made
-            try:
-                made.send(None)
-            except StopIteration as done:
-                return done.value
-            made.close()
-            raise StoreError(f"the async client waits in {name}; give a QdrantClient")
-
-        return call

@@ -1,1 +1,0 @@
-"""Labelled texts and their vectors: what classification and clustering are measured on."""

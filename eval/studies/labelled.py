@@ -1,0 +1,175 @@
+"""Texts with a label each, from JSONL, CSV, TSV and Parquet files, and their vectors by a model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.readers import Fields, open_documents
+from surprise_rerank.connectors.readers.fields import TITLE_NAMES
+from surprise_rerank.connectors.readers.source import OnError
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder, Kind
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.encoders.text_vectors import dense_vectors
+from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.studies.sentence_models import load_each
+from surprise_rerank.surprise.score import SurpriseModel
+
+COSINE = "cosine"
+# What the studies call the models of the surprise score.
+SURPRISE: Mapping[str, SurpriseModel] = {
+    "surprise": "gaussian",
+    "pooled": "pooled",
+    "percentile": "percentile",
+    "empirical": "empirical",
+}
+_SAMPLE_SEED = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LabelledTexts:
+    """Texts with a label each.
+
+    Attributes:
+        name: the file's, without its folder.
+        texts: n texts, in the file's order; a text may be empty.
+        labels: (n,) the class of each, never empty.
+        left_out: how many rows were malformed and skipped.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    left_out: int = 0
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The labels that occur, once each, in the order of their characters."""
+        return tuple(sorted(set(self.labels)))
+
+    def sample(self, limit: int | None) -> LabelledTexts:
+        """So many at random, always the same, or all of them: files are often sorted by label."""
+        if limit is None or limit >= len(self):
+            return self
+        rows = np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(len(self))[:limit])
+        texts, labels = (tuple(own[i] for i in rows) for own in (self.texts, self.labels))
+        return LabelledTexts(self.name, texts, labels, self.left_out)
+
+
+def read_labelled(
+    path: Path, *, text: str | None = None, label: str = "label", on_error: OnError = "raise"
+) -> LabelledTexts:
+    """Read a file of labelled texts.
+
+    Args:
+        path: JSONL, CSV, TSV (each may end in `.gz`) or Parquet, by its name's ending.
+        text: the column of the text; found by its usual names by default (`text`, `content`, `body`, ...).
+        label: the column of the label: strings, whole numbers, or true and false.
+        on_error: whether a row without a text or a label is an error, or skipped and counted.
+
+    Raises:
+        DataError: if a column does not exist, or a row has no text or no label; names the file and the row.
+        DatasetError: if there is no such file, or no row in it.
+    """
+    if text == label:
+        raise DataError(f"{path}: text and label are both the column {label!r}; name two different ones")
+    if not path.exists():
+        raise DatasetError(f"{path}: no such file; labelled texts are read from JSONL, CSV, TSV and Parquet")
+    # Ids are not looked at; a hash needs no column for them.
+    source = open_documents(path, fields=Fields(id="content", text=text, metadata=[label]), on_error=on_error)
+    rows: list[tuple[str, str]] = []
+    missing = 0
+    for number, document in enumerate(source, start=1):
+        found = _label(document, label)
+        if found is not None:
+            rows.append((document.text, found))
+        elif on_error == "skip":
+            missing += 1
+        else:
+            raise DataError(
+                f"{path}, row {number}: no label in the column {label!r} (--label), expected a word or a "
+                f"whole number; the text is {document.text[:40]!r}"
+            )
+    if not rows:
+        raise DataError(
+            f"{path}: no row has a label in the column {label!r}; name the one that has (--label)"
+        )
+    texts, labels = zip(*rows, strict=True)
+    return LabelledTexts(source.name, texts, labels, source.skipped.total + missing)
+
+
+def _label(document: Document, column: str) -> str | None:
+    value = document.metadata.get(column)
+    if value is None and column.strip().lower() in TITLE_NAMES:
+        value = document.title  # what readers take a column of this name for
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)  # what a table of numbers makes of whole ones where some rows have none
+    if isinstance(value, bool):
+        return str(value).lower()
+    return (str(value).strip() or None) if isinstance(value, str | int) else None
+
+
+class LabelledVectors:
+    """The vectors of a model: read from the cache, or made and kept, so that no text is encoded twice.
+
+    Args:
+        encoder: of the model.
+        cache: the cache folder.
+        terminal: for progress.
+    """
+
+    def __init__(self, encoder: Encoder, cache: Path, terminal: Terminal) -> None:
+        self.encoder = encoder
+        self.name = Path(encoder.name).name
+        self._folder = cache / "labelled"
+        self._terminal = terminal
+
+    def of(self, texts: LabelledTexts, kind: Kind = "document") -> Float32Array:
+        """(n, d) unit vectors of n texts.
+
+        Args:
+            texts: to be encoded.
+            kind: picks the model's prompt, where it has one.
+
+        Raises:
+            StoreError: if they cannot be kept.
+        """
+        # The fingerprint is that of the weights; a model's name identifies its prompts.
+        parts = [self.encoder.name, self.encoder.fingerprint, kind, texts.texts]
+        path = self._folder / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}.npy"
+        try:
+            vectors: Float32Array = np.load(path, allow_pickle=False)
+            if vectors.shape == (len(texts), self.encoder.dimension) and vectors.dtype == np.float32:
+                return vectors
+        except (OSError, ValueError, EOFError):
+            pass  # there is none, or it is damaged: it is made again
+        with self._terminal.bar(f"{self.name}: encoding {texts.name}", len(texts), "texts") as advance:
+            vectors = dense_vectors(self.encoder, texts.texts, kind, advance)
+        with disk_errors(f"the vectors {path}"):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as file:
+                np.save(file, vectors, allow_pickle=False)
+        return vectors
+
+
+def load_models(
+    names: Sequence[str], cache: Path, terminal: Terminal, *, trainable: bool = False
+) -> Iterator[LabelledVectors]:
+    """Models, one after the other, each loaded when it is asked for, by `load_each`."""
+
+    def load(name: str) -> LabelledVectors:
+        return LabelledVectors(load_encoder(name, trainable=trainable), cache, terminal)
+
+    return load_each(names, load, terminal)

@@ -1,0 +1,108 @@
+"""What a study measures: values by a key, such as model and system, and their tables and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
+from surprise_rerank.eval.stats.significance import deviation
+
+Key: TypeAlias = tuple[str | int, ...]
+# A measure's heading, its digits, and whether the deviation over the repeats is shown.
+Shown: TypeAlias = tuple[str, int, bool]
+
+
+class Measurements:
+    """Values of measures by a key, one for each repeat.
+
+    Args:
+        headings: of the parts of a key.
+    """
+
+    def __init__(self, *headings: str) -> None:
+        self._headings = headings
+        self._values: dict[Key, dict[str, list[float]]] = {}
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(list(self._values))
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def add(self, key: Key, values: Mapping[str, float | None]) -> None:
+        """Add a repeat's values, by the headings of the measures; None where one is not defined."""
+        own = self._values.setdefault(key, {})
+        for measure, value in values.items():
+            if value is not None:
+                own.setdefault(measure, []).append(float(value))
+
+    def values(self, key: Key, measure: str) -> Float64Array:
+        """(r,) the values of r repeats."""
+        return np.array(self._values[key].get(measure, ()))
+
+    def mean(self, key: Key, measure: str) -> float | None:
+        """The mean over the repeats; None without any."""
+        values = self.values(key, measure)
+        return float(values.mean()) if len(values) else None
+
+    def table(
+        self,
+        name: str,
+        title: str,
+        shown: Sequence[Shown],
+        notes: Sequence[str] = (),
+        *,
+        detail: bool = False,
+    ) -> Table:
+        """A row for each key: means, and behind those that ask for it deviations where there are repeats."""
+        repeated = any(len(own) > 1 for values in self._values.values() for own in values.values())
+        columns = [Column(heading) for heading in self._headings]
+        for measure, digits, spread in shown:
+            columns.append(Column(measure, digits))
+            if spread and repeated:
+                columns.append(Column(f"{measure} dev.", digits))
+        rows = []
+        for key in self:
+            cells: list[Cell] = [*key]
+            for measure, _, spread in shown:
+                cells.append(self.mean(key, measure))
+                if spread and repeated:
+                    values = self.values(key, measure)
+                    cells.append(deviation(values) if len(values) else None)
+            rows.append(tuple(cells))
+        return Table(
+            name, title, tuple(columns), tuple(rows), len(self._headings), tuple(notes), detail=detail
+        )
+
+    def plot(
+        self, kind: Literal["line", "bars"], title: str, measure: str, *, log_x: bool = False, note: str = ""
+    ) -> Plot:
+        """Means, a series for each value of the other parts of the key.
+
+        Of bars the key's last part is along x, of lines the one before it; lines lead from the worst repeat
+        to the best.
+        """
+        along = len(self._headings) - (1 if kind == "bars" else 2)
+        groups: dict[str, list[Key]] = {}
+        fixed = [i for i in range(len(self._headings)) if i != along and len({key[i] for key in self}) > 1]
+        for key in self:
+            if len(self.values(key, measure)):
+                groups.setdefault(", ".join(str(key[i]) for i in fixed) or measure, []).append(key)
+        series = []
+        for name, keys in groups.items():
+            own = [self.values(key, measure) for key in keys]
+            x: Any = tuple((str if kind == "bars" else float)(key[along]) for key in keys)
+            ends = [tuple(float(end(values)) for values in own) for end in (np.min, np.max)]
+            low, high = ends if max(map(len, own)) > 1 else ((), ())
+            series.append(Series(name, x, tuple(float(values.mean()) for values in own), low, high))
+        return Plot(kind, title, self._headings[along], measure, tuple(series), note=note, log_x=log_x)
+
+    def facts(self) -> list[dict[str, Any]]:
+        """Every value, as JSON values."""
+        return [
+            {**dict(zip(self._headings, key, strict=True)), **values} for key, values in self._values.items()
+        ]

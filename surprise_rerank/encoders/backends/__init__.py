@@ -1,1 +1,0 @@
-"""What computes a transformer's vectors: torch, or its graph in OpenVINO."""

@@ -1,0 +1,279 @@
+"""Transformers computed by OpenVINO, without torch: their graph is exported once, into the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import hashlib
+import io
+import json
+import logging
+import os
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.files import disk_errors, staged_folder
+from surprise_rerank.encoders.base import Precision
+from surprise_rerank.encoders.transformer import (
+    COLUMNS,
+    Batch,
+    Passed,
+    Reading,
+    SentenceTransformerEncoder,
+    TransformerEncoder,
+    tells_prompt,
+)
+from surprise_rerank.errors import ModelError, StoreError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+_SETTINGS, _GRAPH, _TOKENIZER = "encoder.json", "graph.xml", "tokenizer.json"
+_FORMAT = 3
+# Texts that are enough: more change the ranges little, and calibrating takes ten times as long as encoding.
+CALIBRATION_TEXTS = 128
+# Tokens of a pass. One pass of these is in a core's caches, and every core has a pass of its own.
+_BATCH_TOKENS = 1024
+# Of several lengths, so that a graph that has learnt the length of its example by heart is found out.
+_PROBE = ["", "word", "What is the tallest mountain?", "Oil the chain every 200 km. " * 8, "deep " * 300]
+_LEAST_COSINE = 0.99999  # to torch's vectors, which differ by the order of sums
+
+
+def load_openvino(
+    name: str,
+    place: Path,
+    precision: Precision,
+    load: Callable[[], SentenceTransformerEncoder],
+    calibration: Sequence[str] | None = None,
+) -> OpenVinoEncoder:
+    """A model by OpenVINO; exported at the first call, or where the exported one is damaged.
+
+    Args:
+        name: by which the user asked for it.
+        place: folder of what is made of these weights.
+        precision: of the numbers that are multiplied.
+        load: loads the model into torch, in float32.
+        calibration: as for `load_encoder`.
+
+    Raises:
+        ModelError: if it cannot be exported, or texts for int8 are missing.
+        MissingExtraError: if openvino, or nncf for int8, is not installed.
+        StoreError: if the exported model cannot be written.
+    """
+    exported = place / "float32"
+    if precision == "int8":
+        exported = _int8_folder(name, place, calibration)
+    if exported.exists():
+        try:
+            return OpenVinoEncoder(exported, name, precision)
+        except StoreError as error:
+            logger.warning("%s; it is exported again", error)
+    if precision == "int8":
+        _quantise(load_openvino(name, place, "float32", load), calibration or (), exported)
+    else:
+        _export(load(), exported)
+    return OpenVinoEncoder(exported, name, precision)
+
+
+class OpenVinoEncoder(TransformerEncoder):
+    """A folder's exported model: a single batch is computed by all cores, several batches by a core each.
+
+    Raises:
+        StoreError: if a file of the folder is missing or damaged.
+        MissingExtraError: if openvino is not installed.
+    """
+
+    def __init__(self, folder: Path, name: str, precision: Precision) -> None:
+        self._openvino: Any = import_extra("openvino", "openvino")
+        self.folder = folder
+        try:
+            settings = json.loads((folder / _SETTINGS).read_text("utf-8"))
+            damaged = [n for n, size in settings["sizes"].items() if (folder / n).stat().st_size != size]
+            if settings["format"] != _FORMAT or damaged:
+                raise ValueError(", ".join(damaged) or "of another version of this package")
+            reading = Reading(**settings["reading"])
+            tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
+            self._model = self._openvino.Core().read_model(folder / _GRAPH)
+        except Exception as error:  # of the disk, and of libraries whose errors share no base class
+            reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+            raise StoreError(
+                f"the exported model {folder} is damaged ({reason[0][:200]}); delete the folder"
+            ) from error
+        own = {key: settings[key] for key in ("dimension", "fingerprint")}
+        super().__init__(name, tokenizer, reading, precision=precision, **own)
+        self.token_dimension = int(settings["token_dimension"])
+        self._hint = "bf16" if precision == "bfloat16" else "f32"
+        self._compiling = threading.Lock()
+
+    @property
+    def batch_tokens(self) -> int:
+        """As many as a core's caches hold."""
+        return _BATCH_TOKENS
+
+    def passes(self, batches: Iterable[Batch], prompt: str) -> Iterator[Passed]:
+        """In their order. As many are computed at a time as OpenVINO finds best for this processor."""
+        rest = iter(batches)
+        first = list(islice(rest, 2))
+        compiled = self._many if len(first) > 1 else self._one
+        number = compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS") if len(first) > 1 else 1
+        idle = [compiled.create_infer_request() for _ in range(number)]
+        running: deque[tuple[Any, list[int]]] = deque()
+        for rows, features in chain(first, rest):
+            if not idle:
+                yield _passed(*running[0])
+                idle.append(running.popleft()[0])
+            running.append((idle.pop(), rows))
+            running[-1][0].start_async(features, share_inputs=True)
+        for request, rows in running:
+            yield _passed(request, rows)
+
+    @functools.cached_property
+    def _one(self) -> Any:
+        return self._compiled("LATENCY")
+
+    @functools.cached_property
+    def _many(self) -> Any:
+        return self._compiled("THROUGHPUT")
+
+    def _compiled(self, aim: str) -> Any:
+        settings = {"PERFORMANCE_HINT": aim, "INFERENCE_PRECISION_HINT": self._hint}
+        with self._compiling:
+            return self._openvino.Core().compile_model(self._model, "CPU", settings)
+
+
+def _passed(request: Any, rows: list[int]) -> Passed:
+    request.wait()
+    dense, tokens = (cast(Float32Array, request.get_output_tensor(i).data) for i in range(2))
+    return rows, dense, tokens
+
+
+def _export(encoder: SentenceTransformerEncoder, folder: Path) -> None:
+    """Write a model's graph of float32; a ModelError if it cannot be, or computes something else."""
+    openvino: Any = import_extra("openvino", "openvino")
+    if tells_prompt(encoder.model):
+        raise ModelError(f"{encoder.name!r} leaves its prompt out of its vectors, which torch alone computes")
+    with _draft(folder) as draft:
+        try:
+            with _quiet():
+                graph = _graph(encoder)
+                openvino.save_model(graph, draft / _GRAPH, compress_to_fp16=False)
+        except (RuntimeError, TypeError, ValueError, NotImplementedError) as error:
+            reason = str(error).strip().splitlines()[0][:200]
+            raise ModelError(f"{encoder.name!r} cannot be exported for OpenVINO: {reason}") from error
+        _complete(draft, encoder)
+        cosine = _cosine(encoder, OpenVinoEncoder(draft, encoder.name, "float32"))
+        if cosine < _LEAST_COSINE:
+            raise ModelError(
+                f"OpenVINO computes other vectors of {encoder.name!r} (mean cosine {cosine:.5f})"
+            )
+
+
+def _int8_folder(name: str, place: Path, texts: Sequence[str] | None) -> Path:
+    """Where the weights are that these texts make; the latest there are, where none are given."""
+    if texts is not None:
+        return place / f"int8-{hashlib.sha256(chr(0).join(texts).encode(errors='replace')).hexdigest()[:16]}"
+    made = max(place.glob(f"int8-*/{_SETTINGS}"), key=os.path.getmtime, default=None)
+    if made is None:
+        raise ModelError(
+            f"int8 weights of {name!r} are calibrated on texts: give some of those that will be encoded, "
+            "load_encoder(..., precision='int8', calibration=texts)"
+        )
+    return made.parent
+
+
+def _quantise(encoder: OpenVinoEncoder, texts: Sequence[str], folder: Path) -> None:
+    """Write a graph whose products are of int8, with ranges from what texts show (static quantisation)."""
+    nncf: Any = import_extra("nncf", "openvino")
+    openvino: Any = import_extra("openvino", "openvino")
+    logging.getLogger("nncf").setLevel(logging.ERROR)  # on the standard output
+    sample = [features for _, features in encoder.batches(texts)]
+    with _draft(folder) as draft, _quiet(), contextlib.redirect_stdout(io.StringIO()):
+        graph = nncf.quantize(
+            openvino.Core().read_model(encoder.folder / _GRAPH),
+            nncf.Dataset(sample),
+            model_type=nncf.ModelType.TRANSFORMER,
+            subset_size=len(sample),
+        )
+        openvino.save_model(graph, draft / _GRAPH, compress_to_fp16=False)
+        _complete(draft, encoder)
+
+
+@contextlib.contextmanager
+def _draft(folder: Path) -> Iterator[Path]:
+    """A new folder that becomes this one when it is complete."""
+    what = f"the exported model {folder}"
+    with staged_folder(Path(os.path.abspath(folder)), _SETTINGS, what) as draft, disk_errors(what):
+        yield draft
+
+
+def _complete(draft: Path, encoder: TransformerEncoder) -> None:
+    """Write what is beside a graph: the tokenizer, how texts are read, whose weights these are."""
+    encoder.tokenizer.save(str(draft / _TOKENIZER))
+    settings = {
+        "format": _FORMAT,
+        "reading": asdict(encoder.reading),
+        "dimension": encoder.dimension,
+        "token_dimension": encoder.token_dimension,
+        "fingerprint": encoder.fingerprint,
+        "sizes": {path.name: path.stat().st_size for path in draft.iterdir()},
+    }
+    (draft / _SETTINGS).write_text(json.dumps(settings, indent=1), "utf-8")
+
+
+def _graph(encoder: SentenceTransformerEncoder) -> Any:
+    """The model in OpenVINO, from what a tokenizer gives to both kinds of vectors."""
+    import torch
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = copy.deepcopy(encoder.model).cpu().float()
+
+        def forward(
+            self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+        ) -> tuple[Tensor, Tensor]:
+            given = (input_ids, attention_mask, token_type_ids)
+            named = {name: values for name, values in zip(COLUMNS, given, strict=True) if values is not None}
+            output = self.model(named)
+            return output["sentence_embedding"], output["token_embeddings"]
+
+    ((_, features),) = encoder.batches(["an example", "of two texts"])
+    example = {name: torch.from_numpy(values) for name, values in features.items()}
+    with torch.inference_mode():
+        return import_extra("openvino", "openvino").convert_model(Whole().eval(), example_input=example)
+
+
+def _cosine(one: TransformerEncoder, other: TransformerEncoder) -> float:
+    """The smaller of two means of cosines between vectors of some texts: of dense ones, and of tokens."""
+    theirs, ours = one.encode(_PROBE), other.encode(_PROBE)
+    dense = np.einsum("nd,nd->n", theirs.dense, ours.dense).mean()
+    tokens = (batch.require_tokens().directions for batch in (theirs, ours))
+    return float(min(dense, np.einsum("nd,nd->n", *tokens).mean()))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what tracing says of branches and settings in the model's code."""
+    theirs = logging.getLogger("transformers")
+    level = theirs.level
+    theirs.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        theirs.setLevel(level)

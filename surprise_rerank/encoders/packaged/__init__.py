@@ -1,1 +1,0 @@
-"""Models that are installed as packages, for machines that reach no model hub."""

@@ -1,0 +1,354 @@
+"""Models computed by OpenVINO, in three precisions, and what becomes of their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calling import exit_code
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize
+from tiny_bert import tiny_bert
+
+from surprise_rerank import DocumentIndex, load_encoder
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions
+from surprise_rerank.core.device import processor_has
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders import loading, openvino
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.openvino import OpenVinoEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
+from surprise_rerank.errors import IndexMismatchError, MissingExtraError, ModelError, StoreError
+from surprise_rerank.eval.cli.rerank_eval.main import main as rerank_eval
+from surprise_rerank.eval.cli.surprise_rerank.main import main as surprise_rerank
+
+pytestmark = [
+    pytest.mark.skipif(not is_installed("nncf"), reason="the extra 'openvino' is not installed"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+VNNI = pytest.mark.skipif(not processor_has("avx512_vnni", "avx_vnni", "amx_int8"), reason="no VNNI")
+BFLOAT16 = pytest.mark.skipif(not processor_has("avx512_bf16", "amx_bf16"), reason="no bfloat16")
+
+WORDS = ["oil", "the", "chain", "tyres", "take", "bar", "brakes", "query", "passage", ":"]
+TEXTS = [
+    "oil the chain",
+    "tyres take bar",
+    "",
+    "brakes",
+    "oil " * 40,
+    "\ud800 lone",
+    "\0",
+    "😀 take \n\t",
+    "xyz",
+]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of tiny models: a plain one, and one with prompts, a projection and unit vectors."""
+    found = {}
+    for name in ("plain", "prompted"):
+        base = tmp_path_factory.mktemp(name)
+        model = tiny_bert(base, WORDS)
+        if name == "prompted":
+            model = SentenceTransformer(modules=[*model, Dense(16, 8), Normalize()], device="cpu")
+            model.prompts = {"query": "query : ", "document": "passage : "}
+            model.max_seq_length = 12
+        found[name] = base / "saved"
+        model.save(str(found[name]))
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _openvino() -> Iterator[None]:
+    """The real one, which `conftest.py` hides."""
+    sys.modules.pop("openvino", None)
+    yield
+    sys.modules["openvino"] = None  # type: ignore[assignment]
+
+
+@pytest.fixture
+def load(
+    models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Encoder]:
+    """Load a tiny model, with a cache that all tests of this file share unless they name one."""
+
+    def loaded(name: str = "plain", cache: Path | None = None, **options) -> Encoder:
+        monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(cache or tmp_path_factory.getbasetemp() / "exported"))
+        return load_encoder(str(models[name]), **{"device": "cpu", **options})
+
+    return loaded
+
+
+# The vectors
+
+
+@pytest.mark.parametrize("name", ["plain", "prompted"])
+@pytest.mark.parametrize("kind", ["query", "document"])
+def test_openvino_gives_torchs_vectors(load: Callable[..., Encoder], name: str, kind: str):
+    ours, theirs = load(name), load(name, trainable=True)
+    assert isinstance(ours, OpenVinoEncoder)
+    same = ("name", "dimension", "token_dimension", "fingerprint", "window", "precision")
+    assert [getattr(ours, n) for n in same] == [getattr(theirs, n) for n in same]
+    got, expected = ours.encode(TEXTS, kind), theirs.encode(TEXTS, kind)
+    np.testing.assert_allclose(got.dense, expected.dense, atol=1e-5)
+    np.testing.assert_array_equal(got.tokens.offsets, expected.tokens.offsets)
+    np.testing.assert_allclose(got.tokens.directions, expected.tokens.directions, atol=1e-5)
+    np.testing.assert_allclose(got.tokens.norms, expected.tokens.norms, rtol=1e-4)
+    assert ours.words(TEXTS, kind) == theirs.words(TEXTS, kind)
+    for one, other in zip(ours.token_spans(TEXTS, kind), theirs.token_spans(TEXTS, kind), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("budget", [1, 24, 10**6])
+def test_results_do_not_depend_on_batches(
+    load: Callable[..., Encoder], budget: int, monkeypatch: pytest.MonkeyPatch
+):
+    encoder = load()
+    alone = [encoder.encode([text]) for text in TEXTS]
+    monkeypatch.setattr(openvino, "_BATCH_TOKENS", budget)
+    steps: list[int] = []
+    together = encoder.encode(TEXTS, on_progress=steps.append)
+    assert sum(steps) == len(TEXTS)
+    np.testing.assert_allclose(together.dense, np.concatenate([own.dense for own in alone]), atol=1e-5)
+    for own, tokens in zip(alone, together.tokens, strict=True):
+        np.testing.assert_allclose(tokens, own.tokens[0], atol=1e-4)
+    assert encoder.encode([]).dense.shape == (0, encoder.dimension)
+
+
+def test_threads_may_share_an_encoder(load: Callable[..., Encoder]):
+    encoder = load()
+    expected = encoder.encode(TEXTS).dense
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: encoder.encode(TEXTS * 20).dense, range(12)):
+            np.testing.assert_allclose(found.reshape(20, *expected.shape)[7], expected, atol=1e-5)
+
+
+@VNNI
+def test_int8_is_calibrated_on_texts(load: Callable[..., Encoder], tmp_path: Path):
+    with pytest.raises(ModelError, match="are calibrated on texts: give some of those that will be encoded"):
+        load(precision="int8", cache=tmp_path)
+    made = load(precision="int8", calibration=["oil the chain", "tyres take bar", "brakes take oil"])
+    assert made.precision == "int8"
+    expected, got = load().encode(TEXTS), made.encode(TEXTS)
+    cosines = np.einsum("nd,nd->n", got.dense, expected.dense)
+    assert cosines.mean() > 0.95
+    assert not np.array_equal(got.dense, expected.dense), "something was rounded"
+    assert load(precision="int8").folder == made.folder, "without texts, the weights that were made before"
+
+
+@BFLOAT16
+@pytest.mark.parametrize("trainable", [True, False])
+def test_bfloat16_rounds(load: Callable[..., Encoder], trainable: bool):
+    made = load(precision="bfloat16", trainable=trainable)
+    assert made.precision == "bfloat16"
+    cosines = np.einsum("nd,nd->n", made.encode(TEXTS).dense, load().encode(TEXTS).dense)
+    assert cosines.min() > 0.999
+
+
+# What cannot be had
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "int4"}, "precision='int4': choose one of float32, bfloat16, int8"),
+        ({"precision": "int8", "trainable": True}, "computed by torch, in float32 or bfloat16"),
+        ({"precision": "int8", "device": "cuda"}, "computed by torch, in float32 or bfloat16|cannot load"),
+    ],
+)
+def test_what_cannot_be_computed_is_refused(load: Callable[..., Encoder], options: dict, message: str):
+    with pytest.raises(ModelError, match=message):
+        load(**options)
+
+
+def test_a_precision_that_the_processor_has_no_instructions_for_is_refused(
+    load: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(loading, "processor_has", lambda *names: False)
+    with pytest.raises(ModelError, match="bfloat16' needs a processor with AVX512-BF16 or AMX"):
+        load(precision="bfloat16")
+
+
+def test_without_the_extra_torch_computes_float32_and_int8_names_it(
+    load: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setattr(loading, "is_installed", lambda name: False)
+    monkeypatch.setattr(loading, "processor_has", lambda *names: True)
+    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda name: False)
+    assert isinstance(load(), SentenceTransformerEncoder)
+    with pytest.raises(MissingExtraError, match=r"surprise-rerank\[openvino\]"):
+        load(precision="int8", calibration=["oil"], cache=tmp_path)
+
+
+def test_word_vectors_are_computed_in_float32(tmp_path: Path):
+    (tmp_path / "vectors.txt").write_text("oil 1 0\nchain 0 1\n")
+    with pytest.raises(ModelError, match="has word vectors, which are computed in float32"):
+        load_encoder(str(tmp_path / "vectors.txt"), precision="bfloat16")
+
+
+def test_a_model_that_cannot_be_exported_stays_with_torch_and_says_so(
+    load: Callable[..., Encoder],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    monkeypatch.setattr(openvino, "_LEAST_COSINE", 1.5)
+    assert isinstance(load(cache=tmp_path), SentenceTransformerEncoder)
+    assert "torch computes" in caplog.text
+    assert "OpenVINO computes other vectors" in caplog.text
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    model = tiny_bert(tmp_path, WORDS)
+    model[1].include_prompt = False
+    with pytest.raises(ModelError, match="leaves its prompt out of its vectors"):
+        openvino._export(SentenceTransformerEncoder(model, "instructor"), tmp_path / "out")
+
+
+# The files
+
+
+def test_a_model_is_exported_once_and_then_torch_is_not_imported(models: dict[str, Path], tmp_path: Path):
+    program = (
+        "import sys; from surprise_rerank.encoders.loading import load_encoder\n"
+        f"e = load_encoder({str(models['plain'])!r})\n"
+        "print(e.encode(['oil the chain']).dense.sum(), 'torch' in sys.modules)"
+    )
+
+    def run() -> list[str]:
+        environment = os.environ | {"SURPRISE_RERANK_CACHE": str(tmp_path)}
+        done = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment
+        )
+        return done.stdout.split()
+
+    first = run()
+    (graph,) = tmp_path.glob("encoders/*/float32/graph.xml")
+    made = graph.stat().st_mtime_ns
+    second = run()
+    assert (first, second) == ([first[0], "True"], [first[0], "False"])
+    assert graph.stat().st_mtime_ns == made
+
+
+@pytest.mark.parametrize("name", ["graph.xml", "graph.bin", "tokenizer.json", "encoder.json"])
+@pytest.mark.parametrize("damage", ["cut", "missing"])
+def test_a_damaged_file_is_noticed_and_the_model_exported_again(
+    load: Callable[..., Encoder], tmp_path: Path, name: str, damage: str, caplog: pytest.LogCaptureFixture
+):
+    shared = load().folder
+    folder = tmp_path / "encoders" / shared.parent.name / shared.name
+    shutil.copytree(shared, folder)
+    path = folder / name
+    raw = path.read_bytes()
+    path.unlink()
+    if damage == "cut":
+        path.write_bytes(raw[: len(raw) // 2])
+    with pytest.raises(StoreError, match=r"the exported model .* is damaged"):
+        OpenVinoEncoder(folder, "tiny", "float32")
+    if name == "encoder.json" and damage == "missing":
+        return  # without it the folder may be anybody's, and is not replaced
+    assert np.isfinite(load(cache=tmp_path).encode(TEXTS).dense).all()
+    assert "it is exported again" in caplog.text
+    caplog.clear()
+    load(cache=tmp_path)
+    assert caplog.text == ""
+
+
+def test_files_that_changed_are_exported_anew(
+    models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
+    folder = shutil.copytree(models["plain"], tmp_path / "model")
+    first = load_encoder(str(folder), "cpu")
+    shutil.copytree(models["prompted"], folder, dirs_exist_ok=True)
+    second = load_encoder(str(folder), "cpu")
+    assert (first.dimension, second.dimension) == (16, 8)
+
+
+def test_an_interrupted_export_leaves_nothing_and_the_next_one_is_whole(
+    load: Callable[..., Encoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(openvino, "_complete", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            load(cache=tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    assert isinstance(load(cache=tmp_path), OpenVinoEncoder)
+
+
+# The index
+
+
+@BFLOAT16
+def test_an_index_remembers_the_precision_and_refuses_documents_of_another(
+    load: Callable[..., Encoder], tmp_path: Path
+):
+    rounded, exact = load(precision="bfloat16"), load()
+    documents = [Document("a", "oil the chain"), Document("b", "tyres take bar")]
+    options = IndexOptions(passages=None)
+    with DocumentIndex.open(tmp_path / "index", rounded, options=options) as index:
+        index.sync(documents)
+    with DocumentIndex.open(tmp_path / "index", exact) as index:
+        assert index.manifest.precision == "bfloat16"
+        assert index.pipeline("cosine").search("oil the chain").ids[0] == "a", "questions may be of another"
+        with pytest.raises(IndexMismatchError, match="encoded in bfloat16, the encoder computes in float32"):
+            index.sync([*documents, Document("c", "brakes")])
+        assert len(index) == 2
+        index.rebuild(documents, encoder=exact)
+        assert index.manifest.precision == "float32"
+
+
+@VNNI
+def test_commands_calibrate_on_the_documents_and_go_on_with_the_weights_of_before(
+    models: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+):
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
+    where = ("--index", tmp_path / "index", "--json")
+    (tmp_path / "a.txt").write_text("oil the chain")
+    (tmp_path / "b.txt").write_text("tyres take bar")
+
+    def command(*arguments: object) -> dict:
+        assert exit_code(surprise_rerank, "surprise-rerank", *map(str, (*arguments, *where))) == 0
+        return json.loads(capfd.readouterr().out)
+
+    make = ("--model", models["plain"], "--no-passages", "--precision", "int8")
+    assert command("index", tmp_path / "a.txt", tmp_path / "b.txt", *make)["added"] == 2
+    assert command("status")["manifest"]["precision"] == "int8"
+    (tmp_path / "c.txt").write_text("brakes")
+    assert command("index", tmp_path / "c.txt")["added"] == 1
+    assert len(list(tmp_path.glob("cache/encoders/*/int8-*"))) == 1
+    assert command("search", "oil the chain", "--system", "cosine")["hits"]
+    wrong = ("index", tmp_path / "a.txt", "--precision", "float32", *where)
+    (tmp_path / "a.txt").write_text("oil the chain and the brakes")
+    assert exit_code(surprise_rerank, "surprise-rerank", *map(str, wrong)) == 2
+    assert "encoded in int8, the encoder computes in float32" in capfd.readouterr().err
+
+
+@VNNI
+def test_an_evaluation_in_another_precision_has_an_index_of_its_own(
+    models: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+):
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path))
+    asked = ("--model", models["plain"], "--systems", "cosine", "--quiet")
+    for of in ("float32", "int8"):
+        arguments = (*asked, "--precision", of, "--report", tmp_path / f"{of}.json")
+        assert exit_code(rerank_eval, "rerank-eval", *map(str, arguments)) == 0
+        assert f'"precision": "{of}"' in (tmp_path / f"{of}.json").read_text()
+    assert len(list(tmp_path.glob("*/qdrant"))) == 2
