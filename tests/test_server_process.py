@@ -26,8 +26,8 @@ from serving import wait_until
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions
+from surprise_rerank.connectors.server.client import TOKEN_VARIABLE
 from surprise_rerank.connectors.server.configuration import read_config
-from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
 from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.core.extras import is_installed

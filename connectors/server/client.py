@@ -11,13 +11,14 @@ from urllib.parse import quote
 import httpx
 
 from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
 from surprise_rerank.errors import DataError, StoreError
 
 if TYPE_CHECKING:
     from surprise_rerank.documents import Document
     from surprise_rerank.rerank.diversity import DiversityOptions
 
+# Where the token is, of the server and of those who ask it; an option would be seen by other users.
+TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 _SECONDS = 120.0  # longer than a server takes before it gives up
 _SHOWN = 300  # characters of a server's message
 

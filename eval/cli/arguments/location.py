@@ -263,7 +263,6 @@ def server_client(url: str) -> SearchClient:
     Raises:
         DataError: if the url is none, or the token cannot be sent.
     """
-    from surprise_rerank.connectors.server.client import SearchClient
-    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+    from surprise_rerank.connectors.server.client import TOKEN_VARIABLE, SearchClient
 
     return SearchClient(url, os.environ.get(TOKEN_VARIABLE, "").strip() or None)
