@@ -156,7 +156,7 @@ def judged_metadata(
         verdict: on the question, whose status is kept beside a surprise.
     """
     ours: dict[str, Any] = {} if surprise is None else {SURPRISE: surprise}
-    if verdict is not None and verdict.surprise is not None:
+    if verdict is not None and surprise is not None:
         ours[VERDICT] = verdict.status
     if duplicates:
         ours[DUPLICATES] = list(duplicates)
@@ -168,8 +168,9 @@ def found_metadata(hit: Hit, verdict: Verdict | None) -> dict[str, Any]:
     found = dict(hit.metadata)
     if hit.title:
         found.setdefault(TITLE, hit.title)
-    surprise = found.get(SURPRISE) if hit.surprise is None else hit.surprise
-    return judged_metadata(found, surprise, hit.duplicates, verdict)
+    if hit.surprise is None:  # a document may have a key of that name
+        return judged_metadata(found, found.get(SURPRISE), hit.duplicates)
+    return judged_metadata(found, hit.surprise, hit.duplicates, verdict)
 
 
 def require_writable(

@@ -35,6 +35,8 @@ _IDS = (_NAME, 80, 40, 20)  # characters of each id that is not there, as many a
 _ADVICE = {
     "weak": "The documents may not answer this; say so where you use them.",
     "off-topic": "The documents do not answer this; say so, and do not use the results as an answer.",
+    "unknown": "Nobody knows whether the documents answer this; judge for yourself, and say so.",
+    "no match": "No document may be used for this; say so.",
 }
 
 

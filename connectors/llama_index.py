@@ -64,7 +64,7 @@ class VerdictEvent(BaseEvent):
 
     Attributes:
         query: the question.
-        verdict: status, surprise, chance_of_relevance and reason.
+        verdict: status, chance and reason.
     """
 
     query: str

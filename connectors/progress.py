@@ -72,6 +72,7 @@ class Work:
         self._unit = unit
         self._clock = clock
         self._begun = clock()
+        self._parts = 0
         self._size = 0.0  # of what is done
         self._known, self._known_size = 0, 0.0  # units whose size is known
         self._worked = (self._begun, 0, 0.0)  # when last, and how many units of which size by then
@@ -98,6 +99,10 @@ class Work:
         """The size of units that are done, or will be, is known."""
         self._known += count
         self._known_size += size
+
+    def part(self, count: int) -> None:
+        """So many passages of units are encoded: a large unit takes long until it is done."""
+        self._parts += count
 
     def skip(self, count: int, size: float) -> None:
         """Units were done before: they tell nothing of the speed."""
@@ -134,7 +139,7 @@ class Work:
         return None if left is None or not speed else left / speed
 
     def __str__(self) -> str:
-        if self.done == 0 and self.total is None:
+        if self.done == self._parts == 0 and self.total is None:
             return self.title
         return f"{self.title}: {', '.join(self.facts())}"
 
@@ -147,6 +152,8 @@ class Work:
             first = f"{self.done:,} of {total.count:,} {self._unit}"
         else:
             first = f"{self.done:,} of about {_rounded(total.count):,} {self._unit}"
+        if self._parts > self.done:
+            first = f"{first} ({self._parts:,} passages)"
         rate = shown_rate(self.speed)
         return [first, *([rate] if rate else []), *([f"{shown_time(left)} left"] if left else [])]
 

@@ -12,15 +12,14 @@ from surprise_rerank.candidates import Verdict
 from surprise_rerank.connectors.components import VERDICT, judged_metadata, least_surprise
 from surprise_rerank.errors import DataError
 
-FIELDS = {"status", "surprise", "chance_of_relevance", "reason"}
+FIELDS = {"status", "chance", "reason"}
 BOTH = "min_surprise=0.9 and {}=0.8 are both given"
 
 
 def test_a_status_without_a_surprise_is_not_kept_and_that_of_an_earlier_stage_goes() -> None:
     before = {"verdict": "guilty", "surprise": 0.2, VERDICT: "off-topic"}
-    unmeasured = Verdict("answered", None, None, "")
-    assert judged_metadata(before, None, (), unmeasured) == {"verdict": "guilty"}
-    measured = judged_metadata(before, 0.97, (), Verdict("answered", 0.97, None, ""))
+    assert judged_metadata(before, None, (), Verdict("unknown", None, "")) == {"verdict": "guilty"}
+    measured = judged_metadata(before, 0.97, (), Verdict("answered", 0.9, ""))
     assert measured == {"verdict": "guilty", "surprise": 0.97, VERDICT: "answered"}
 
 
@@ -64,11 +63,11 @@ class TestLangChain:
         assert asyncio.run(retriever.ainvoke(OFF_TOPIC, config)) == []
         assert [own[:2] for own in recorder.told] == [
             (VERDICT, "off-topic"),
-            (VERDICT, "answered"),
+            (VERDICT, "unknown"),
             (VERDICT, "off-topic"),
         ]
         assert [own[2] for own in recorder.told] == recorder.runs
-        assert found.metadata[VERDICT] == "answered"
+        assert found.metadata[VERDICT] == "unknown"  # of four documents
         assert len(retriever.invoke(OFF_TOPIC, score_threshold=0)) == 4
         with pytest.raises(DataError, match="measure a surprise of at most"):
             retriever.invoke(OFF_TOPIC, score_threshold=0.999)
@@ -96,7 +95,7 @@ class TestLangChain:
         assert rerank.compress_documents(documents, OFF_TOPIC, [recorder]) == []
         assert asyncio.run(rerank.acompress_documents(documents, ON_TOPIC, [recorder]))[0].id == "dogs"
         assert rerank.compress_documents([], ON_TOPIC, [recorder]) == []
-        assert [own[1] for own in recorder.told] == ["off-topic", "answered", "off-topic"]
+        assert [own[1] for own in recorder.told] == ["off-topic", "unknown", "no match"]
 
     def test_two_names_of_one_threshold_are_refused(self, named_index: str) -> None:  # noqa: F811
         from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriever
@@ -137,11 +136,11 @@ class TestLlamaIndex:
             (found,) = asyncio.run(reranker.apostprocess_nodes(nodes, query_str=ON_TOPIC))
         finally:
             dispatcher.event_handlers.remove(handler)
-        assert found.metadata[VERDICT] == "answered"
+        assert found.metadata[VERDICT] == "unknown"  # of four documents
         assert [(event.query, event.verdict["status"]) for event in told] == [
             (OFF_TOPIC, "off-topic"),
             (OFF_TOPIC, "off-topic"),
-            (ON_TOPIC, "answered"),
+            (ON_TOPIC, "unknown"),
         ]
         assert set(told[0].verdict) == FIELDS
         assert SurpriseRerank.from_dict(reranker.to_dict()).min_surprise == 0.9
@@ -171,7 +170,7 @@ class TestHaystack:
         pipeline.add_component("ours", getattr(haystack, kind)(**names))
         routes = [
             {
-                "condition": "{{ verdict.status == 'answered' }}",
+                "condition": "{{ verdict.status != 'off-topic' }}",
                 "output": "{{ documents }}",
                 "output_name": "found",
                 "output_type": list[Document],
@@ -189,16 +188,16 @@ class TestHaystack:
         documents = [Document(id=own.id, content=own.content) for own in DOCUMENTS]
         more = {"documents": documents} if kind == "SurpriseRanker" else {}
         found = pipeline.run({"ours": {"query": ON_TOPIC, **more}})["router"]["found"]
-        assert [(own.id, own.meta[VERDICT]) for own in found] == [("dogs", "answered")]
+        assert [(own.id, own.meta[VERDICT]) for own in found] == [("dogs", "unknown")]
         refused = pipeline.run({"ours": {"query": OFF_TOPIC, **more}})["router"]["refused"]
         assert refused.startswith("off-topic: the best document is above that of")
 
-    def test_no_documents_are_off_topic(self, named_index: str) -> None:  # noqa: F811
+    def test_no_documents_are_no_match(self, named_index: str) -> None:  # noqa: F811
         from surprise_rerank.connectors.haystack import SurpriseRanker
 
         ranker = SurpriseRanker(index=named_index, system="dynamax")
         found = ranker.run(ON_TOPIC, [])
-        assert (found["documents"], found["verdict"]["status"]) == ([], "off-topic")
+        assert (found["documents"], found["verdict"]["status"]) == ([], "no match")
         assert asyncio.run(ranker.run_async(ON_TOPIC, [])) == found
 
     def test_two_names_of_one_threshold_are_refused_and_one_is_written(self, named_index: str) -> None:  # noqa: F811
@@ -221,4 +220,4 @@ def test_results_of_rerankers_have_it(named_index: str) -> None:  # noqa: F811
     refused = ranker.rank(OFF_TOPIC, texts, names)
     assert (refused.results, refused.verdict.status) == ([], "off-topic")
     found = ranker.rank(ON_TOPIC, texts, names)
-    assert (found[0].surprise_verdict, found.verdict.status) == ("answered", "answered")
+    assert (found[0].surprise_verdict, found.verdict.status) == ("unknown", "unknown")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-import logging
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -80,8 +79,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ROUTES = frozenset({"/health", "/ready", "/info", "/metrics", "/openapi.json"})
-# Questions of a route between two lines of the log on what they are.
-_REPORTED = 1000
 _WORK = (400, 401, 408, 413, 415, 422, 429, 500, 503)
 
 _ERRORS = {
@@ -213,7 +210,6 @@ class _Work:
         request: Request,
         documents: int,
         verdict: Mapping[str, Any] | None,
-        served: TextReranker | Pipeline | None,
     ) -> None:
         """Remember how many documents an answer is about, and what became of the question.
 
@@ -221,20 +217,12 @@ class _Work:
             request: which.
             documents: in the answer.
             verdict: on the question, if any.
-            served: what ranked, where the question counts for the traffic of its route.
         """
         record_of(request.scope).documents = documents
         route = self.metrics.route(route_path(request.scope))
         self.metrics.documents.labels(route).inc(documents)
         if verdict is not None:
             self.metrics.verdicts.labels(route, verdict["status"]).inc()
-        if verdict is not None and served is not None and served.background is not None:
-            monitor = self.metrics.monitor(route, served.background, served.min_surprise)
-            measured = monitor.observe(verdict["surprise"])
-            if verdict["surprise"] is not None and not measured % _REPORTED:
-                traffic = monitor.traffic()
-                level = logging.WARNING if traffic.drift else logging.INFO
-                self.logger.log(level, "traffic", route=route, said=str(traffic))
 
 
 def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
@@ -249,7 +237,7 @@ def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
         opened = work.service.required()
         compute = functools.partial(ranking.rerank, opened, asked)
         answer = await work.run(request, opened.reranker.encoder, asked.query, compute)
-        work.count(request, len(asked.documents), answer["verdict"], opened.reranker)
+        work.count(request, len(asked.documents), answer["verdict"])
         version = "2" if route_path(request.scope).startswith("/v2/") else "1"
         return _json({**_head(request, work.service), **answer, "meta": _meta(version)})
 
@@ -260,7 +248,7 @@ def _rerank_routes(work: _Work, options: ServerOptions) -> APIRouter:
         opened = work.service.required()
         compute = functools.partial(ranking.tei_rerank, opened, asked)
         ranks, verdict = await work.run(request, opened.reranker.encoder, asked.query, compute)
-        work.count(request, len(asked.texts), verdict, opened.reranker)
+        work.count(request, len(asked.texts), verdict)
         answer = _json(ranks)
         if verdict is not None:
             answer.headers[VERDICT_HEADER] = to_json(verdict).decode("ascii")
@@ -284,9 +272,7 @@ def _search_routes(work: _Work, options: ServerOptions) -> APIRouter:
         compute = functools.partial(ranking.search, opened, asked)
         answer = await work.run(request, pipeline.encoder, asked.query, compute)
         # Only questions that are asked in one way tell whether traffic has changed.
-        is_usual = asked.filter is None and asked.system in (None, opened.system)
-        is_usual = is_usual and asked.compare_with is None and not asked.keep_refused
-        work.count(request, len(answer["results"]), answer["verdict"], pipeline if is_usual else None)
+        work.count(request, len(answer["results"]), answer["verdict"])
         return _json({**_head(request, work.service), **answer})
 
     return router

@@ -4,19 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.monitor import BackgroundMonitor
-from surprise_rerank.thresholds.verdicts import OFF_TOPIC
-
-# What gauges show of the questions of a route: the attribute of `Traffic`, and what it is.
-_TRAFFIC = {
-    "asked": "Questions that the following are about, the last ones with a surprise.",
-    "passed": "How many of them passed at the server's least surprise.",
-    "off_topic": "The estimated share of off-topic questions (Storey).",
-    "wrong": "The share of questions that is expected to pass although it is off-topic.",
-    "drift": "1 where off-topic questions find more than the background's, -1 where less, else 0.",
-}
-
 
 class Metrics:
     """Counters of one application, in a registry of their own.
@@ -51,15 +38,10 @@ class Metrics:
         )
         self.verdicts = Counter(
             "surprise_rerank_verdicts",
-            "Questions that were answered, weak, or off-topic.",
+            "Questions by the status of their verdict.",
             ["route", "status"],
             registry=self.registry,
         )
-        self.monitors: dict[str, BackgroundMonitor] = {}
-        self._traffic = {
-            name: Gauge(f"surprise_rerank_traffic_{name}", what, ["route"], registry=self.registry)
-            for name, what in _TRAFFIC.items()
-        }
         self.batches = Histogram(
             "surprise_rerank_questions_together",
             "Questions that were encoded in one batch.",
@@ -81,23 +63,10 @@ class Metrics:
         """The label of a path."""
         return path if path in self.routes else "other"
 
-    def monitor(
-        self, route: str, background: QuestionBackground, min_surprise: float | None
-    ) -> BackgroundMonitor:
-        """What watches the questions of a route, by the server's own least surprise."""
-        if route not in self.monitors:
-            least = OFF_TOPIC if min_surprise is None else min_surprise
-            self.monitors[route] = BackgroundMonitor(background.effective, 1 - least)
-        return self.monitors[route]
-
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""
         from prometheus_client import generate_latest
 
-        for route, monitor in self.monitors.items():
-            traffic = monitor.traffic()
-            for name, gauge in self._traffic.items():
-                gauge.labels(route).set(getattr(traffic, name))
         return generate_latest(self.registry)
 
     @property

@@ -202,7 +202,9 @@ class Indexer:
 
     def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
         self.engine.claim()  # before the work, not after it
-        return encode_documents(self.maker.encoder, [piece.text for piece in pieces])
+        encoded = encode_documents(self.maker.encoder, [piece.text for piece in pieces])
+        self.work.part(len(pieces))
+        return encoded
 
     def _require_unique(self, documents: Sequence[Document]) -> None:
         for document in documents:

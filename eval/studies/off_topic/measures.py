@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from surprise_rerank.core.arrays import BoolArray, Float64Array
+from surprise_rerank.eval.studies.off_topic.question_contrast import QUESTION_CONTRAST
 from surprise_rerank.eval.studies.off_topic.scores import (
     FUSION,
     AskedQuestion,
@@ -21,7 +22,6 @@ from surprise_rerank.eval.studies.off_topic.scores import (
     totals,
 )
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST
 
 Questions: TypeAlias = Sequence[AskedQuestion]
 Statistic: TypeAlias = Callable[[Questions], Float64Array]

@@ -9,6 +9,7 @@ import numpy as np
 from surprise_rerank.core.arrays import BoolArray, Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
 from surprise_rerank.eval.reports.verdicts import short
+from surprise_rerank.eval.stats.reliability import answered, expected_calibration_error, reliability
 from surprise_rerank.eval.studies.off_topic.measures import Measured, auroc, joined, passed, statistics
 from surprise_rerank.eval.studies.off_topic.scores import (
     FUSION,
@@ -17,12 +18,7 @@ from surprise_rerank.eval.studies.off_topic.scores import (
     background_of,
     totals,
 )
-from surprise_rerank.thresholds.calibration import (
-    RelevanceCurve,
-    answered,
-    expected_calibration_error,
-    reliability,
-)
+from surprise_rerank.thresholds.chance import RelevanceCurve
 
 _KEYS = (Column("corpus"), Column("model"))
 # Thresholds whose answers are counted.
