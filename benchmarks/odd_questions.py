@@ -83,7 +83,7 @@ def main() -> None:
         os.environ["SURPRISE_RERANK_CACHE"] = str(given.keep / f"cache-{size}")  # of a model that is new
         with DocumentIndex.open(given.keep / f"{size}", encoder) as index:
             seconds = [-time.process_time()]
-            index.sync(documents, background=False)
+            index.sync(documents, prune=True, background=False)
             for _ in range(2):
                 seconds[-1] += time.process_time()
                 seconds.append(-time.process_time())

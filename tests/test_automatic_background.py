@@ -17,7 +17,6 @@ from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems import backgrounds
-from surprise_rerank.connectors.systems.backgrounds import near_questions
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -167,15 +166,6 @@ def test_an_empty_index_has_no_background_yet(few: None, tmp_path: Path):
         assert index.backgrounds() == {}
         index.sync(documents(5))
         assert index.backgrounds()["auto"].documents == 5
-
-
-def test_near_questions_are_titles_and_sentences_of_documents():
-    sample = documents(12)
-    asked = near_questions(sample)
-    assert list(asked) == [own.id for own in sample]
-    assert asked["d0"] == sample[0].text
-    assert asked["d1"] == sample[1].title
-    assert near_questions(sample[:9]) == {}
 
 
 def test_a_question_that_equals_all_others_does_not_surprise_where_one_of_them_is_odd():

@@ -209,7 +209,7 @@ class Words:
 
 
 # What the chance is made of; the others were tried (`predictors`).
-BEST, UP_TO, GAP = "T of the best", "T of the best, at most 4", "T of the best less the mean of 100"
+BEST, UP_TO, GAP = "T of the best", "T of the best, up to a limit", "T of the best less the mean of 100"
 COSINE = "best cosine"
 # Beside what the field uses: mteb's of the system's own scores.
 MTEB = ("max", "std", "diff1")

@@ -11,7 +11,7 @@ from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.schemas import Varied
 from surprise_rerank.connectors.server.work import RequestEncoder
-from surprise_rerank.connectors.systems.backgrounds import near_questions
+from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
@@ -102,7 +102,7 @@ class Opened:
         """Questions that the index has something for, and a last one that it likely has nothing for."""
         if self.index is None:
             return []
-        near = sorted(near_questions(self.index.index.sample_documents(_SAMPLED)).values(), key=len)
+        near = sorted(title_questions(self.index.index.sample_documents(_SAMPLED)), key=len)
         return [*near[len(near) // 2 :][:3], *varied_questions(1)]
 
     @property

@@ -23,7 +23,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.thresholds.background import FEWEST, QuestionBackground, checked_questions
+from surprise_rerank.thresholds.background import QuestionBackground, checked_questions
 from surprise_rerank.thresholds.chance import AnswerChance
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
 from surprise_rerank.thresholds.verdicts import scripts_of
@@ -37,7 +37,6 @@ SWITCH = "SURPRISE_RERANK_BACKGROUND"
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
 _LONGEST = 300  # characters of a first sentence
 _SAMPLED = 100  # documents whose scripts are known
-_USUAL_LENGTH = range(4, 41)  # words
 _log = logging.getLogger(__name__)
 
 
@@ -289,30 +288,6 @@ def measure_again(
         _measured(index, name, own, show_progress=show_progress)
     if not kept and len(index) and is_automatic():
         _measured(index, inputs_of(index).default, None, show_progress=show_progress)
-
-
-def near_questions(documents: Iterable[Document]) -> dict[str, str]:
-    """Document's id -> its title, or a sentence of its text: questions near the topic of a corpus.
-
-    Every second one is a sentence. A document without either has no question, and fewer than `FEWEST`
-    documents have none at all.
-    """
-    found = {own.id: own for own in documents}
-    asked: dict[str, str] = {}
-    if len(found) < FEWEST:
-        return asked
-    for i, document in enumerate(found.values()):
-        sentence = _some_sentence(document.text, i)
-        question = (document.title or sentence) if i % 2 else (sentence or document.title)
-        if question:
-            asked[document.id] = " ".join(question.split())[:_LONGEST]
-    return asked
-
-
-def _some_sentence(text: str, seed: int) -> str:
-    """One of the sentences of usual length, or the first."""
-    sentences = [own for own in re.split(r"(?<=[.!?])\s+", text) if len(own.split()) in _USUAL_LENGTH]
-    return random.Random(seed).choice(sentences) if sentences else _first_sentence(text).strip()
 
 
 def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:
