@@ -31,6 +31,8 @@ _ROOMS = (10**6, 8000, 4000, 2000, 1000, 500, 250, 120)  # characters of each te
 _ADVICE = {
     "weak": "The documents may not answer this; say so where you use them.",
     "off-topic": "The documents do not answer this; say so, and do not use the results as an answer.",
+    "unknown": "Nobody knows whether the documents answer this; judge for yourself, and say so.",
+    "no match": "No document may be used for this; say so.",
 }
 
 

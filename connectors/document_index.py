@@ -38,7 +38,7 @@ class DocumentIndex(QdrantIndex, Ranked):
         continues; at most two windows of work are lost.
 
         Then the background is measured: the first one, of `varied_questions`, where there is none, and those
-        that are stale because more than a fifth of the documents has come, changed or gone.
+        that are stale because there are twice as many documents, or half as many.
 
         Args:
             documents: the collection; ids must be unique.

@@ -120,7 +120,6 @@ class Ranked(Searched):
         *,
         depth: int = 100,
         origin: str = "",
-        chance: AnswerChance | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> QuestionBackground:
         """Measure what these questions' best candidates score, and keep it for `min_surprise`.
@@ -131,7 +130,6 @@ class Ranked(Searched):
             system: whose candidates; the default of `pipeline` where None.
             depth: size of the candidate pool.
             origin: where the questions come from, for readers.
-            chance: of an answer, as it was calibrated before.
             on_progress: called with the number of questions of every finished part.
 
         Returns:
@@ -144,9 +142,7 @@ class Ranked(Searched):
         from surprise_rerank.connectors.systems.inputs import inputs_of
 
         name = system or inputs_of(self).default
-        return measure_background(
-            self, name, questions, depth=depth, origin=origin, chance=chance, on_progress=on_progress
-        )
+        return measure_background(self, name, questions, depth=depth, origin=origin, on_progress=on_progress)
 
     def calibrate_chance(
         self,

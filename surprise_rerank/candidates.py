@@ -254,7 +254,7 @@ class Hit:
         return {} if self.document is None else self.document.metadata
 
 
-Status: TypeAlias = Literal["answered", "weak", "off-topic"]
+Status: TypeAlias = Literal["answered", "weak", "off-topic", "unknown", "no match"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,16 +262,14 @@ class Verdict:
     """Whether a question got an answer; `thresholds/verdicts.py` has how it is found.
 
     Attributes:
-        status: `answered`; `weak` where the question is of the corpus' kind, and an answer among the first
-            ten is not likely; `off-topic` where other questions find as much.
-        surprise: of the best document; None without a background. chance_of_relevance: of one among the first
-        ten; None where it cannot be told, and for what is off-topic. reason: the status in a sentence, for
-        people.
+        status: `answered`, `weak` or `off-topic` by the chance; `off-topic` without one where `min_surprise`
+            leaves everything out; `unknown` where nobody can tell; `no match` without a candidate.
+        chance: of an answer among the first ten; None where it cannot be told.
+        reason: the status in a sentence, for people.
     """
 
     status: Status
-    surprise: float | None
-    chance_of_relevance: float | None
+    chance: float | None
     reason: str
 
 

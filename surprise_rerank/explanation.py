@@ -222,7 +222,7 @@ class RankingExplanation:
     def _background(self, background: QuestionBackground) -> dict[str, Any]:
         """The background questions' totals, and what totals are made of."""
         means = background.means_for(self.question)
-        moments = zip(background.names, means, background.deviations, strict=True)
+        moments = zip(background.names, means, background.scales.deviations, strict=True)
         weights = dict(zip(background.names, background.weights.tolist(), strict=True))
         finite = background.totals[np.isfinite(background.totals)]
         return {

@@ -25,7 +25,7 @@ from surprise_rerank.thresholds.background import (
     lines_above,
     require_background,
 )
-from surprise_rerank.thresholds.verdicts import verdict_on
+from surprise_rerank.thresholds.verdicts import no_match, not_measured
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
@@ -79,8 +79,7 @@ class Pipeline:
         min_surprise: leave out what is less surprising; .95 lets through one in twenty questions that have
             nothing to do with the corpus. Needs a background.
         diversity: different documents first, and near-duplicates in one line; neither by default.
-        encodes: False where words alone rank, so that the model is only asked where the background reads
-            vectors.
+        encodes: False where words alone rank, so that the model is not asked.
 
     Raises:
         DataError: if min_surprise is no share, or more than the background can measure.
@@ -160,8 +159,7 @@ class Pipeline:
         if isinstance(questions, str):
             raise DataError("questions must be a list of strings, got one string; use search for it")
         own, found = self.changed(**options), []
-        queries = map(Query, questions)
-        for query in encode_queries(own.encoder, questions) if own.reads_vectors else queries:
+        for query in own._encoded_all(questions):
             with searching(top_k) as counts:
                 found.append(own.shown(query, top_k))
                 counts.update(outcome(found[-1]))
@@ -206,11 +204,17 @@ class Pipeline:
     @property
     def reads_vectors(self) -> bool:
         """Whether the model is asked: not where words alone rank."""
-        return self.encodes or bool(fields_for(self.reranker, self.background) & {"dense", "tokens"})
+        return self.encodes or bool(fields_for(self.reranker) & {"dense", "tokens"})
 
     def encoded(self, question: str) -> Query:
         """A question, with its vectors where these are read."""
         return encoded_question(self.encoder, question) if self.reads_vectors else Query(question)
+
+    def _encoded_all(self, questions: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
+        if self.reads_vectors:
+            return encode_queries(self.encoder, questions, ids)
+        names = [""] * len(questions) if ids is None else ids
+        return [Query(text, id=name) for text, name in zip(questions, names, strict=True)]
 
     def shown(self, query: Query, top_k: int) -> Ranking:
         """What `search` gives for an encoded question."""
@@ -251,7 +255,7 @@ class Pipeline:
         Raises:
             DataError: if neither a re-ranker nor the retriever has scores.
         """
-        pool = retrieved(self.retriever, query, depth, fields_for(self.reranker, self.background) | beside)
+        pool = retrieved(self.retriever, query, depth, fields_for(self.reranker) | beside)
         with reranking(self.reranker, pool, top_k):
             return pool, ranked(query, pool, self.reranker, self.background, self.min_surprise)
 
@@ -275,36 +279,29 @@ class Pipeline:
         Raises:
             DataError: if there are too few.
         """
-
-        def rank(query: Query) -> tuple[Candidates, Ranking]:
-            if on_progress is not None:
-                on_progress(1)
-            pool = self.retriever.retrieve(query, self.depth, fields)
-            return pool, ranked(query, pool, self.reranker)
-
-        queries = encode_queries(self.encoder, checked_questions(questions))
-        fields: frozenset[Field] = fields_for(self.reranker) | {"dense"}
-        measured = QuestionBackground.measured(queries, rank, scorer, documents)
+        queries = self._encoded_all(checked_questions(questions))
+        measured = self.measured(queries, scorer=scorer, documents=documents, on_progress=on_progress)
         return replace(self, background=measured)
 
-    def without_their_documents(
-        self, questions: Mapping[str, str]
-    ) -> Iterator[tuple[Query, Candidates, Ranking]]:
-        """What questions find without the documents that they are made of.
+    def measured(
+        self,
+        queries: Sequence[Query],
+        *,
+        scorer: str = "",
+        documents: int = 0,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> QuestionBackground:
+        """The background of encoded questions; see `with_background`."""
 
-        Args:
-            questions: document's id -> a question that it answers.
+        def answers() -> Iterator[tuple[str, Ranking]]:
+            fields = fields_for(self.reranker)
+            for query in queries:
+                pool = self.retriever.retrieve(query, self.depth, fields)
+                yield query.text, ranked(query, pool, self.reranker)
+                if on_progress is not None:
+                    on_progress(1)
 
-        Yields:
-            Each question, its pool without that document, and the ranking of the pool.
-        """
-        if not questions:
-            return
-        queries = encode_queries(self.encoder, list(questions.values()), list(questions))
-        fields: frozenset[Field] = fields_for(self.reranker) | {"dense"}
-        for query in queries:
-            pool = self.retriever.retrieve(query, self.depth, fields).without(query.id)
-            yield query, pool, ranked(query, pool, self.reranker)
+        return QuestionBackground.of(answers(), scorer, documents)
 
     def calibrated(
         self,
@@ -331,15 +328,16 @@ class Pipeline:
             )
         _require_texts(questions, qrels)
         names, standings, found = list(qrels), [], []
-        for query in encode_queries(self.encoder, [questions[name] for name in names], names):
-            pool, ranking = self.pooled(query, self.depth, frozenset())
+        for query in self._encoded_all([questions[name] for name in names], names):
+            _, ranking = self.pooled(query, self.depth)
             if len(ranking):
-                standings.append(background.standing(background.told(ranking, query, pool)[1]))
+                standings.append(background.standing(background.totals_of(ranking, query.text)))
                 found.append(any(qrels[query.id].get(name, 0) > 0 for name in ranking.ids[:_SHOWN]))
             if on_progress is not None:
                 on_progress(1)
         best, gaps = np.array(standings).reshape(-1, 2).T
-        chance = background.usual_chance.calibrated(best, gaps, found)
+        longest = max((len(questions[name].split()) for name in names), default=0)
+        chance = background.usual_chance.calibrated(best, gaps, found, longest)
         return replace(self, background=replace(background, chance=chance))
 
     def fit(
@@ -436,14 +434,9 @@ def encoded_question(encoder: Encoder, question: str) -> Query:
         return encode_queries(encoder, [question])[0]
 
 
-def fields_for(
-    reranker: Reranker | None,
-    background: QuestionBackground | None = None,
-    diversity: Diversity = NO_DIVERSITY,
-) -> frozenset[Field]:
-    """What is fetched with a pool, so that it can be ordered and its surprise can be measured."""
-    fields = diversity.needs if reranker is None else diversity.needs | reranker.needs
-    return fields if background is None else fields | background.needs
+def fields_for(reranker: Reranker | None, diversity: Diversity = NO_DIVERSITY) -> frozenset[Field]:
+    """What is fetched with a pool, so that it can be ordered, and the shown ones be different."""
+    return diversity.needs if reranker is None else diversity.needs | reranker.needs
 
 
 def ranked(
@@ -466,9 +459,9 @@ def ranked(
         DataError: if neither a re-ranker nor the retriever has scores.
     """
     ranking = as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
-    if background is None:
-        return replace(ranking, verdict=verdict_on(ranking))
-    return background.judged(ranking, query, pool, min_surprise)
+    if background is not None:
+        return background.judged(ranking, query.text, min_surprise)
+    return replace(ranking, verdict=not_measured() if len(ranking) else no_match())
 
 
 def first_of(

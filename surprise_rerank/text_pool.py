@@ -107,11 +107,13 @@ class TextPool:
         candidates: whose ids are the texts' positions.
         notes: where their vectors came from, for readers.
         split: id -> how many characters lie before the content, of texts that were split in passages here.
+        elsewhere: how many of the texts are not stored.
     """
 
     candidates: Candidates
     notes: tuple[str, ...] = ()
     split: Mapping[str, int] = field(default_factory=dict)
+    elsewhere: int = 0
 
 
 class _Part(NamedTuple):
@@ -167,7 +169,7 @@ class TextPools:
         pool = fresh if stored is None else _joined(stored, fresh, given.texts)
         # White space before a text is no part of a document's content.
         before = {positions[row]: len(given.texts[row]) - len(given.texts[row].lstrip()) for row in split}
-        return TextPool(pool, tuple(notes), before)
+        return TextPool(pool, tuple(notes), before, len(rows))
 
     def _fresh(
         self,

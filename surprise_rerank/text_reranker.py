@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Unpack
 
-from surprise_rerank.candidates import Candidates, Hit, Query, Ranking, Verdict
+from surprise_rerank.candidates import Hit, Ranking, Verdict
 from surprise_rerank.core.tracing import span
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.adapting import as_encoder
@@ -23,6 +24,10 @@ from surprise_rerank.thresholds.background import (
     checked_questions,
     require_background,
 )
+from surprise_rerank.thresholds.verdicts import no_match, unknown
+
+_ELSEWHERE = "some of the texts are not in the index that the background is of"
+_logger = logging.getLogger("surprise_rerank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,21 +131,29 @@ class TextReranker:
 
         Raises:
             DataError: if ids or vectors are not as many as texts, vectors are of several dimensions or hold
-                NaN, top_k is not positive, an input is no string, or min_surprise has no background.
+                NaN, top_k is not positive, an input is no string, or min_surprise has no background of such
+                texts: that of an index is of texts that it stores.
         """
         _check(question, top_k)
         least = self.min_surprise if min_surprise is None else min_surprise
         if min_surprise is not None:
             require_background(self.background, min_surprise)
+        least = least or None  # 0 leaves nothing out
         wanted = self.diversity.changed(**diversity)
         own = GivenTexts.checked(texts, ids, vectors)
         if not texts:
-            return RankedTexts(verdict=Verdict("off-topic", None, None, "there were no texts to rank"))
+            return RankedTexts(verdict=no_match("there were no texts to rank"))
         with span("CHAIN", "surprise_rerank.rank_texts", {"surprise_rerank.texts": len(texts)}) as counts:
             query = encoded_question(self.encoder, question)
-            pool = self._pools.pool(query, own, fields_for(self.reranker, self.background, wanted))
+            pool = self._pools.pool(query, own, fields_for(self.reranker, wanted))
+            is_measured = self._is_measured(pool)
+            if not is_measured and min_surprise:
+                raise DataError(f"min_surprise={min_surprise!r} cannot be told: {_ELSEWHERE}")
             with reranking(self.reranker, pool.candidates, top_k):
-                ranking = ranked(query, pool.candidates, self.reranker, self.background, least)
+                background, least = (self.background, least) if is_measured else (None, None)
+                ranking = ranked(query, pool.candidates, self.reranker, background, least)
+            if not is_measured:
+                ranking = replace(ranking, verdict=unknown(_ELSEWHERE))
             shown = first_of(ranking, pool.candidates, wanted, top_k, least)
             counts.update(outcome(shown))
         return _ranked_texts(shown, pool, own)
@@ -178,13 +191,22 @@ class TextReranker:
         what the background is called, for readers. A DataError if there are too few.
         """
 
-        def rank(query: Query) -> tuple[Candidates, Ranking]:
-            own = GivenTexts.checked(retrieve(query.text))
-            pool = self._pools.pool(query, own, self.reranker.needs | {"dense"}).candidates
-            return pool, self.reranker.rerank(query, pool)
+        def answers() -> Iterator[tuple[str, Ranking]]:
+            for query in encode_queries(self.encoder, checked_questions(questions)):
+                pool = self._pools.pool(query, GivenTexts.checked(retrieve(query.text)), self.reranker.needs)
+                yield query.text, self.reranker.rerank(query, pool.candidates)
 
-        queries = encode_queries(self.encoder, checked_questions(questions))
-        return replace(self, background=QuestionBackground.measured(queries, rank, scorer))
+        return replace(self, background=QuestionBackground.of(answers(), scorer))
+
+    def _is_measured(self, pool: TextPool) -> bool:
+        """Whether the background says something of these texts: one of an index does of those in it."""
+        background = self.background
+        if background is None or not background.documents or not pool.elsewhere:
+            return True
+        if self.min_surprise and _ELSEWHERE not in self._known:
+            self._known[_ELSEWHERE] = True
+            _logger.warning("min_surprise=%r leaves no text out: %s", self.min_surprise, _ELSEWHERE)
+        return False
 
 
 def _ranked_texts(ranking: Ranking, pool: TextPool, given: GivenTexts) -> RankedTexts:

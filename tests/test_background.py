@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from words import WordEncoder
 
-from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex
 from surprise_rerank.connectors.qdrant.storage import files as storage_files
 from surprise_rerank.connectors.systems.backgrounds import (
@@ -21,13 +21,12 @@ from surprise_rerank.connectors.systems.backgrounds import (
     title_questions,
 )
 from surprise_rerank.connectors.systems.loading import pipeline_of
-from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.background import QuestionBackground, lines_above
-from surprise_rerank.thresholds.question_contrast import question_contrast, with_question_contrast
+from surprise_rerank.thresholds.scales import Lines
 
 
 def ranking(**raw: list[float]) -> Ranking:
@@ -47,12 +46,8 @@ def words(count: int, seed: int) -> str:
     return " ".join("".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 6)) for _ in range(count))
 
 
-NOTHING = Candidates(ids=())
-
-
 def judged(background: QuestionBackground, own: Ranking) -> Ranking:
-    """Without vectors there is no contrast, and no need of the candidates."""
-    return background.judged(own, Query("a question"), NOTHING)
+    return background.judged(own, "a question")
 
 
 def test_surprise_is_the_share_of_questions_whose_best_document_has_less():
@@ -99,7 +94,7 @@ def test_only_the_mean_of_bm25_follows_the_number_of_words():
         (words(n, i), ranking(bm25=[5 + 10 * np.log(n) + noise], cosine=[0.1 * n]))
         for i, (n, noise) in enumerate(zip(lengths, rng.normal(size=200), strict=True))
     )
-    by_name = dict(zip(background.names, background.slopes, strict=True))
+    by_name = dict(zip(background.names, background.scales.slopes, strict=True))
     assert 8 < by_name["bm25"] < 10  # a little less: ten questions of no slope stand against 200
     assert by_name["cosine"] == 0
     alone = QuestionBackground.of(
@@ -118,12 +113,9 @@ def test_one_question_of_a_length_of_its_own_decides_nothing():
     rng = np.random.default_rng(0)
     answers = [(words(5, i), ranking(bm25=[10 + noise])) for i, noise in enumerate(rng.normal(size=200))]
     background = QuestionBackground.of([*answers, ("a b c d e f", ranking(bm25=[0.0]))])
-    assert background.slopes.tolist() == [0.0]
+    assert background.scales.slopes.tolist() == [0.0]
     background = QuestionBackground.of([*answers, ("a b c d e f", ranking(bm25=[60.0]))])
-    others = [
-        background.judged(ranking(bm25=[10 + noise]), Query("a b c d e f"), NOTHING)
-        for noise in rng.normal(size=400)
-    ]
+    others = [background.judged(ranking(bm25=[10 + noise]), "a b c d e f") for noise in rng.normal(size=400)]
     assert np.mean([own.surprise[0] >= 0.95 for own in others]) < 0.1
 
 
@@ -158,7 +150,8 @@ def test_what_cannot_be_told_is_refused():
     background = one_score([float(i) for i in range(19)])
     background.check(0.95)
     with pytest.raises(
-        DataError, match=r"19 background questions measure a surprise of at most 0\.9500.* at least 99"
+        DataError,
+        match=r"19 background questions measure a surprise of at most 0\.9500.* at least 99 different ones",
     ):
         background.check(0.99)
     with pytest.raises(DataError, match="choose one below 1"):
@@ -177,14 +170,6 @@ def test_what_cannot_be_told_is_refused():
         lines_above(ranking(cosine=[1.0]), 0.5)
 
 
-def test_the_total_of_a_threshold_is_the_one_to_exceed():
-    background = one_score([float(i) for i in range(19)])
-    total = background.total_at(0.95)
-    assert total == background.totals[-1]
-    assert background.surprise(np.array([total, total + 1e-9])).tolist() == [18 / 20, 19 / 20]
-    assert background.total_at(0.0) == -np.inf
-
-
 def test_a_background_comes_back_from_its_bytes():
     background = one_score([float(i) for i in range(19)])
     again = QuestionBackground.from_bytes(background.to_bytes(), "here")
@@ -200,10 +185,10 @@ def test_a_background_comes_back_from_its_bytes():
     [
         {"totals": np.array([2.0, 1.0])},
         {"totals": np.array([np.nan] * 19)},
-        {"totals": np.array(["a"])},
-        {"deviations": np.zeros(1)},
-        {"means": np.zeros(2)},
-        {"means": np.array([np.inf])},
+        {"scales": Lines(np.zeros(1), np.zeros(1), np.zeros(1))},
+        {"scales": Lines(np.zeros(2), np.zeros(1), np.ones(1))},
+        {"scales": Lines(np.array([np.inf]), np.zeros(1), np.ones(1))},
+        {"depth": 0},
         {"lengths": (3.0, 2.0, 1.0)},
     ],
 )
@@ -279,46 +264,6 @@ def test_titles_of_another_corpus_stand_for_questions():
     drawn = title_questions(many, 10)
     assert len(set(drawn)) == 10
     assert drawn == title_questions(many, 10) != title_questions(many, 10, seed=1)
-
-
-def test_contrast_is_the_z_of_each_document_over_the_other_questions():
-    rng = np.random.default_rng(0)
-    questions, documents = unit_rows(rng.normal(size=(30, 8))), unit_rows(rng.normal(size=(5, 8)))
-    pool = Candidates(ids=tuple("abcde"), dense=documents)
-    members = Ensemble.from_vectors(questions)
-    query = Query("q", dense=unit_rows(rng.normal(size=(1, 8)))[0])
-    own = documents @ questions.T
-    expected = (documents @ query.dense - own.mean(axis=1)) / own.std(axis=1)
-    np.testing.assert_allclose(question_contrast(query, pool, members), expected, rtol=1e-5)
-    others = own[:, 1:]
-    without = (own[:, 0] - others.mean(axis=1)) / others.std(axis=1)
-    member = Query("q0", dense=questions[0])
-    np.testing.assert_allclose(question_contrast(member, pool, members, is_member=True), without, rtol=1e-4)
-
-
-def test_contrast_follows_the_ranking_and_stands_for_the_cosine():
-    documents = np.eye(3, dtype=np.float32)
-    pool = Candidates(ids=("a", "b", "c"), dense=documents)
-    query = Query("q", dense=np.array([0.0, 0.6, 0.8], np.float32))
-    order = Ranking.order(pool, documents @ query.dense, raw={"cosine": documents @ query.dense})
-    members = Ensemble.from_vectors(unit_rows(np.random.default_rng(1).normal(size=(20, 3))))
-    told = with_question_contrast(order, query, pool, members)
-    assert told.ids == ("c", "b", "a")
-    np.testing.assert_allclose(told.raw["contrast"], question_contrast(query, pool, members)[[2, 1, 0]])
-    measured = QuestionBackground.measured(
-        [Query(f"q{i}", dense=row) for i, row in enumerate(members.sample)], lambda q: (pool, order)
-    )
-    assert measured.names == ("contrast",)
-
-
-def test_a_background_of_questions_keeps_their_moments(index: DocumentIndex):
-    measured = Pipeline(index.encoder, DenseRetriever(index)).with_background(OTHERS).background
-    again = QuestionBackground.from_bytes(measured.to_bytes(), "here")
-    assert again.questions.identity == measured.questions.identity
-    np.testing.assert_array_equal(again.questions.covariance, measured.questions.covariance)
-    assert again.needs == {"dense"}
-    with pytest.raises(DataError, match="the candidates have no dense vectors"):
-        again.judged(ranking(score=[1.0]), Query("q"), Candidates(ids=("d0",)))
 
 
 def test_in_memory_and_on_servers_a_background_is_there_whole_or_the_old_one(monkeypatch: pytest.MonkeyPatch):

@@ -1,4 +1,4 @@
-"""Probabilities of relevance: fitted, checked, and turned into thresholds."""
+"""Probabilities of relevance: fitted, and checked."""
 
 from __future__ import annotations
 
@@ -10,13 +10,8 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.thresholds.calibration import (
-    RelevanceCurve,
-    answered,
-    expected_calibration_error,
-    reliability,
-    threshold_for,
-)
+from surprise_rerank.eval.stats.reliability import answered, expected_calibration_error, reliability
+from surprise_rerank.thresholds.chance import RelevanceCurve
 
 
 def drawn(n: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -70,51 +65,6 @@ def test_answered_questions_against_precision():
     assert (second.share, second.precision) == (0.75, pytest.approx(2 / 3))
     assert third.share == 0.0
     assert np.isnan(third.precision)
-
-
-def test_the_lowest_threshold_that_is_expected_to_reach_a_precision():
-    """By the definition: the mean of the curve over the judged scores above it."""
-    scores, relevant = drawn(300)
-    curve = RelevanceCurve.fit(scores, relevant)
-    expected = {t: curve.probability(scores[scores >= t]).mean() for t in scores}
-    for precision in (0.5, 0.7, 0.9):
-        assert threshold_for(precision, scores, relevant) == min(
-            t for t in expected if expected[t] >= precision
-        )
-    assert threshold_for(0.0, scores, relevant) == scores.min()
-    with pytest.raises(
-        DataError, match=r"expected to reach a precision of 1.0; 0.99\d is expected of the best"
-    ):
-        threshold_for(1.0, scores, relevant)
-
-
-def test_equal_scores_are_answered_together():
-    scores, relevant = np.repeat([3.0, 2.0, 1.0], [4, 40, 40]), np.repeat([1, 1, 0, 0], [4, 30, 10, 40])
-    chosen = threshold_for(0.8, scores, relevant)
-    assert RelevanceCurve.fit(scores, relevant).probability(scores[scores >= chosen]).mean() >= 0.8
-
-
-def test_where_all_judged_documents_are_relevant_a_few_promise_less_than_many():
-    assert threshold_for(0.9, np.arange(20.0), np.ones(20)) == 0.0
-    with pytest.raises(DataError, match=r"precision of 0.9; 0.833 is expected"):
-        threshold_for(0.9, np.arange(4.0), np.ones(4))
-    with pytest.raises(DataError, match=r"no threshold is expected to reach a precision of 0\.5$"):
-        threshold_for(0.5, [], [])
-
-
-@pytest.mark.parametrize("judged", [60, 300])
-def test_new_questions_are_as_often_relevant_as_was_asked(judged: int):
-    """On average over what was judged; the observed share of the judged ones would promise too much."""
-    new, good = drawn(20_000, seed=99)
-    found = []
-    for seed in range(60):
-        try:
-            chosen = threshold_for(0.9, *drawn(judged, seed))
-        except DataError:
-            continue  # no threshold does
-        found.append(good[new >= chosen].mean())
-    assert len(found) > 40
-    assert 0.89 < np.mean(found) < 0.95
 
 
 def test_few_judged_questions_do_not_make_the_curve_certain():

@@ -643,7 +643,7 @@ class TestTerminal:
         words = re.sub(r"\x1b\[[0-9;]*m", "", out).split()
         if name == "search":
             assert words[0] == "1"
-            assert words[words.index("answered:") :][1:3] == ["not", "compared"]
+            assert words[words.index("unknown:") :][1:4] == ["there", "is", "no"]
         else:
             assert words[:2] == ["Why", "these"]
 
@@ -666,7 +666,7 @@ class TestTerminal:
         if "--collapse" not in options:
             assert "[red]Evil\\x1b[31m title[/red]" in " ".join(out.split())
         last = out[out.rindex("\n\n") :]
-        assert " ".join(last.split()).startswith("answered: not compared with other questions")
+        assert " ".join(last.split()).startswith("unknown: there is no background")
         if options[:1] == ("--scores",):
             assert re.search(r"^ +score -?0\.\d{4}: cosine -?0\.\d{4}$", out, re.MULTILINE)
             assert re.search(r"^ +nearly the same: d\d+(, d\d+)*$", out, re.MULTILINE)

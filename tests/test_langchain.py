@@ -138,7 +138,7 @@ def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(n
     assert retriever.invoke(OFF_TOPIC, config) == []
     assert len(retriever.invoke(ON_TOPIC, config)) == 1
     assert asyncio.run(retriever.ainvoke(OFF_TOPIC, config)) == []
-    statuses = ["off-topic", "answered", "off-topic"]
+    statuses = ["off-topic", "unknown", "off-topic"]
     assert recorder.verdicts == list(zip(statuses, recorder.runs, strict=True))
     assert len(retriever.invoke(OFF_TOPIC, score_threshold=0)) == 4
     with pytest.raises(DataError, match="measure a surprise of at most"):
@@ -158,7 +158,7 @@ def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(n
     assert rerank.compress_documents(documents, OFF_TOPIC, [recorder]) == []
     assert asyncio.run(rerank.acompress_documents(documents, ON_TOPIC, [recorder]))[0].id == "dogs"
     assert rerank.compress_documents([], ON_TOPIC, [recorder]) == []
-    assert [status for status, _ in recorder.verdicts] == ["off-topic", "answered", "off-topic"]
+    assert [status for status, _ in recorder.verdicts] == ["off-topic", "unknown", "no match"]
 
 
 def test_both_work_in_a_compression_retriever_with_callbacks(index: DocumentIndex) -> None:

@@ -163,7 +163,7 @@ def test_the_verdict_is_sent_also_where_nothing_comes_back(named_index: str, eve
     assert reranker.postprocess_nodes(of_index(), query_str=OFF_TOPIC) == []
     assert len(asyncio.run(reranker.apostprocess_nodes(of_index(), query_str=ON_TOPIC))) == 1
     told = [event for event in events if isinstance(event, VerdictEvent)]
-    statuses = [(OFF_TOPIC, "off-topic"), (OFF_TOPIC, "off-topic"), (ON_TOPIC, "answered")]
+    statuses = [(OFF_TOPIC, "off-topic"), (OFF_TOPIC, "off-topic"), (ON_TOPIC, "unknown")]
     assert [(event.query, event.verdict["status"]) for event in told] == statuses
     assert told[0].verdict["reason"]
 

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.cli.rerank_eval.main import command
 from surprise_rerank.eval.studies.off_topic.evaluation import QuestionSource, joined, read_questions
+from surprise_rerank.eval.studies.off_topic.question_contrast import question_contrast
 from surprise_rerank.eval.studies.off_topic.scores import (
     FUSION,
     AskedQuestion,
@@ -24,6 +27,7 @@ from surprise_rerank.eval.studies.off_topic.scores import (
     passed,
     totals,
 )
+from surprise_rerank.surprise.ensemble import Ensemble
 
 TOPICS = {
     "flight": ["wing", "lift", "drag", "flow", "heat", "wave", "beam", "load", "gust", "mach"],
@@ -69,6 +73,21 @@ def test_the_first_document_is_the_one_of_the_largest_total():
     background = background_of([asked([0.1 * i]) for i in range(20)], view)
     questions = [asked([0.2, 0.9], 1), asked([0.9, 0.2], 1), asked([])]
     assert best_is_relevant(questions, background, view).tolist() == [True, False, False]
+
+
+def test_contrast_is_the_z_of_each_document_over_the_other_questions():
+    rng = np.random.default_rng(0)
+    questions, documents = unit_rows(rng.normal(size=(30, 8))), unit_rows(rng.normal(size=(5, 8)))
+    pool = Candidates(ids=tuple("abcde"), dense=documents)
+    members = Ensemble.from_vectors(questions)
+    query = Query("q", dense=unit_rows(rng.normal(size=(1, 8)))[0])
+    own = documents @ questions.T
+    expected = (documents @ query.dense - own.mean(axis=1)) / own.std(axis=1)
+    np.testing.assert_allclose(question_contrast(query, pool, members), expected, rtol=1e-5)
+    others = own[:, 1:]
+    without = (own[:, 0] - others.mean(axis=1)) / others.std(axis=1)
+    member = Query("q0", dense=questions[0])
+    np.testing.assert_allclose(question_contrast(member, pool, members, is_member=True), without, rtol=1e-4)
 
 
 def test_auroc_counts_pairs_and_takes_what_found_nothing_for_the_least():

@@ -159,7 +159,7 @@ def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: Docum
     assert set(found["qid"]) == {"on"}
     assert found["surprise"].iloc[0] == 0.95
     assert found["score"].iloc[0] > found["surprise"].iloc[0]
-    assert found["surprise_verdict"].iloc[0] == "answered"
+    assert found["surprise_verdict"].iloc[0] == "unknown"  # by 20 questions
     nothing = strict(queries.iloc[1:])
     ours = ["surprise", "surprise_verdict"]
     assert list(nothing.columns) == ["qid", "query", "docno", "text", "score", "rank", *ours]

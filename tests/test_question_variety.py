@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.monitor import Promise
 from surprise_rerank.thresholds.scales import lines, lines_without_each
 from surprise_rerank.thresholds.varied_questions import (
     NEAR,
@@ -110,10 +109,9 @@ def test_with_five_heavy_tailed_scorers_no_more_pass_than_are_promised():
 
 
 def test_a_promise_has_the_interval_of_an_order_statistic():
-    promise = Promise.of(0.05, 300)
-    assert str(promise) == "5 %, 95 % interval 2.8 to 7.7, from 300 questions"
+    promise = background(list(varied_questions(300))).promise(0.05)
     rng = np.random.default_rng(0)
     k = int(np.ceil(0.95 * 301))
     shares = 1 - np.sort(rng.random((4000, 300)), axis=1)[:, k - 1]
-    np.testing.assert_allclose(np.quantile(shares, [0.025, 0.975]), [promise.low, promise.high], atol=0.003)
+    np.testing.assert_allclose(np.quantile(shares, [0.025, 0.975]), promise, atol=0.003)
     assert shares.std() == pytest.approx(np.sqrt(0.05 * 0.95 / 302), rel=0.1)

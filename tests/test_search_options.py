@@ -90,7 +90,7 @@ def test_a_threshold_of_a_call_is_that_of_a_pipeline(collection: Ranked) -> None
     assert 3 <= len(found) <= len(pipeline.search(QUESTION))
     texts = collection.text_reranker("cosine")
     given = [document.text for document in DOCUMENTS]
-    ranked = texts.rank(QUESTION, given, min_surprise=least)
+    ranked = texts.rank(QUESTION, given, ids=[document.id for document in DOCUMENTS], min_surprise=least)
     assert 0 < len(ranked) < len(given)
     assert min(line.surprise or 0 for line in ranked) >= least
 

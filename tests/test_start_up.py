@@ -14,7 +14,6 @@ from named_index import named_index, write_index  # noqa: F401 - a fixture among
 
 from surprise_rerank import load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.backgrounds import load_background, store_background
 from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.eval.cli.surprise_rerank.main import main
 
@@ -85,13 +84,6 @@ def test_a_search_by_words_needs_no_model_and_others_say_that_it_is_gone(
     assert (hit["id"], hit["score"]) == (expected.ids[0], pytest.approx(expected.scores[0]))
     assert exit_code(main, "surprise-rerank", "explain", *search[1:], "bm25") == 0
     assert json.loads(capsys.readouterr().out)["candidates"][0]["id"] == hit["id"]
-    # A background measures by the question's vector, too.
-    with DocumentIndex.open(place[1], None) as index:
-        background = load_background(index, "dynamax")
-        assert background is not None
-        store_background(index, "bm25", background)
-    assert exit_code(main, "surprise-rerank", *search, "bm25") == 2
-    assert "vectors.txt" in capsys.readouterr().err
     for system in ("cosine", "auto"):
         assert exit_code(main, "surprise-rerank", *search, system) == 2
         assert "vectors.txt" in capsys.readouterr().err

@@ -1,8 +1,7 @@
 """The rankings that verdicts are measured with, read once from the indexes that `rerank-eval` keeps.
 
 A collection is asked its own questions, each also with its relevant documents taken out (`removed`),
-questions of other collections, the package's varied questions, and sentences of documents, with and without
-these.
+questions of other collections, and the package's varied questions.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import point_id
-from surprise_rerank.connectors.systems.backgrounds import near_questions
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
@@ -28,9 +26,9 @@ from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
-Phase: TypeAlias = Literal["own", "test", "packaged", "pseudo"]
+Phase: TypeAlias = Literal["own", "test", "packaged"]
 DEPTH = 100
-OWN, OTHERS, PACKAGED, PSEUDO = 323, 60, 1260, 150  # how many questions
+OWN, OTHERS, PACKAGED = 323, 60, 1260  # how many questions
 # Scores of a candidate; `inclusion` is the token score of `auto`.
 SCORES = ("auto", "bm25", "cosine", "incl", "dynamax", "fusion")
 _BATCH = 256
@@ -58,15 +56,13 @@ def asked_by(phase: Phase, name: str, dataset: RetrievalDataset, others: Mapping
 
     Args:
         phase: `own` is the collection's questions and some of each other one; `test` is the collection's
-            alone; `packaged` is the package's; `pseudo` is sentences of documents.
+            alone; `packaged` is the package's.
         name: of the collection.
         dataset: its documents, and the questions of the wanted split.
         others: the other data sets, as `--dataset` names them, and the split that is asked.
     """
     if phase == "packaged":
         return [Asked("varied", text) for text in varied_questions(PACKAGED)]
-    if phase == "pseudo":
-        return _near(name, dataset)
     asked = _own(name, dataset)
     for spec, split in others.items() if phase == "own" else ():
         questions = list(dict.fromkeys(load_dataset(spec, split).queries.values()))
@@ -78,13 +74,6 @@ def _own(name: str, dataset: RetrievalDataset) -> list[Asked]:
     """Questions with relevant documents; all of them, or `OWN` drawn ones."""
     answerable = [q for q in dataset.queries if any(gain > 0 for gain in dataset.qrels.get(q, {}).values())]
     return [Asked(name, dataset.queries[q], q, dataset.qrels[q]) for q in _drawn(answerable, OWN, 0)]
-
-
-def _near(name: str, dataset: RetrievalDataset) -> list[Asked]:
-    """What an index asks near its topic: titles and sentences of `PSEUDO` documents, each the only answer."""
-    rows = np.random.default_rng(3).permutation(len(dataset.documents))[:PSEUDO]
-    near = near_questions(dataset.documents[row] for row in rows)
-    return [Asked(name, text, judged={document: 1}) for document, text in near.items()]
 
 
 def _drawn(items: list[str], count: int, seed: int) -> list[str]:

@@ -11,14 +11,13 @@ import numpy as np
 
 from benchmarks.study.rankings import PACKAGED, Phase
 from benchmarks.study.verdicts import (
-    BEST,
     COSINE,
     GAP,
     MTEB,
     SYSTEMS,
+    UP_TO,
     Calibration,
     Chance,
-    Contrasts,
     Rankings,
     Words,
     added,
@@ -28,17 +27,15 @@ from benchmarks.study.verdicts import (
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.thresholds.background import WEAK_NEAR
-from surprise_rerank.thresholds.calibration import expected_calibration_error
-from surprise_rerank.thresholds.verdicts import OFF_TOPIC
+from surprise_rerank.eval.stats.reliability import expected_calibration_error, reliability
+from surprise_rerank.thresholds.verdicts import ANSWERED, WEAK
 
 # Part of the tables -> the phases of questions that it needs.
 PHASES: Mapping[str, tuple[Phase, ...]] = {
     "pass-rates": ("own", "packaged"),
     "chance": ("own", "packaged"),
     "predictors": ("own", "packaged"),
-    "removed": ("own", "packaged", "pseudo"),
-    "near": ("own", "packaged", "pseudo"),
+    "removed": ("own", "packaged"),
     "test": ("own", "packaged", "test"),
 }
 PARTS = tuple(PHASES)
@@ -52,7 +49,7 @@ NEAR = (
 # Systems whose chance is one curve.
 GROUPS = {"cosine": SYSTEMS[:2], "dynamax": SYSTEMS[:2], "fusion": SYSTEMS[2:], "auto": SYSTEMS[2:]}
 COST = 0.1  # the share of good questions that may be called weak
-LEFT_OUT = 0.8  # the share of questions about left-out documents that the near side calls weak
+OFF_WEIGHT = 0.5  # what questions of something else count together, beside 1 for a collection's own
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +75,7 @@ class Place:
         with np.load(self.file("corpus")) as stored:
             words = Words(stored["vocab"], stored["df"], int(stored["filled"]))
             documents = stored["dense"]
-        packaged = Rankings.load(self.file("packaged"))
-        return Opened(self, documents, words, packaged, Contrasts(packaged.dense, documents))
+        return Opened(self, documents, words, Rankings.load(self.file("packaged")))
 
 
 @dataclass(frozen=True)
@@ -159,9 +155,18 @@ class Answers:
         """Questions of other collections."""
         return np.asarray(self.source != self.name)
 
-    def part(self) -> tuple[dict[str, Float64Array], BoolArray]:
-        """Predictors and hits of the collection's questions."""
-        return {name: values[self.own] for name, values in self.found.items()}, self.hits[self.own]
+    @property
+    def far(self) -> BoolArray:
+        """Questions of collections about other subjects."""
+        kin = frozenset().union(*(group for group in NEAR if self.name in group))
+        return self.off & ~np.isin(self.source, list(kin))
+
+    def part(self) -> tuple[dict[str, Float64Array], BoolArray, Float64Array]:
+        """Predictors, hits and weights of the collection's questions, and of those about other subjects."""
+        chosen = self.own | self.far
+        counts = np.where(self.own, 1 / max(self.own.sum(), 1), OFF_WEIGHT / max(self.far.sum(), 1))
+        found = {name: values[chosen] for name, values in self.found.items()}
+        return found, (self.hits & self.own)[chosen], counts[chosen]
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +177,6 @@ class Opened:
     documents: np.ndarray
     words: Words
     packaged: Rankings
-    contrasts: Contrasts
 
     def rates(self) -> list[Rate]:
         """The pass rates of every system, number of questions and share."""
@@ -190,12 +194,10 @@ class Opened:
                 drawn = np.random.default_rng(seed).permutation(PACKAGED)
                 members, rest = drawn[:count], packaged.take(drawn[count:])
                 background = packaged.take(members)
-                contrast = self.contrasts.of(background, members, is_member=True)
-                others, held = (self.contrasts.of(these, members) for these in (asked, rest))
                 for system in SYSTEMS:
-                    made = Calibration.of(system, added(background, system, contrast), background.logs)
-                    best = made.of_all(added(asked, system, others), asked.logs).max(axis=1)
-                    of_held = made.of_all(added(rest, system, held), rest.logs).max(axis=1)
+                    made = Calibration.of(system, added(background, system), background.logs)
+                    best = made.of_all(added(asked, system), asked.logs).max(axis=1)
+                    of_held = made.of_all(added(rest, system), rest.logs).max(axis=1)
                     for alpha in ALPHAS:
                         does = made.passes(best, alpha)
                         shares = [
@@ -218,12 +220,10 @@ class Opened:
         asked = Rankings.load(self.place.file(phase))
         members = np.random.default_rng(0).permutation(PACKAGED)[:USUAL]
         background = self.packaged.take(members)
-        contrast = self.contrasts.of(background, members, is_member=True)
-        others = self.contrasts.of(asked, members)
         answers = {}
         for system in SYSTEMS:
-            made = Calibration.of(system, added(background, system, contrast), background.logs)
-            scores = added(asked, system, others)
+            made = Calibration.of(system, added(background, system), background.logs)
+            scores = added(asked, system)
             found = predictors(asked, system, scores, made, self.documents, self.words)
             surprise = made.surprise(made.of_all(scores, asked.logs).max(axis=1))
             truth = (asked.ndcg(system), asked.hits(system), asked.source, asked.removed)
@@ -241,7 +241,7 @@ def _fitted(known: Known, group: Sequence[str], names: Sequence[str], left: str 
 
 
 def chances(
-    known: Known, names: Sequence[str] = (BEST, GAP), systems: Sequence[str] = SYSTEMS
+    known: Known, names: Sequence[str] = (UP_TO, GAP), systems: Sequence[str] = SYSTEMS
 ) -> dict[tuple[str, str], Chance]:
     """(left-out collection, system) -> the curve of all others, of all models and both systems of a group."""
     groups = dict.fromkeys(GROUPS[system] for system in systems)
@@ -257,7 +257,7 @@ def curves_table(known: Known) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for group in dict.fromkeys(GROUPS.values()):
         for left in ("", *dict.fromkeys(name for name, _ in known)):
-            curve = _fitted(known, group, (BEST, GAP), left)
+            curve = _fitted(known, group, (UP_TO, GAP), left)
             rows.append((", ".join(group), left or "none", curve.bias, *curve.weights.tolist()))
     columns = (
         Column("systems"),
@@ -328,7 +328,7 @@ OURS = "chance"
 
 
 def _compared(answers: Answers, chance: Chance) -> dict[str, Float64Array]:
-    own, _ = answers.part()
+    own = {name: values[answers.own] for name, values in answers.found.items()}
     return {**{name: own[name] for name in (*MTEB, COSINE)}, OURS: chance.of(own)}
 
 
@@ -433,21 +433,45 @@ def _by_model(
     ]
 
 
-def verdicts_of(answers: Answers, chance: Float64Array, weak: float) -> np.ndarray:
+def verdicts_of(chance: Float64Array) -> np.ndarray:
     """(q,) `off-topic`, `weak` or `answered`, as a search tells it."""
-    return np.where(answers.surprise < OFF_TOPIC, "off-topic", np.where(chance < weak, "weak", "answered"))
+    return np.where(chance < WEAK, "off-topic", np.where(chance < ANSWERED, "weak", "answered"))
 
 
-def removed_tables(known: Known, pseudo: Known) -> list[Table]:
+def reliability_table(known: Known) -> Table:
+    """What was claimed beside what was found, of each collection by the curve of the others."""
+    curves = chances(known)
+    rows: list[tuple[Cell, ...]] = []
+    for model, system in itertools.product(dict.fromkeys(model for _, model in known), SYSTEMS):
+        claimed, found = [], []
+        for (name, own_model), answers in known.items():
+            if own_model == model:
+                own = answers[system]
+                asked = own.own | own.far
+                claimed.append(curves[name, system].of(own.found)[asked])
+                found.append((own.hits & own.own)[asked])
+        bins = reliability(np.concatenate(claimed), np.concatenate(found))
+        rows += [(model, system, part.count, part.predicted, part.observed) for part in bins]
+    columns = (
+        Column("model"),
+        Column("system"),
+        Column("questions"),
+        Column("claimed", 3),
+        Column("found", 3),
+    )
+    notes = ("own questions and those about other subjects, of all collections, in bins of a tenth",)
+    return Table("reliability", "Claimed and found", columns, tuple(rows), keys=2, notes=notes)
+
+
+def removed_tables(known: Known) -> list[Table]:
     """What verdicts say of questions with and without an answer, and what a tenth of the good ones buys."""
     curves = chances(known)
     rows: dict[tuple[str, str, str], list[float]] = {}
     for (name, model), answers in known.items():
         for system in SYSTEMS:
-            own, near = answers[system], pseudo[name, model][system]
+            own = answers[system]
             chance = curves[name, system].of(own.found)
-            weak = np.quantile(curves[name, system].of(near.found)[near.unanswerable], WEAK_NEAR)
-            said = verdicts_of(own, chance, float(weak))
+            said = verdicts_of(chance)
             good, gone = chance[own.good], chance[own.unanswerable]
             level = float(np.quantile(good, COST)) if good.size else float("nan")
             rows[name, model, system] = [
@@ -455,7 +479,8 @@ def removed_tables(known: Known, pseudo: Known) -> list[Table]:
                 _share(said[own.good] == "off-topic"),
                 _share(said[own.own & ~own.hits] == "answered"),
                 _share(said[own.unanswerable] == "answered"),
-                _share(said[own.off] == "answered"),
+                _share(said[own.far] == "answered"),
+                _share(said[own.off & ~own.far] == "answered"),
                 _share(gone >= level),
                 auroc(good, gone),
             ]
@@ -464,55 +489,19 @@ def removed_tables(known: Known, pseudo: Known) -> list[Table]:
         "good, off-topic",
         "no hit, answered",
         "removed, answered",
-        "others', answered",
+        "far, answered",
+        "near, answered",
         f"removed, answered at {100 * COST:.0f} % cost",
         "AUROC good, removed",
     )
     notes = (
         "% with a verdict, by the default thresholds. good: with a relevant document among the first ten; no "
-        "hit: without; removed: whose relevant documents were taken out; others': of other collections",
+        "hit: without; removed: whose relevant documents were taken out; far, near: of collections "
+        "about other subjects, and the same",
         f"at {100 * COST:.0f} % cost: by the chance that so many of the good ones do not reach, which nobody "
         "knows without judgements",
     )
     return _by_model("Verdicts on questions with and without an answer", "removed", heads, rows, notes)
-
-
-def near_tables(known: Known, pseudo: Known) -> list[Table]:
-    """The same by a threshold of the index's own: what questions about left-out documents do not reach."""
-    curves = chances(known)
-    rows: dict[tuple[str, str, str], list[float]] = {}
-    for (name, model), answers in pseudo.items():
-        for system in SYSTEMS:
-            left, own = answers[system], known[name, model][system]
-            curve = curves[name, system]
-            values: list[float] = []
-            of: tuple[Callable[[Answers], Float64Array], ...] = (
-                lambda these, curve=curve: curve.of(these.found),  # type: ignore[misc]
-                lambda these: these.found[BEST],
-            )
-            for score in of:
-                asked, found = score(left), score(own)
-                level = float(np.quantile(asked[left.unanswerable], LEFT_OUT))
-                values += [
-                    _share(found[own.unanswerable] > level),
-                    _share(found[own.good] <= level),
-                    auroc(asked[left.own], asked[left.unanswerable]),
-                ]
-            rows[name, model, system] = values
-    heads = [
-        head
-        for score in ("chance", "T")
-        for head in (
-            f"removed, answered by {score}",
-            f"good, weak by {score}",
-            f"AUROC kept, left out by {score}",
-        )
-    ]
-    notes = (
-        f"%; the threshold is the {100 * LEFT_OUT:.0f} % quantile over titles and sentences of documents "
-        "that were left out. AUROC: of the same questions with and without their document",
-    )
-    return _by_model("A threshold from left-out documents", "near", heads, rows, notes)
 
 
 def predictor_table(known: Known, system: str = "auto") -> Table:
@@ -530,7 +519,8 @@ def predictor_table(known: Known, system: str = "auto") -> Table:
         return [mean(hit for hit, _ in each.values()), *firsts_known, mean(gone for _, gone in each.values())]
 
     names = list(next(iter(known.values()))[system].found)
-    sets = [(BEST,), (GAP,), (BEST, GAP), *((BEST, GAP, name) for name in names if name not in (BEST, GAP))]
+    first = (UP_TO, GAP)
+    sets = [(UP_TO,), (GAP,), first, *((*first, name) for name in names if name not in first)]
     rows: list[tuple[Cell, ...]] = [
         ("alone", name, *areas(lambda _, own, n=name: own.found[n])) for name in names
     ]  # type: ignore[misc]
@@ -561,7 +551,7 @@ def verdict_tables(places: Sequence[Place], parts: Sequence[str], terminal: Term
         terminal: for progress.
     """
     rates: list[Rate] = []
-    known: dict[Phase, dict[tuple[str, str], dict[str, Answers]]] = {"own": {}, "pseudo": {}, "test": {}}
+    known: dict[Phase, dict[tuple[str, str], dict[str, Answers]]] = {"own": {}, "test": {}}
     phases = {phase for part in parts if part != "pass-rates" for phase in PHASES[part]}
     with terminal.bar("measuring", len(places), "collections") as advance:
         for place in places:
@@ -574,10 +564,9 @@ def verdict_tables(places: Sequence[Place], parts: Sequence[str], terminal: Term
     own = known["own"]
     made: Mapping[str, Callable[[], Sequence[Table]]] = {
         "pass-rates": lambda: rate_tables(rates),
-        "chance": lambda: chance_tables(own),
+        "chance": lambda: [*chance_tables(own), reliability_table(own)],
         "predictors": lambda: [predictor_table(own)],
-        "removed": lambda: removed_tables(own, known["pseudo"]),
-        "near": lambda: near_tables(own, known["pseudo"]),
+        "removed": lambda: removed_tables(own),
         "test": lambda: [tested_table(own, known["test"])],
     }
     return [table for part in parts for table in made[part]()]

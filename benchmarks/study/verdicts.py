@@ -15,15 +15,16 @@ import numpy as np
 from benchmarks.study.rankings import DEPTH, SCORES
 from surprise_rerank.core.arrays import BoolArray, Float64Array, IntArray
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
+from surprise_rerank.thresholds.chance import ENOUGH
 from surprise_rerank.thresholds.scales import Lines, lines, lines_without_each
 
 SYSTEMS = ("cosine", "dynamax", "fusion", "auto")
-# Scores that a system's T is the sum of; `contrast` is in place of the cosine.
+# Scores that a system's T is the sum of.
 _ADDED = {
-    "cosine": ("contrast",),
-    "dynamax": ("dynamax", "contrast"),
-    "fusion": ("bm25", "dynamax", "contrast"),
-    "auto": ("bm25", "incl", "contrast"),
+    "cosine": ("cosine",),
+    "dynamax": ("dynamax",),
+    "fusion": ("bm25", "dynamax", "cosine"),
+    "auto": ("bm25", "incl", "cosine"),
 }
 _WEIGHTS = {"bm25": BM25_WEIGHT}
 _ROUNDING = 1e-9
@@ -126,43 +127,10 @@ class Rankings:
         return found
 
 
-class Contrasts:
-    """The cosine's surprise over varied questions, equation of `question_contrast.py`, for any of them.
-
-    Args:
-        dense: (n, d) vectors of all varied questions.
-        documents: (N, d) of the corpus.
-    """
-
-    def __init__(self, dense: np.ndarray, documents: np.ndarray) -> None:
-        self._cosines = dense.astype(np.float32) @ documents.T.astype(np.float32)
-        self._level = self._cosines.mean(axis=0)
-        self._cosines -= self._level
-        self._squares = self._cosines**2
-
-    def moments(self, members: IntArray) -> tuple[Float64Array, Float64Array]:
-        """(N,) mean and variance of each document's cosine with these questions."""
-        picked = np.zeros(len(self._cosines), np.float32)
-        picked[members] = 1 / len(members)
-        mean = (picked @ self._cosines).astype(np.float64)
-        variance = (picked @ self._squares).astype(np.float64) - mean**2
-        return mean + self._level, np.maximum(variance, 1e-20)
-
-    def of(self, asked: Rankings, members: IntArray, *, is_member: bool = False) -> Float64Array:
-        """(q, m) contrast of each candidate; of the members, with the other ones."""
-        mean, variance = (moment[asked.rows] for moment in self.moments(members))
-        away, n = asked.scores["cosine"] - mean, len(members)
-        if is_member:
-            variance = variance * n / (n - 1) - away**2 * n / (n - 1) ** 2
-            away = away * n / (n - 1)
-        return away / np.sqrt(np.maximum(variance, 1e-18))
-
-
-def added(asked: Rankings, system: str, contrast: Float64Array) -> Float64Array:
+def added(asked: Rankings, system: str) -> Float64Array:
     """(k, q, m) the scores that are added; NaN outside the system's pool."""
     pool = asked.pool(system)
-    tables = [contrast if name == "contrast" else asked.scores[name] for name in _ADDED[system]]
-    return np.stack([np.where(pool, own, np.nan) for own in tables])
+    return np.stack([np.where(pool, asked.scores[name], np.nan) for name in _ADDED[system]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +209,7 @@ class Words:
 
 
 # What the chance is made of; the others were tried (`predictors`).
-BEST, GAP = "T of the best", "T of the best less the mean of 100"
+BEST, UP_TO, GAP = "T of the best", "T of the best, up to a limit", "T of the best less the mean of 100"
 COSINE = "best cosine"
 # Beside what the field uses: mteb's of the system's own scores.
 MTEB = ("max", "std", "diff1")
@@ -284,6 +252,7 @@ def predictors(
     ordered = ordered_totals(asked, system, scores, calibration)
     found = {
         **standing(ordered),
+        UP_TO: np.minimum(standing(ordered)[BEST], ENOUGH),
         "T of the first less the second's": ordered[:, 0] - ordered[:, 1],
         "spread of T over 100": np.nanstd(ordered[:, :DEPTH], axis=1),
         **_of_mteb(own),
@@ -362,20 +331,19 @@ class Chance:
 
     @classmethod
     def fitted(
-        cls, names: Sequence[str], parts: Sequence[tuple[Mapping[str, Float64Array], BoolArray]]
+        cls, names: Sequence[str], parts: Sequence[tuple[Mapping[str, Float64Array], BoolArray, Float64Array]]
     ) -> Chance:
-        """Fitted on (predictors, hits) of several collections, each of which counts the same."""
+        """Fitted on (predictors, hits, weights) of several collections."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.preprocessing import StandardScaler
 
-        table = np.concatenate([_table(found, names) for found, _ in parts])
-        hits = np.concatenate([hit for _, hit in parts])
-        counts = np.concatenate([np.full(len(hit), 1 / len(hit)) for _, hit in parts])
+        table = np.concatenate([_table(found, names) for found, _, _ in parts])
+        hits, weights = (np.concatenate([part[i] for part in parts]) for i in (1, 2))
         scaler = StandardScaler().fit(table)
-        curve = LogisticRegression(max_iter=500)
-        curve.fit(scaler.transform(table), hits, sample_weight=counts / counts.mean())
-        weights = curve.coef_[0] / scaler.scale_
-        return cls(tuple(names), weights, float(curve.intercept_[0] - weights @ scaler.mean_))
+        curve = LogisticRegression(C=1e4, max_iter=1000)
+        curve.fit(scaler.transform(table), hits, sample_weight=weights / weights.mean())
+        factors = curve.coef_[0] / scaler.scale_
+        return cls(tuple(names), factors, float(curve.intercept_[0] - factors @ scaler.mean_))
 
     def of(self, found: Mapping[str, Float64Array]) -> Float64Array:
         """(q,) the chance of an answer among the first ten."""

@@ -17,6 +17,7 @@ from pydantic import (
     StrictStr,
 )
 
+from surprise_rerank.candidates import Status
 from surprise_rerank.connectors.server.options import MOST_DOCUMENTS
 from surprise_rerank.documents import encodable, stripped_question
 
@@ -147,12 +148,13 @@ class DocumentsRequest(BaseModel):
 class ShownVerdict(BaseModel):
     """Whether the question got an answer; an extension."""
 
-    status: Literal["answered", "weak", "off-topic"] = Field(
-        description="`weak`: of the documents' kind, and an answer is not likely; `off-topic`: other "
-        "questions find as much."
+    status: Status = Field(
+        description="`answered`, `weak` or `off-topic` by the chance; `unknown` where nobody can tell; "
+        "`no match` without a candidate."
     )
-    surprise: float | None = Field(description="Of the best document; null without a background.")
-    chance_of_relevance: float | None = Field(description="Among the first ten; null where it is not known.")
+    chance: float | None = Field(
+        description="Of an answer among the first ten; null where it cannot be told."
+    )
     reason: str
 
 

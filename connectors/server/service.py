@@ -17,7 +17,7 @@ from surprise_rerank.connectors.server.logs import make_logger
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.work import Workers
-from surprise_rerank.connectors.systems.backgrounds import near_questions
+from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.connectors.systems.loading import text_reranker_of
 from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.connectors.systems.register import find_system
@@ -100,7 +100,7 @@ class Opened:
         """Questions that the index has something for, and a last one that it likely has nothing for."""
         if self.index is None:
             return []
-        near = sorted(near_questions(self.index.index.sample_documents(_SAMPLED)).values(), key=len)
+        near = sorted(title_questions(self.index.index.sample_documents(_SAMPLED)), key=len)
         return [*near[len(near) // 2 :][:3], *varied_questions(1)]
 
     @property

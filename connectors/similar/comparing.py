@@ -165,7 +165,7 @@ class _Comparer:
                 others = self._keys.tokens_of(found.key[pairs])
                 own = tokens.between(text, text + 1)
                 similarity[pairs] = dynamax.pool(
-                    own.directions, others, query_weights=own.weights, device=device
+                    own.directions, others, query_weights=own.weights.astype(np.float64), device=device
                 )
         return similarity
 

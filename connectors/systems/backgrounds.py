@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 import os
 import random
@@ -12,33 +11,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.search.searched import Searched
-from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.inputs import inputs_of
+from surprise_rerank.connectors.systems.kept_questions import encoded_questions
 from surprise_rerank.connectors.systems.register import SYSTEMS, all_systems, find_system
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.thresholds.background import FEWEST, QuestionBackground
+from surprise_rerank.thresholds.background import QuestionBackground, checked_questions
 from surprise_rerank.thresholds.chance import AnswerChance
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
+from surprise_rerank.thresholds.verdicts import scripts_of
 
-# A background is measured again when more than this share of the documents has come, changed or gone.
-STALE = 0.2
+# A background is measured again when there are so many times as many documents, or as few.
+STALE = 2
 # The scorers that a collection may have or not have.
 _PARTS = ("bm25", "dynamax")
 # `off` keeps indexing and attaching from measuring a background by themselves.
 SWITCH = "SURPRISE_RERANK_BACKGROUND"
-_CHANGES = "background-changes.json"
 _SENTENCE_END = re.compile(r"[.!?](?=\s)|\n\s*\n")
 _LONGEST = 300  # characters of a first sentence
-# Questions that are made of the corpus' own documents.
-NEAR = 100
-_USUAL_LENGTH = range(4, 41)  # words
+_SAMPLED = 100  # documents whose scripts are known
 _log = logging.getLogger(__name__)
 
 
@@ -113,7 +111,7 @@ def background_for(
 
     Args:
         index: where they are kept.
-        built: the system. One that reads words alone gets none that would make it read vectors.
+        built: the system. One that reads words alone gets none by itself.
         encoder: of the index's model; None measures nothing.
         min_surprise: a threshold that needs it.
         show_progress: a bar on the error stream while it is measured.
@@ -127,8 +125,10 @@ def background_for(
     if (found is None or problem) and is_able and is_automatic():
         kept = found if found is not None else next(iter(all_backgrounds(index).values()), None)
         if (kept is not None or index.measures_first) and len(index):
-            made = _measured_now(index, built, encoder, kept, show_progress=show_progress)
-            found, problem = (found, problem) if made is None else (made, "")
+            try:
+                return _measured(index, built.name, kept, encoder, min_surprise, show_progress=show_progress)
+            except StoreError as error:  # who may only read searches without
+                _log.warning("%s has no background of %s: %s", index.where, built.name, error)
     if problem and min_surprise is not None:
         raise DataError(problem)
     if problem:
@@ -146,26 +146,28 @@ def background_for(
     return found
 
 
-def _measured_now(
+def _measured(
     index: Searched,
-    built: BuiltSystem,
-    encoder: Encoder | None,
+    system: str,
     kept: QuestionBackground | None,
+    encoder: Encoder | None = None,
+    min_surprise: float | None = None,
     *,
     show_progress: bool,
-) -> QuestionBackground | None:
-    """A new background, of the questions of one that is kept; None for who may only read."""
+) -> QuestionBackground:
+    """A new background, of the questions of one that is kept or the package's, with a bar."""
     count = USUAL if kept is None else kept.count
-    _log.info("%s: asking %d background questions for %s", index.where, count, built.name)
-    same: dict[str, Any] = {} if kept is None else {"depth": kept.depth, "origin": kept.origin}
+    _log.info("%s: asking %d background questions for %s", index.where, count, system)
+    same: dict[str, Any] = {}
+    if kept is not None:
+        same = {"depth": kept.depth, "origin": kept.origin}
+        same |= {"chance": kept.chance} if kept.scorer.startswith(f"{system} of ") else {}
     texts = None if kept is None else kept.texts
-    bar = Terminal(quiet=not show_progress).bar("background", count, "questions")
-    try:
-        with bar as advance:
-            return measure_background(index, built.name, texts, encoder=encoder, on_progress=advance, **same)
-    except StoreError as error:
-        _log.warning("%s has no background of %s: %s", index.where, built.name, error)
-        return None
+    with Terminal(quiet=not show_progress).bar("background", count, "questions") as advance:
+        made = measure_background(index, system, texts, encoder=encoder, on_progress=advance, **same)
+    if min_surprise is not None:
+        made.check(min_surprise)
+    return made
 
 
 def _problem(index: Searched, built: BuiltSystem, background: QuestionBackground) -> str:
@@ -215,16 +217,21 @@ def measure_background(
         DataError: if there are too few questions, or the system lacks what it needs.
     """
     built = build_system(system, index)
-    pipeline = Pipeline(encoder or index.encoder, built.retriever, built.reranker, depth)
-    own = varied_questions() if questions is None else questions
+    model = encoder or index.encoder
+    pipeline = Pipeline(model, built.retriever, built.reranker, depth, encodes=find_system(system).encodes)
+    own = checked_questions(varied_questions() if questions is None else questions)
+    queries = encoded_questions(model, own) if pipeline.reads_vectors else list(map(Query, own))
     scorer = f"{_made_by(index, system)}pools of {depth}"
-    made = pipeline.with_background(own, scorer=scorer, documents=len(index), on_progress=on_progress)
-    assert made.background is not None
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    origin = origin or (ORIGIN if questions is None else "given")
-    dated = replace(made.background, origin=origin, made=today, depth=depth, chance=chance)
-    near = near_questions(index.sample_documents(NEAR))
-    background = dated.with_near(pipeline.without_their_documents(near))
+    made = pipeline.measured(queries, scorer=scorer, documents=len(index), on_progress=on_progress)
+    sample = (document.content for document in index.sample_documents(_SAMPLED))
+    background = replace(
+        made,
+        origin=origin or (ORIGIN if questions is None else "given"),
+        made=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        depth=depth,
+        scripts=made.scripts | scripts_of(sample),
+        chance=chance,
+    )
     store_background(index, system, background)
     return background
 
@@ -244,15 +251,13 @@ def staleness(background: QuestionBackground, documents: int, changed: int = 0) 
 
     Args:
         background: as it is kept.
-        documents: how many there are now.
-        changed: how many have come, changed or gone since.
+        documents: how many there are now; the largest of many is larger than that of few.
+        changed: how many came, changed or went at once.
     """
-    changed = max(changed, abs(documents - background.documents))
-    if background.documents and changed > STALE * background.documents:
-        return (
-            f"of {background.documents} documents that it was measured over, {changed} came, changed or went"
-        )
-    return ""
+    before = background.documents
+    if not before or (before / STALE < documents < before * STALE and changed < before):
+        return ""
+    return f"it was measured over {before} documents, now there are {documents}"
 
 
 def look_after_backgrounds(index: Searched, changed: int, *, show_progress: bool = False) -> None:
@@ -263,78 +268,26 @@ def look_after_backgrounds(index: Searched, changed: int, *, show_progress: bool
         changed: how many documents have come, changed or gone.
         show_progress: a bar on the error stream.
     """
-    documents, kept = len(index), all_backgrounds(index)
-    changed += _changed(index.files)
-    stale = {name: own for name, own in kept.items() if staleness(own, documents, changed)}
-    measured = bool(stale or not kept) and measure_again(index, stale, show_progress=show_progress)
-    if changed and kept and not measured:
-        index.files.write_file(_CHANGES, json.dumps({"changed": changed}).encode())
+    kept = all_backgrounds(index)
+    stale = {name: own for name, own in kept.items() if staleness(own, len(index), changed)}
+    if stale or not kept:
+        measure_again(index, stale, show_progress=show_progress)
 
 
 def measure_again(
     index: Searched, kept: Mapping[str, QuestionBackground], *, show_progress: bool = False
-) -> bool:
+) -> None:
     """Ask the questions of these backgrounds again; those of the package where there are none.
-
-    Returns whether anything was asked.
 
     Args:
         index: that they are of.
         kept: system -> the background that it had.
         show_progress: a bar on the error stream.
     """
-    is_first = not kept and len(index) > 0 and is_automatic()
-    asked = sum(own.count for own in kept.values()) + (USUAL if is_first else 0)
-    if not asked:
-        return False
-    with Terminal(quiet=not show_progress).bar("background", asked, "questions") as advance:
-        if is_first:
-            measure_background(index, inputs_of(index).default, None, on_progress=advance)
-        for name, own in kept.items():
-            measure_background(
-                index,
-                name,
-                own.texts,
-                depth=own.depth,
-                origin=own.origin,
-                chance=own.chance,
-                on_progress=advance,
-            )
-    index.files.delete_file(_CHANGES)
-    return True
-
-
-def _changed(files: Files) -> int:
-    """How many documents have come, changed or gone since the backgrounds were measured."""
-    content = files.read_file(_CHANGES)
-    try:
-        return 0 if content is None else int(json.loads(content)["changed"])
-    except (ValueError, KeyError, TypeError):
-        return 0  # the number of documents shows growth all the same
-
-
-def near_questions(documents: Iterable[Document]) -> dict[str, str]:
-    """Document's id -> its title, or a sentence of its text: questions near the topic of a corpus.
-
-    Every second one is a sentence. A document without either has no question, and fewer than `FEWEST`
-    documents have none at all.
-    """
-    found = {own.id: own for own in documents}
-    asked: dict[str, str] = {}
-    if len(found) < FEWEST:
-        return asked
-    for i, document in enumerate(found.values()):
-        sentence = _some_sentence(document.text, i)
-        question = (document.title or sentence) if i % 2 else (sentence or document.title)
-        if question:
-            asked[document.id] = " ".join(question.split())[:_LONGEST]
-    return asked
-
-
-def _some_sentence(text: str, seed: int) -> str:
-    """One of the sentences of usual length, or the first."""
-    sentences = [own for own in re.split(r"(?<=[.!?])\s+", text) if len(own.split()) in _USUAL_LENGTH]
-    return random.Random(seed).choice(sentences) if sentences else _first_sentence(text).strip()
+    for name, own in kept.items():
+        _measured(index, name, own, show_progress=show_progress)
+    if not kept and len(index) and is_automatic():
+        _measured(index, inputs_of(index).default, None, show_progress=show_progress)
 
 
 def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:

@@ -161,6 +161,7 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.encoder_ = None if isinstance(self.encoder, str) else self.encoder
         self.linear_map_, self.history_, self.fingerprint_ = None, None, None
         texts = texts_of(X)
+        examples: FloatArray | list[str]
         if texts is None:
             examples, y = self._checked(X, y, labels)
         else:

@@ -62,7 +62,8 @@ class Moments:
         """Scalar moments that all anchors share: the mean mean, and the root of the mean variance."""
         if not len(self.mean):
             return Moments(np.zeros(()), np.zeros(()))
-        return Moments(np.mean(self.mean), np.sqrt(np.mean(self.deviation**2)))
+        mean, variance = (np.asarray(values.mean()) for values in (self.mean, self.deviation**2))
+        return Moments(mean, np.sqrt(variance))
 
     def shrunk(self, pooled: Moments, *, mean: float = 0.0, deviation: float = 0.0) -> Moments:
         """Moved towards the scalar moments that all anchors share, of `Ensemble.pooled`.

@@ -5,33 +5,33 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import astuple
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE
 from surprise_rerank.errors import DataError
-from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.chance import AnswerChance
+from surprise_rerank.thresholds.scales import Lines
 
-_FORMAT = 2
-_TEXTS, _COUNTS = ("scorer", "origin", "made"), ("documents", "depth")
-_ARRAYS = ("means", "slopes", "deviations", "totals", "shares", "near")
+_FORMAT = 3
+_ARRAYS, _SCALES = ("totals", "shares", "lengths"), ("means", "slopes", "deviations")
+_TEXTS, _COUNTS = ("scorer", "origin", "made"), ("compared", "documents", "depth")
 
 
 def packed(own: Mapping[str, Any]) -> bytes:
     """A background's attributes as the content of a file."""
-    chance, questions = own["chance"], own["questions"]
-    plain: dict[str, Any] = {name: own[name] for name in (*_TEXTS, *_COUNTS, *_ARRAYS, "names", "lengths")}
+    chance = own["chance"]
+    words = {name: own[name] for name in (*_TEXTS, *_COUNTS, "names", "texts")}
+    words |= {"scripts": sorted(own["scripts"]), "chance": None if chance is None else asdict(chance)}
     file = io.BytesIO()
     np.savez(
         file,
         format=_FORMAT,
-        texts=np.frombuffer(json.dumps(own["texts"]).encode(), np.uint8),
-        chance=np.array([] if chance is None else astuple(chance), np.float64),
-        questions=np.frombuffer(b"" if questions is None else questions.to_bytes(), np.uint8),
-        **plain,
+        words=np.frombuffer(json.dumps(words).encode(), np.uint8),
+        **{name: np.asarray(own[name], np.float64) for name in _ARRAYS},
+        **own["scales"]._asdict(),
     )
     return file.getvalue()
 
@@ -46,63 +46,41 @@ def unpacked(content: bytes, where: str) -> dict[str, Any]:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             if int(stored["format"]) != _FORMAT:
                 raise DataError(f"{where}: a background of another format; make it again")
-            found = _read(stored, where)
+            found = _read(stored)
     except DataError:
         raise
     except UNREADABLE_ARCHIVE as error:
         raise DataError(f"{where}: not a background of questions; make it again") from error
-    if not _is_possible(**found):
-        raise DataError(f"{where}: not a background of questions; make it again")
     return found
 
 
-def _read(stored: Mapping[str, Any], where: str) -> dict[str, Any]:
-    chance, questions = stored["chance"], stored["questions"].tobytes()
-    if not np.isfinite(chance).all():
-        raise ValueError("a chance that is not finite")
+def _read(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes; a ValueError or TypeError where they do not fit together."""
+    words, arrays = json.loads(stored["words"].tobytes()), {name: stored[name] for name in _ARRAYS}
+    totals, shares, lengths = arrays.values()
+    scales, chance = Lines(*(stored[name] for name in _SCALES)), words["chance"]
+    if not (
+        all(own.dtype.kind == "f" and not np.isnan(own).any() for own in (*arrays.values(), *scales))
+        and all(own.shape == (len(words["names"]),) and np.isfinite(own).all() for own in scales)
+        and bool((scales.deviations > 0).all())
+        and totals.shape == shares.shape == (len(words["texts"]),)
+        and bool((totals[1:] >= totals[:-1]).all() and ((shares > 0) & (shares <= 1)).all())
+        and lengths.shape == (3,)
+        and bool(np.isfinite(lengths).all() and (lengths[1:] >= lengths[:-1]).all())
+        and all(isinstance(words[name], str) for name in _TEXTS)
+        and all(isinstance(text, str) for name in ("names", "texts", "scripts") for text in words[name])
+        and all(isinstance(words[name], int) and words[name] >= 0 for name in _COUNTS)
+        and words["depth"] > 0
+        and (chance is None or all(np.isfinite(number) for number in chance.values()))
+    ):
+        raise ValueError("numbers that nobody could have measured")
     return {
-        **{name: str(stored[name]) for name in _TEXTS},
-        **{name: int(stored[name]) for name in _COUNTS},
-        **{name: stored[name] for name in _ARRAYS},
-        "names": tuple(stored["names"].tolist()),
-        "lengths": tuple(stored["lengths"].tolist()),
-        "texts": tuple(json.loads(stored["texts"].tobytes())),
-        "chance": _chance(*chance.tolist()) if len(chance) else None,
-        "questions": Ensemble.from_bytes(questions, where) if questions else None,
+        **{name: words[name] for name in (*_TEXTS, *_COUNTS)},
+        **{name: tuple(words[name]) for name in ("names", "texts")},
+        "totals": totals,
+        "shares": shares,
+        "lengths": tuple(lengths.tolist()),
+        "scales": scales,
+        "scripts": frozenset(words["scripts"]),
+        "chance": None if chance is None else AnswerChance(**chance),
     }
-
-
-def _chance(intercept: float, best: float, gap: float, weak: float, judged: float) -> AnswerChance:
-    return AnswerChance(intercept, best, gap, weak, int(judged))
-
-
-def _is_possible(
-    *,
-    names: tuple[str, ...],
-    means: np.ndarray,
-    slopes: np.ndarray,
-    deviations: np.ndarray,
-    lengths: tuple[float, ...],
-    totals: np.ndarray,
-    shares: np.ndarray,
-    texts: tuple[str, ...],
-    near: np.ndarray,
-    depth: int,
-    **_: object,
-) -> bool:
-    """Whether the arrays fit together, and hold what could have been measured."""
-    scales = (means, slopes, deviations)
-    return (
-        all(own.dtype.kind == "f" for own in (*scales, totals, near, shares, np.array(lengths)))
-        and {own.shape for own in scales} == {(len(names),)}
-        and all(own.ndim == 1 and not np.isnan(own).any() for own in (totals, near))
-        and all(bool((own[1:] >= own[:-1]).all()) for own in (totals, near))
-        and shares.shape == totals.shape == (len(texts),)
-        and bool(((shares > 0) & (shares <= 1)).all())
-        and depth > 0
-        and all(isinstance(text, str) for text in texts)
-        and all(np.isfinite(own).all() for own in (*scales, np.array(lengths)))
-        and bool((deviations > 0).all())
-        and len(lengths) == 3
-        and lengths == tuple(sorted(lengths))
-    )

@@ -1,55 +1,90 @@
-"""Whether a question got an answer: `Ranking.verdict`."""
+"""Whether a question got an answer: a chance and the word that follows from it, or why nobody can tell.
+
+A chance is one of questions in words. So a question without a word, or in letters that neither the corpus
+nor the background has, gets none: its vector is the same for all of its kind, and near to some document.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import math
+import re
+import unicodedata
+from collections.abc import Iterable
 
-from surprise_rerank.candidates import Ranking, Verdict
+from surprise_rerank.candidates import Status, Verdict
 
-# Without a threshold of its own, a question is off-topic if one in ten unrelated questions finds as much.
-OFF_TOPIC = 0.9
-_ROUNDING = 1e-9
+# A chance of at least this is an answer; of less, but at least that, a weak one.
+ANSWERED, WEAK = 0.5, 0.2
+# A corpus of fewer documents has fewer than the pool that a chance was fitted on.
+FEWEST_DOCUMENTS = 100
+# Different questions of a background; fewer know their mean and deviation too badly.
+FEWEST_QUESTIONS = 50
 
-
-class Evidence(NamedTuple):
-    """What is known of a question beside its surprise.
-
-    Attributes:
-        chance: that an answer is among the first ten.
-        is_weak: whether that is little for this corpus.
-        near: the share of questions of the corpus' topic without an answer that find less; None if unknown.
-    """
-
-    chance: float
-    is_weak: bool
-    near: float | None
+_TAG = re.compile(r"<[^<>]*>")
+_BETWEEN = re.compile(r"[\s,;:!?\u3001\u3002]+")
+# Two letters in a row, in what may have hyphens and the like: no parts of code, addresses or formulas.
+_WORD = re.compile(r"(?=.*[^\W\d_]{2})[^\W_]+(?:[-.'/\u2019][^\W_]+)*")
 
 
-def verdict_on(
-    ranking: Ranking, evidence: Evidence | None = None, min_surprise: float | None = None
-) -> Verdict:
-    """The verdict on a question's ranking of its whole pool, with the surprise of its documents.
+def of_chance(chance: float) -> Verdict:
+    """The verdict that follows from a chance."""
+    percent = math.floor(100 * chance + 1e-9)  # so that 49.9 % is not called 50, which would be another word
+    shown = f"{percent} %" if percent else "less than 1 %"
+    if chance >= ANSWERED:
+        return Verdict("answered", chance, f"the chance of an answer among the first ten is {shown}")
+    status: Status = "weak" if chance >= WEAK else "off-topic"
+    return Verdict(status, chance, f"the chance of an answer among the first ten is only {shown}")
 
-    There is `evidence` where there is a background, and something was found. A question is off-topic below
-    `min_surprise`; below `OFF_TOPIC` where None.
-    """
-    least = OFF_TOPIC if min_surprise is None else min_surprise
-    if not len(ranking):
-        return Verdict("off-topic", None, None, "nothing was found")
-    if ranking.surprise is None or evidence is None:
-        return Verdict("answered", None, None, "not compared with other questions: there is no background")
-    surprise, chance = float(ranking.surprise.max()), evidence.chance
+
+def unknown(reason: str) -> Verdict:
+    """The verdict where nobody can tell."""
+    return Verdict("unknown", None, reason)
+
+
+def not_measured() -> Verdict:
+    """The verdict without a background."""
+    return unknown("there is no background of other questions to compare with")
+
+
+def no_match(reason: str = "no document matches; a filter or a tenant may leave none") -> Verdict:
+    """The verdict on no candidates at all."""
+    return Verdict("no match", None, reason)
+
+
+def refused(surprise: float, least: float) -> Verdict:
+    """The verdict where the best document has less than the surprise that was asked for."""
     compared = f"the best document is above that of {_percent(surprise)} of unrelated questions"
-    if surprise < least - _ROUNDING:
-        # The chance is that of questions that are meant for the corpus.
-        return Verdict("off-topic", surprise, None, f"{compared}; {_percent(least)} are asked for")
-    if evidence.near is not None:
-        only = "and only" if evidence.is_weak else "and"
-        compared = f"{compared}, {only} of {_percent(evidence.near)} of near ones without an answer"
-    if evidence.is_weak:
-        compared = f"{compared}; the chance of an answer among the first ten is {_percent(chance)}"
-        return Verdict("weak", surprise, chance, compared)
-    return Verdict("answered", surprise, chance, compared)
+    return Verdict("off-topic", None, f"{compared}; {_percent(least)} are asked for")
+
+
+def scripts_of(texts: Iterable[str]) -> frozenset[str]:
+    """The scripts that the words of texts are written in, as Unicode calls them: LATIN, CYRILLIC, ..."""
+    letters = {own for text in texts for word in _words(text) for own in word if own.isalpha()}
+    return frozenset(unicodedata.name(letter, "?").split()[0] for letter in letters)
+
+
+def wordless(question: str, scripts: frozenset[str]) -> str:
+    """Why a question cannot be compared with those in words of these scripts; empty where it can.
+
+    >>> wordless("how do I bake bread?", frozenset({"LATIN"})), wordless("??", frozenset({"LATIN"}))
+    ('', 'the question has no words')
+    """
+    own = scripts_of([question])
+    if not own:
+        return "the question has no words"
+    foreign = own - scripts
+    if len(foreign) < len(own):
+        return ""
+    names = " and ".join(own if own == "CJK" else own.title() for own in sorted(foreign))
+    return f"the question is written in {names}, and neither the documents nor the background are"
+
+
+def _words(text: str) -> list[str]:
+    # Without marks, which would end a word in Devanagari, or in letters that are apart from their accents.
+    plain = unicodedata.normalize("NFKD", _TAG.sub(" ", text))
+    plain = "".join(own for own in plain if unicodedata.category(own)[0] != "M")
+    pieces = (re.sub(r"^[\W_]+|[\W_]+$", "", own) for own in _BETWEEN.split(plain))
+    return [own for own in pieces if _WORD.fullmatch(own)]
 
 
 def _percent(share: float) -> str:

@@ -139,12 +139,11 @@ function show(answer) {
   shown = answer;
   at("start").hidden = true;
   orders.hidden = at("told").hidden = false;
-  const verdict = at("verdict"), chance = answer.verdict.chance_of_relevance;
+  const verdict = at("verdict");
   verdict.hidden = false;
   verdict.className = answer.verdict.status;
   at("status").textContent = `${answer.verdict.status}:`;
-  const more = chance === null || answer.verdict.status !== "answered" ? "" : `; the chance of an answer among the first ten is ${Math.round(100 * chance)} %`;
-  at("reason").textContent = `${answer.verdict.reason}${more}.`;
+  at("reason").textContent = `${answer.verdict.reason}.`;
   const compared = answer.compared || { system: "", results: [] };
   const ranks = new Map(answer.results.map((hit, row) => [hit.id, row + 1]));
   fill(at("after"), answer.system, answer.results, (hit, rank) => moved(hit.rank_compared, rank, compared.system));

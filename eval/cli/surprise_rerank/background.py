@@ -76,7 +76,7 @@ def background(context: click.Context) -> None:
     Background questions have nothing to do with the documents. The share of them whose best document scores
     less than a document is its surprise: with `search --min-surprise .95`, one in twenty such questions gets
     an answer, whatever the model and the system. `index` makes a background of 300 questions that come with
-    the package, and measures it again when a fifth of the documents has changed.
+    the package, and measures it again when there are twice as many documents.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -121,7 +121,7 @@ def set_background(
 
     Without --questions and --titles they are 300 that come with the package. Some hundred are enough for .95,
     which needs 19 at the least; near-duplicates count as one. The index keeps the questions, and asks them
-    again when a fifth of the documents has changed.
+    again when there are twice as many documents.
     """
     if questions is not None and titles:
         raise click.UsageError("give --questions FILE or --titles SOURCE (not both)")
@@ -153,8 +153,7 @@ def show(*, location: Location, out: Output, config: str | None) -> None:
     """Show which backgrounds there are.
 
     For each system: how many questions, from where and when, over how many documents, and whether it is
-    stale; what a threshold lets through with its 95 % interval, and the total (the sum of standardised
-    scores) that a document needs for it.
+    stale; and what a threshold lets through with its 95 % interval.
     """
     from surprise_rerank.connectors.systems.backgrounds import staleness
 
@@ -177,13 +176,9 @@ def show(*, location: Location, out: Output, config: str | None) -> None:
             ("made by", " on ".join(part for part in (own.scorer, own.made) if part)),
             ("documents", f"{own.documents} (now {documents})"),
             *([("stale", f"{stale}; run index or background set")] if stale else []),
-            *([("near questions", str(len(own.near)))] if len(own.near) else []),
             ("chance", _chance(own)),
         ]
-        values += [
-            (f"at {1 - level:g}", f"total {total:.3f}; passes {own.promise(level)}")
-            for level, total in _thresholds(own)
-        ]
+        values += [(f"at {1 - level:g}", f"passes {_promised(own, level)}") for level in _levels(own)]
         out.facts(f"{location}: {name}", values)
 
 
@@ -206,8 +201,8 @@ def calibrate(
 ) -> None:
     """Learn from judged questions how often the first ten documents contain an answer.
 
-    The chance of relevance is that of other collections until then. Ten questions are the least, fifty are
-    better. Of those with an answer, a tenth is called weak afterwards.
+    The chance of an answer is that of other collections until then. Ten questions are the least, fifty are
+    better. Longer questions than twice the longest of them have no chance afterwards.
     """
     from surprise_rerank.connectors.systems.inputs import inputs_of
     from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements
@@ -217,8 +212,9 @@ def calibrate(
         name = system or inputs_of(index).default
         chance = index.calibrate_chance(texts, judgements, name)
     values = {"index": str(location), "system": name, **asdict(chance)}
-    line = f"{location}: {name}: a chance of relevance from {chance.judged} judged questions"
-    out.result(values, [f"{line}; a question with less than {chance.weak:.3f} is weak"])
+    out.result(
+        values, [f"{location}: {name}: the chance of an answer, from {chance.judged} judged questions"]
+    )
 
 
 @background.command(epilog=_DELETE_EXAMPLES)
@@ -257,27 +253,26 @@ def background_facts(name: str, own: QuestionBackground) -> dict[str, object]:
         "effective": own.effective,
         "origin": own.origin,
         "made": own.made,
-        "near_questions": len(own.near),
         "calibrated_on": 0 if own.chance is None else own.chance.judged,
         "documents": own.documents,
         "made_by": own.scorer,
         "highest": own.highest,
-        "totals": {f"{1 - level:g}": total for level, total in _thresholds(own)},
-        "promises": {f"{1 - level:g}": asdict(own.promise(level)) for level, _ in _thresholds(own)},
+        "promises": {f"{1 - level:g}": own.promise(level) for level in _levels(own)},
     }
 
 
+def _promised(own: QuestionBackground, level: float) -> str:
+    low, high = own.promise(level)
+    share, known = f"{100 * level:.3g} %", f"95 % interval {100 * low:.2g} to {100 * high:.2g}"
+    return f"{share}, {known}, from {own.effective:.0f} questions"
+
+
 def _chance(own: QuestionBackground) -> str:
-    if own.chance is not None:
-        return f"calibrated on {own.chance.judged} judged questions; weak below {own.chance.weak:.3f}"
-    weak = f"below {own.usual_chance.weak:g}"
-    if len(own.near):
-        from surprise_rerank.thresholds.background import WEAK_NEAR
-
-        weak = f"where fewer than {100 * WEAK_NEAR:g} % of near questions stand out less"
-    return f"that of other collections; weak {weak}"
+    if own.chance is None:
+        return "that of other collections"
+    return f"calibrated on {own.chance.judged} judged questions of up to {own.chance.longest} words"
 
 
-def _thresholds(own: QuestionBackground) -> list[tuple[float, float]]:
-    """The total above which a document surprises more than 1 - level of the questions, if they suffice."""
-    return [(level, own.total_at(1 - level)) for level in _LEVELS if 1 - level <= own.highest]
+def _levels(own: QuestionBackground) -> list[float]:
+    """The levels that the questions suffice for."""
+    return [level for level in _LEVELS if 1 - level <= own.highest]

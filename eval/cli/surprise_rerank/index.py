@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest
     from surprise_rerank.encoders.base import Encoder
+    from surprise_rerank.thresholds.background import QuestionBackground
 
+_SOON = 0.05  # seconds that are not worth a line
 _SENT, _SENT_CHARACTERS = 64, 500_000  # documents of a request to a server
 _EXAMPLES = """\b
 Examples:
@@ -83,7 +85,7 @@ Examples:
     default=True,
     show_default=True,
     help="Ask 300 questions that come with the package, which the surprise is measured against, and ask them "
-    "again when a fifth of the documents has changed.",
+    "again when there are twice as many documents.",
 )
 @takes(storing=IndexArguments, cluster=ClusterArguments)
 @click.option(
@@ -139,7 +141,7 @@ def index(
             precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
             sources,
         )
-    begun = time.perf_counter()
+    begun, shown = time.perf_counter(), out.shows_progress
     if lost is not None:
         from surprise_rerank.connectors.qdrant import DocumentIndex
 
@@ -149,16 +151,17 @@ def index(
             encoder,
             options=options,
             collection_settings=settings,
-            show_progress=out.shows_progress,
-            background=background,
+            show_progress=shown,
+            background=False,
         )
-        with open_index(location) as opened:
-            _report(out, location, opened, done, sources, time.perf_counter() - begun)
+        with open_index(location, encoder) as opened:
+            times = _measured(opened, {}, begun, background=background, shown=shown)
+            _report(out, location, opened, done, sources, times)
         return
     rebuild = rebuild and existing is not None  # else there is nothing to keep
     given = (None, None, None) if rebuild else (encoder, options, settings)
     with _opened(location, *given, is_new=existing is None) as opened:
-        shown = out.shows_progress
+        kept = opened.backgrounds() if background else {}
         if rebuild:
             done = opened.rebuild(
                 sources,
@@ -166,11 +169,37 @@ def index(
                 options=options,
                 collection_settings=settings,
                 show_progress=shown,
-                background=background,
+                background=False,
             )
+            times = _measured(opened, kept, begun, background=background, shown=shown)
         else:
-            done = opened.sync(sources, prune=prune, show_progress=shown, background=background)
-        _report(out, location, opened, done, sources, time.perf_counter() - begun)
+            done = opened.sync(sources, prune=prune, show_progress=shown, background=False)
+            changed = done.added + done.updated + done.removed
+            times = _measured(opened, kept, begun, background=background, shown=shown, changed=changed)
+        _report(out, location, opened, done, sources, times)
+
+
+def _measured(
+    index: DocumentIndex,
+    kept: Mapping[str, QuestionBackground],
+    begun: float,
+    *,
+    background: bool,
+    shown: bool,
+    changed: int | None = None,
+) -> tuple[float, float]:
+    """Measure backgrounds: those that were kept, or after a change what it made stale.
+
+    Returns the seconds of what was done before, and of this.
+    """
+    from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
+
+    stored = time.perf_counter()
+    if background and changed is None:
+        measure_again(index, kept, show_progress=shown)
+    elif background:
+        look_after_backgrounds(index, changed or 0, show_progress=shown)
+    return stored - begun, time.perf_counter() - stored
 
 
 def _send(server: str, sources: Sources, out: Output) -> None:
@@ -257,9 +286,14 @@ def _locked(location: Location, held: contextlib.ExitStack) -> Manifest | None:
 
 
 def _report(
-    out: Output, location: Location, opened: DocumentIndex, done: SyncReport, sources: Sources, seconds: float
+    out: Output,
+    location: Location,
+    opened: DocumentIndex,
+    done: SyncReport,
+    sources: Sources,
+    times: tuple[float, float],
 ) -> None:
-    skipped = sources.skipped()
+    skipped, (seconds, asking) = sources.skipped(), times
     indexed = done.added + done.updated
     elsewhere = max(0, len(opened) - indexed - done.unchanged)
     values = {
@@ -274,6 +308,7 @@ def _report(
         "elsewhere": elsewhere,
         "split": done.split,
         "seconds": seconds,
+        "background_seconds": asking,
         "documents_per_second": indexed / seconds,
         "skipped": skipped,
     }
@@ -283,6 +318,8 @@ def _report(
     )
     speed = f"{indexed} indexed in {seconds:.1f} s, {indexed / seconds:.3g} documents a second"
     told = [speed] if indexed else []
+    if asking >= _SOON:
+        told.append(f"background questions asked in {asking:.1f} s")
     if elsewhere:
         told.append(f"{elsewhere} stored documents are in no source that was given")
     out.result(values, [first, *told, *skipped_lines(skipped)])

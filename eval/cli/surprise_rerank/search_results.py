@@ -10,7 +10,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.systems.backgrounds import background_for, load_background
+from surprise_rerank.connectors.systems.backgrounds import background_for
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.inputs import inputs_of
@@ -82,7 +82,7 @@ def search_once(
     with searching() as counts:
         query = Query(question) if encoder is None else encode_queries(encoder, [question])[0]
         times.append(time.perf_counter())
-        fields = fields_for(system.reranker, background, diversity)
+        fields = fields_for(system.reranker, diversity)
         pool = retrieved(system.retriever, query, depth, fields | {"documents"})
         times.append(time.perf_counter())
         with reranking(system.reranker, pool):
@@ -93,12 +93,6 @@ def search_once(
     steps = ("encoding", "retrieval", "re-ranking")
     seconds = dict(zip(steps, np.diff(times).tolist(), strict=True))
     return SearchResult(query, ranking.with_scores_of(pool), seconds, encoder, background)
-
-
-def _reads_vectors(system: BuiltSystem, background: QuestionBackground | None) -> bool:
-    """Whether the question's vectors are read; else its model is not even loaded."""
-    fields = fields_for(system.reranker, background)
-    return find_system(system.name).encodes or bool(fields & {"dense", "tokens"})
 
 
 def search_results(
@@ -114,8 +108,8 @@ def search_results(
     with open_any(location, arguments.model, config) as index:
         name = arguments.system or inputs_of(index).default
         system = build_system(name, index, options, arguments.mode)
-        kept = load_background(index, system.name)
-        encoder = model_of(index, arguments.model) if _reads_vectors(system, kept) else None
+        reads_vectors = find_system(system.name).encodes or fields_for(system.reranker) & {"dense", "tokens"}
+        encoder = model_of(index, arguments.model) if reads_vectors else None
         background = background_for(
             index, system, encoder, arguments.min_surprise, show_progress=out.shows_progress
         )

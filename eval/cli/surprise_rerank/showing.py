@@ -161,13 +161,11 @@ def in_words(found: Found) -> str:
     """The verdict, and what to do; empty where there is none."""
     if found.verdict is None:
         return ""
-    status, chance = found.verdict["status"], found.verdict["chance_of_relevance"]
+    status = found.verdict["status"]
     said = f"{status}: {found.verdict['reason']}"
-    if chance is not None and status == "answered":  # the reason of a weak one has it
-        said += f"; the chance of an answer among the first ten is {100 * chance:.0f} %"
     if status == "weak":
         return f"{said}. Ask in other words, or look further down"
-    if status == "off-topic" and found.pool:
+    if status == "off-topic":
         refused = "nothing is shown; a lower --min-surprise shows more" if not found.hits else _DOUBTFUL
         return f"{said}. Ask about what the documents hold ({refused})"
     return said

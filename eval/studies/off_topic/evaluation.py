@@ -21,6 +21,7 @@ from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key
+from surprise_rerank.eval.stats.reliability import expected_calibration_error
 from surprise_rerank.eval.studies.labelled import load_models
 from surprise_rerank.eval.studies.measurements import Measurements
 from surprise_rerank.eval.studies.off_topic.scores import (
@@ -41,7 +42,7 @@ from surprise_rerank.eval.studies.off_topic.settings import OffTopicSettings
 from surprise_rerank.eval.studies.sentence_models import refuse_duplicates
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.thresholds.calibration import RelevanceCurve, expected_calibration_error
+from surprise_rerank.thresholds.chance import RelevanceCurve
 
 # The fewest off-topic questions of a source; halves of fewer are too small to measure.
 _FEWEST = 20

@@ -12,13 +12,13 @@ from sklearn.metrics import roc_auc_score
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.core.arrays import BoolArray, Float64Array
+from surprise_rerank.eval.studies.off_topic.question_contrast import QUESTION_CONTRAST, question_contrast
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.fusion import min_max, weighted_sum
 from surprise_rerank.rerank.scorers import Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import z_scores
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.question_contrast import QUESTION_CONTRAST, question_contrast
 
 # All scorers together, as `background.py` adds them.
 FUSION = "fusion"
@@ -66,7 +66,7 @@ def alone(scorer: str) -> View:
 
 
 def as_system(scorer: str, without: str = ALL) -> View:
-    """What a pipeline's background looks at: the scores of one scorer, or of all, and the contrast.
+    """What thresholds look at: the scores of one scorer, or of all, with the contrast for the cosine.
 
     Args:
         scorer: which; or `FUSION`.
@@ -75,7 +75,8 @@ def as_system(scorer: str, without: str = ALL) -> View:
 
     def view(question: AskedQuestion) -> Ranking:
         own = question.scores if scorer == FUSION else {scorer: question.scores[scorer]}
-        return _ranking({**own, QUESTION_CONTRAST: question.contrasts[without]})
+        others = {name: scores for name, scores in own.items() if name != "cosine"}
+        return _ranking({**others, QUESTION_CONTRAST: question.contrasts[without]})
 
     return view
 

@@ -6,16 +6,15 @@ these. With the document as anchor and background questions as the ensemble, equ
 
     z = (cos(q, d) - mu_d) / sigma_d,   mu_d and sigma_d over background questions.
 
-An ensemble of documents, or of the corpus' own questions, is not suitable: it removes relevance, too.
+An ensemble of documents, or of the corpus' own questions, is not suitable: it removes relevance, too. The
+totals T of this study have it in place of the cosine, those of a pipeline's background the cosine.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from surprise_rerank.candidates import Candidates, Query, Ranking
+from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -40,21 +39,6 @@ def question_contrast(
     if is_member:
         moments = _without(cosines, moments, questions.count)
     return np.nan_to_num(z_scores(cosines, moments), nan=0.0)
-
-
-def with_question_contrast(
-    ranking: Ranking,
-    query: Query,
-    candidates: Candidates,
-    questions: Ensemble,
-    *,
-    is_member: bool = False,
-) -> Ranking:
-    """The ranking of these candidates with their contrast among its raw scores."""
-    own = question_contrast(query, candidates, questions, is_member=is_member)
-    return replace(
-        ranking, raw={**ranking.scores_by_scorer, QUESTION_CONTRAST: own[ranking.rows_in(candidates)]}
-    )
 
 
 def _without(member: Float64Array, moments: Moments, count: int) -> Moments:
