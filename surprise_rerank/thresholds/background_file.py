@@ -25,14 +25,10 @@ def packed(own: Mapping[str, Any]) -> bytes:
     chance = own["chance"]
     words = {name: own[name] for name in (*_TEXTS, *_COUNTS, "names", "texts")}
     words |= {"scripts": sorted(own["scripts"]), "chance": None if chance is None else asdict(chance)}
+    arrays: dict[str, Any] = {name: np.asarray(own[name], np.float64) for name in _ARRAYS}
+    arrays |= own["scales"]._asdict()
     file = io.BytesIO()
-    np.savez(
-        file,
-        format=_FORMAT,
-        words=np.frombuffer(json.dumps(words).encode(), np.uint8),
-        **{name: np.asarray(own[name], np.float64) for name in _ARRAYS},
-        **own["scales"]._asdict(),
-    )
+    np.savez(file, format=_FORMAT, words=np.frombuffer(json.dumps(words).encode(), np.uint8), **arrays)
     return file.getvalue()
 
 

@@ -118,9 +118,9 @@ def index(
     """
     if server is not None:
         params = click.get_current_context().command.params
-        kept = {"server", "as_json", "quiet", *(own.name for own in fields(SourceArguments))}
+        sent = {"server", "as_json", "quiet", *(own.name for own in fields(SourceArguments))}
         instead = "the server has the index; leave them out, or stop the server and use --index"
-        refuse_with_server({own.name for own in params if own.name} - kept, instead)
+        refuse_with_server({own.name for own in params if own.name} - sent, instead)
         _send(server, inputs.open(None), out)
         return
     settings = cluster.settings(location)
