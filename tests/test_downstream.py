@@ -329,7 +329,7 @@ def downstream(models: list[str], data: Path, **more: object) -> Report:
 
 
 def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, tmp_path: Path) -> None:
-    report = downstream([str(vectors)], data, tasks=["MR", "SST5", "MRPC"], cache=tmp_path)
+    report = downstream([str(vectors)], data, tasks=["MR", "SST5", "MRPC"])
     table = report.table("downstream")
     assert [column.name for column in table.columns] == ["model", "MR", "SST5", "MRPC", "mean"]
     assert table.keys == 1
@@ -346,8 +346,8 @@ def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, t
 
 
 def test_post_processed_vectors_are_measured_once_more(data: Path, vectors: Path, tmp_path: Path) -> None:
-    plain = downstream([str(vectors)], data, tasks=["SST5"], cache=tmp_path)
-    both = downstream([str(vectors)], data, tasks=["SST5"], cache=tmp_path, post_process=True)
+    plain = downstream([str(vectors)], data, tasks=["SST5"])
+    both = downstream([str(vectors)], data, tasks=["SST5"], post_process=True)
     first, second = both.table("downstream").rows
     assert first == plain.table("downstream").rows[0]
     assert second[0] == "small.txt+pp"
@@ -357,8 +357,8 @@ def test_post_processed_vectors_are_measured_once_more(data: Path, vectors: Path
 
 def test_every_text_is_encoded_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = WordEncoder()
-    monkeypatch.setattr(evaluation, "load_sentence_model", lambda name, cache: SentenceModel(name, encoder))
-    downstream(["words"], data, tasks=["MR", "CR", "SST2"], post_process=True, cache=tmp_path)
+    monkeypatch.setattr(evaluation, "load_sentence_model", lambda name: SentenceModel(name, encoder))
+    downstream(["words"], data, tasks=["MR", "CR", "SST2"], post_process=True)
     assert len(encoder.encoded_texts) == len(set(encoder.encoded_texts)) == 48
 
 
@@ -374,7 +374,7 @@ def test_what_can_be_told_early_is_told_before_a_model_is_loaded(
     data: Path, tmp_path: Path, models: list[str], tasks: list[str], message: str
 ) -> None:
     with pytest.raises(SurpriseRerankError, match=message):
-        downstream(models, data, tasks=tasks, cache=tmp_path)
+        downstream(models, data, tasks=tasks)
 
 
 # The command
@@ -384,7 +384,7 @@ def test_the_command_prints_the_table_and_writes_the_report(
     data: Path, vectors: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "downstream.json"
-    arguments = ["--data", str(data), "--model", str(vectors), "--cache", str(tmp_path), "--quiet"]
+    arguments = ["--data", str(data), "--model", str(vectors), "--quiet"]
     result = CliRunner().invoke(command, [*arguments, "--tasks", "MR, CR", "--report", str(file)])
     assert result.exit_code == 0, result.output
     assert "small.txt" in result.output
@@ -396,7 +396,7 @@ def test_the_command_prints_the_table_and_writes_the_report(
 @pytest.mark.shared
 def test_a_published_accuracy_is_reached(shared_data: Path, tmp_path: Path) -> None:
     toy = shared_data / "evalrank" / "toy_emb.txt"
-    report = downstream([str(toy)], shared_data, tasks=["SICK-E"], cache=tmp_path)
+    report = downstream([str(toy)], shared_data, tasks=["SICK-E"])
     found = report.table("downstream").cell("toy_emb.txt", "SICK-E")
     assert found == pytest.approx(PUBLISHED["SICK-E"], abs=3)
 
@@ -405,6 +405,6 @@ def test_a_published_accuracy_is_reached(shared_data: Path, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_all_published_accuracies_are_reached(shared_data: Path, tmp_path: Path) -> None:
     toy = shared_data / "evalrank" / "toy_emb.txt"
-    report = downstream([str(toy)], shared_data, cache=tmp_path)
+    report = downstream([str(toy)], shared_data)
     found = {name: report.table("downstream").cell("toy_emb.txt", name) for name in TASKS}
     assert found == pytest.approx(PUBLISHED, abs=3)

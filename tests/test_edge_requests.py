@@ -14,7 +14,6 @@ from qdrant_client import QdrantClient, models
 
 from surprise_rerank.connectors.qdrant.engines.edge_filters import to_filter
 from surprise_rerank.connectors.qdrant.engines.edge_requests import to_params, to_query_request
-from surprise_rerank.connectors.qdrant.search.queries import formula_stage
 from surprise_rerank.errors import StoreError
 
 COUNT, DIMENSION = 60, 4
@@ -283,6 +282,18 @@ def prefetch(query: Any, using: str, limit: int | None, **others: Any) -> models
     return models.Prefetch(query=nearest(query), using=using, limit=limit, **others)
 
 
+# (score - price) / height; a point without them keeps its score.
+FORMULA = models.FormulaQuery(
+    formula=models.DivExpression(
+        div=models.DivParams(
+            left=models.SumExpression(sum=["$score", models.NegExpression(neg="price")]),
+            right="size.height",
+            by_zero_default=0.0,
+        )
+    ),
+    defaults={"price": 0.0, "size.height": 1.0},
+)
+
 DENSE = prefetch(QUERY, "dense", 20)
 RED = models.Filter(must=[match("tag", "red")])
 MAXSIM = {"query": nearest(TOKENS), "using": "multi"}
@@ -303,10 +314,10 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "a threshold of a prefetch": {
         "prefetch": prefetch(QUERY, "dense", 60, score_threshold=0.8), **MAXSIM, "limit": 60,
     },
-    "a formula": {"prefetch": DENSE, "query": formula_stage(5, "price", "size.height").query, "limit": 5},
+    "a formula": {"prefetch": DENSE, "query": FORMULA, "limit": 5},
     "a formula of two prefetches, one in the other": {
         "prefetch": prefetch(TOKENS, "multi", 15, prefetch=DENSE),
-        "query": formula_stage(5, "price", "size.height").query, "limit": 5, "offset": 3,
+        "query": FORMULA, "limit": 5, "offset": 3,
     },
     "diverse": {
         "query": models.NearestQuery(nearest=QUERY, mmr=models.Mmr(diversity=0.3, candidates_limit=30)),

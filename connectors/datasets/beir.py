@@ -1,4 +1,4 @@
-"""BEIR folders: `corpus.jsonl[.gz]`, `queries.jsonl[.gz]` and `qrels/<split>.tsv`."""
+"""BEIR folders: `corpus.jsonl[.gz]`, `queries.jsonl[.gz]` and `qrels/<split>.tsv` or `qrels.jsonl[.gz]`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from surprise_rerank.errors import DataError, DatasetError
 
 DEFAULT_SPLIT = "test"
 
-_LAYOUT = "a BEIR folder holds corpus.jsonl[.gz], queries.jsonl[.gz] and qrels/<split>.tsv"
+_LAYOUT = "a BEIR folder holds corpus.jsonl[.gz], queries.jsonl[.gz] and qrels/<split>.tsv or qrels.jsonl"
 _HEADER = ("query-id", "corpus-id", "score")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
 
@@ -50,11 +50,12 @@ class BeirFolder:
         return encodable(self.path.resolve().name)
 
     def splits(self) -> tuple[str, ...]:
-        """The splits that have judgements."""
+        """The splits that have judgements; those of `qrels.jsonl` are `test`."""
         if not self.path.is_dir():
             problem = "is not a folder" if self.path.exists() else "no such folder"
             raise DatasetError(f"{self.path}: {problem}; {_LAYOUT}")
-        return tuple(sorted(file.stem for file in (self.path / "qrels").glob("*.tsv")))
+        found = {file.stem for file in (self.path / "qrels").glob("*.tsv")}
+        return tuple(sorted(found | ({DEFAULT_SPLIT} if jsonl_in(self.path, "qrels") else set())))
 
     @cached_property
     def split(self) -> str:
@@ -107,7 +108,8 @@ class BeirFolder:
 
     def qrels(self) -> dict[str, dict[str, int]]:
         """The split's judgements; see `read_qrels`."""
-        return read_qrels(self.path / "qrels" / f"{self.split}.tsv")
+        path = self.path / "qrels" / f"{self.split}.tsv"
+        return read_qrels(path if path.exists() else self._find("qrels"))
 
     def _find(self, name: str) -> Path:
         self.splits()  # which tells whether there is such a folder
@@ -151,7 +153,7 @@ def read_queries(path: Path) -> dict[str, str]:
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Judgements, three columns between tabs: question id -> document id -> relevance.
+    """Judgements, three columns between tabs or JSON lines: question id -> document id -> relevance.
 
     Raises:
         DatasetError: if the file is unreadable.
@@ -177,6 +179,12 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
 
 
 def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
+    if ".jsonl" in path.suffixes:
+        for number, record in read_objects(path):
+            if isinstance(record, RefusedError):
+                raise DataError(f"{path}:{number}: {record.detail}") from record
+            yield number, [str(record.get(name, "")) for name in _HEADER]
+        return
     for number, line in enumerate(read_lines(path), start=1):
         try:
             check_decoded(line)
