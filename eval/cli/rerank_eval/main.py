@@ -99,7 +99,7 @@ Shell completion (bash; zsh and fish likewise):
     default=DEFAULTS.model,
     show_default=True,
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
-    "vectors (.txt, .vec, .bin, .npy).",
+    "vectors (.txt, .vec, .npy).",
 )
 @precision_option(
     "int8 is calibrated on a sample of the documents.", default=DEFAULTS.precision, show_default=True
