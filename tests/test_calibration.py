@@ -10,7 +10,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import log_loss
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.stats.reliability import answered, expected_calibration_error, reliability
+from surprise_rerank.eval.stats.reliability import expected_calibration_error, reliability
 from surprise_rerank.thresholds.chance import RelevanceCurve
 
 
@@ -57,14 +57,6 @@ def test_the_error_is_the_mean_distance():
     assert expected_calibration_error([1.0, 1.0, 0.0], [1, 1, 0]) == 0
     assert expected_calibration_error([1.0, 1.0], [0, 0]) == 1
     assert expected_calibration_error([], []) == 0
-
-
-def test_answered_questions_against_precision():
-    first, second, third = answered([0.9, 0.8, 0.1, 0.5], [1, 0, 0, 1], [0.0, 0.5, 0.95])
-    assert (first.share, first.precision) == (1.0, 0.5)
-    assert (second.share, second.precision) == (0.75, pytest.approx(2 / 3))
-    assert third.share == 0.0
-    assert np.isnan(third.precision)
 
 
 def test_few_judged_questions_do_not_make_the_curve_certain():

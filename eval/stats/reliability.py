@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,23 +49,3 @@ def expected_calibration_error(probabilities: npt.ArrayLike, relevant: npt.Array
     found = reliability(probabilities, relevant)
     total = sum(own.count for own in found)
     return sum(own.count * abs(own.predicted - own.observed) for own in found) / max(total, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """Questions that a least score answers: their share, and how many of these are right; NaN of none."""
-
-    threshold: float
-    share: float
-    precision: float
-
-
-def answered(scores: npt.ArrayLike, relevant: npt.ArrayLike, thresholds: Sequence[float]) -> list[Answered]:
-    """Answered questions against precision, for each threshold; a DataError as of `reliability`."""
-    values, outcomes = checked_outcomes(scores, relevant)
-    rows = []
-    for threshold in thresholds:
-        kept = values >= threshold
-        precision = float(outcomes[kept].mean()) if kept.any() else float("nan")
-        rows.append(Answered(threshold, float(kept.mean()) if len(kept) else 0.0, precision))
-    return rows

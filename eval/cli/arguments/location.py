@@ -38,11 +38,6 @@ def model_field() -> Any:
     )
 
 
-def config_field() -> Any:
-    """The field `config` of arguments: a file of `ForeignParts`."""
-    return option(None, metavar="FILE", path="file", help=_CONFIG)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelArguments:
     """Where the model of an index is."""
