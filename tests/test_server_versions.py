@@ -71,21 +71,6 @@ def test_token_vectors_are_in_codes_where_server_and_dimension_allow_it(
     nodes.close()
 
 
-def test_vectors_are_added_by_servers_that_can(server: QdrantRest) -> None:
-    nodes = Nodes.of(Location(url=server.url))
-    nodes.nodes[0].client.create_collection(
-        "x", {"a": models.VectorParams(size=2, distance=models.Distance.DOT)}
-    )
-    engine = ClientEngine(nodes, "x")
-    server.fault("PUT", "/vectors/words", Status(404, "not found"), times=2)
-    with pytest.raises(StoreError, match="404"):  # of a server that is new enough
-        engine.add_vectors({"words": models.SparseVectorParams()})
-    claims_to_be(server, "1.17.0")
-    with pytest.raises(StoreError, match=r"at \S+ is version 1\.17, older than 1\.18.*add them beside"):
-        engine.add_vectors({"words": models.SparseVectorParams()})
-    nodes.close()
-
-
 def test_the_version_is_told_by_grpc(server: QdrantRest) -> None:
     from qdrant_grpc import QdrantGrpc
 

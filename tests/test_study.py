@@ -187,7 +187,7 @@ def test_every_row_has_its_values(collection: Collection) -> None:
 def test_the_command_prints_the_tables(
     folder: Path, cache: Path, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "load_encoder", lambda name, cache: encoder)
+    monkeypatch.setattr(command, "load_encoder", lambda name: encoder)
     monkeypatch.setattr(command, "SPLITS", {"words": "dev"})
     (folder.parent / "beir").mkdir(exist_ok=True)
     (folder.parent / "beir" / "words").symlink_to(folder)
