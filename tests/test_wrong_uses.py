@@ -107,7 +107,7 @@ AFTER = [
     (f"ensemble save no/e.npz --documents {OWN}", "there is no folder no"),
     (
         f"background set --questions q.txt {OWN}",
-        "1 of 1 background questions found candidates; give at least 10",
+        "1 background questions found candidates; give at least 10",
     ),
     (f"background delete --system cosine {OWN}", "has no background for the system 'cosine'"),
     (f"fit {OWN}", "give both --questions FILE and --qrels FILE"),
