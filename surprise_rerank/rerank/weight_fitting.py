@@ -98,7 +98,7 @@ def fit_guarded(
 
     Raises:
         DataError: if no question has a relevant document, an id is a duplicate, a gain is not finite, or the
-        re-ranker lacks what it needs.
+            re-ranker lacks what it needs.
     """
     lessons = _lessons(reranker, judged)
     names = lessons[0].parts
