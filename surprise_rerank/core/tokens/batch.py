@@ -97,13 +97,6 @@ class TokenBatch:
         )
 
     @property
-    def nbytes(self) -> int:
-        """Bytes that the arrays take."""
-        arrays = (self.directions, self.norms, self.offsets, self.own)
-        members = self.members.owners.nbytes + self.members.offsets.nbytes if self.members is not None else 0
-        return members + sum(array.nbytes for array in arrays if array is not None)
-
-    @property
     def dimension(self) -> int:
         """Dimension d of the token vectors."""
         return int(self.directions.shape[1])
