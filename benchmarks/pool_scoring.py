@@ -15,7 +15,7 @@ maxsim-cpu   its MaxSim of float32 lists, where it is installed and gives right 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import click
 import numpy as np
@@ -24,7 +24,6 @@ from machine import describe, interleaved
 
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.tokens.batch import STORAGES
 from surprise_rerank.similarities.dynamax import DynaMax
 
 Work = Callable[[], object]
@@ -67,7 +66,7 @@ def maxsim_cpu(query: np.ndarray, texts: list[np.ndarray]) -> Work | None:
     return lambda: maxsim_cpu.maxsim_scores_variable(query, texts)
 
 
-def works(query: np.ndarray, texts: list[np.ndarray], storages: Sequence[str]) -> dict[str, Work]:
+def works(query: np.ndarray, texts: list[np.ndarray]) -> dict[str, Work]:
     """Everything that is timed beside the limit."""
     batch = TokenBatch.from_arrays(texts)
     jaccard, inclusion = DynaMax("jaccard", "joint"), DynaMax("inclusion", "query")
@@ -75,10 +74,8 @@ def works(query: np.ndarray, texts: list[np.ndarray], storages: Sequence[str]) -
     theirs = maxsim_cpu(query, texts)
     if theirs is not None:
         chosen["maxsim-cpu, MaxSim"] = theirs
-    for storage in storages:
-        stored = batch.stored(storage)  # type: ignore[arg-type]
-        chosen[f"inclusion, {storage}"] = lambda stored=stored: inclusion.pool(query, stored)  # type: ignore[misc]
-        chosen[f"dynamax, {storage}"] = lambda stored=stored: jaccard.pool(query, stored)  # type: ignore[misc]
+    chosen["inclusion"] = lambda: inclusion.pool(query, batch)
+    chosen["dynamax"] = lambda: jaccard.pool(query, batch)
     scores = jaccard.pool(query, batch)
     assert np.allclose(scores, [one_pair(query, text) for text in texts], atol=1e-5)
     return chosen
@@ -103,7 +100,7 @@ def main(rounds: int, sizes: str, dimensions: str) -> None:
             together = np.concatenate(texts)
             print(f"\n32 x {d} over {n} documents, {len(together)} tokens")
             bare = limits(query, together)
-            ours = works(query, texts, STORAGES)
+            ours = works(query, texts)
             times = interleaved([*bare.values(), *ours.values()], rounds)
             limit = min(best for best, _ in times[: len(bare)])
             flops = 2 * 32 * together.size / limit / 1e9

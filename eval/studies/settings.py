@@ -15,20 +15,17 @@ from surprise_rerank.core.settings import option
 MODEL = "all-MiniLM-L6-v2"
 
 
-# The option of the folder where results are kept.
-CACHE: dict[str, Any] = {
-    "help": "Where vectors and finished tasks are kept.  "
-    "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
-    "metavar": "FOLDER",
-    "path": "folder",
-}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFolder:
-    """Where results are kept."""
+    """Where vectors and indexes are kept."""
 
-    cache: Path | None = option(None, **CACHE)
+    cache: Path | None = option(
+        None,
+        help="Where vectors and indexes are kept.  "
+        "[default: $SURPRISE_RERANK_CACHE or the user's cache folder]",
+        metavar="FOLDER",
+        path="folder",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
