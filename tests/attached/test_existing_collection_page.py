@@ -1,0 +1,217 @@
+"""The examples of docs/existing-collection.md, as they are written, on the hosts' own stores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from qdrant_client import QdrantClient, models
+from test_attached_hosts import Mem0Store
+from words import WordEncoder
+
+from surprise_rerank.core.extras import is_installed
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "existing-collection.md"
+TEXTS = [
+    "oil the chain every 200 km and after every ride in the rain",
+    "my road tyres take six to eight bar",
+    "my mountain tyres take two bar",
+    "brake pads are worn when less than a millimetre is left",
+    "a wheel is true when it does not touch the pads",
+    "the saddle is as high as a straight leg",
+    "lights are needed at night",
+    "a lock is as heavy as a frame",
+]
+ROWS = [{"page": page} for page in range(len(TEXTS))]
+WORDS = sorted({word for text in TEXTS for word in text.split()})
+
+
+def sections() -> dict[str, list[str]]:
+    """Heading -> its blocks of Python."""
+    parts = re.split(r"^## (.*)$", PAGE.read_text("utf-8"), flags=re.MULTILINE)
+    found = zip(parts[1::2], parts[2::2], strict=True)
+    return {name: re.findall(r"```python\n(.*?)```", text, re.DOTALL) for name, text in found}
+
+
+def embed(texts: list[str]) -> list[list[float]]:
+    return [[float(x) for x in row] for row in WordEncoder(256).encode(texts).dense]
+
+
+Run = Callable[[str, dict[str, Any]], list[list[str]]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a section's blocks one after another; gives the lines that each printed."""
+    monkeypatch.chdir(tmp_path)
+
+    def running(section: str, names: dict[str, Any]) -> list[list[str]]:
+        printed = []
+        for code in sections()[section]:
+            capsys.readouterr()
+            exec(compile(code, str(PAGE), "exec"), names)
+            printed.append(capsys.readouterr().out.splitlines())
+        return printed
+
+    return running
+
+
+HOSTS = ["LangChain", "LlamaIndex", "Haystack", "Your own code, and Mem0"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_an_example_is_short(host: str):
+    blocks = sections()[host]
+    assert blocks
+    assert all(len([line for line in block.splitlines() if line.strip()]) < 15 for block in blocks)
+
+
+def test_every_section_with_code_is_run_here():
+    assert {name for name, blocks in sections().items() if blocks} == {*HOSTS, *SECTIONS}
+
+
+@pytest.mark.skipif(not is_installed("langchain_qdrant"), reason="langchain-qdrant is not installed")
+@pytest.mark.skipif(not is_installed("langchain_classic"), reason="langchain-classic is not installed")
+def test_langchain(run: Run):
+    from langchain_core.embeddings import Embeddings
+    from langchain_qdrant import QdrantVectorStore
+
+    class Embedder(Embeddings):
+        def embed_documents(self, texts: list[str]) -> list[list[float]]:
+            return embed(texts)
+
+        def embed_query(self, text: str) -> list[float]:
+            return embed([text])[0]
+
+    store = QdrantVectorStore.from_texts(TEXTS, Embedder(), metadatas=ROWS, location=":memory:")
+    ranked, found = run("LangChain", {"store": store})
+    assert len(ranked) == len(found) == 3
+    assert ranked[0].endswith(f" 0 {TEXTS[0]}")
+    assert found[0].endswith(TEXTS[2])  # page 1 is better, and the filter leaves it out
+
+
+@pytest.mark.skipif(not is_installed("llama_index.vector_stores.qdrant"), reason="it is not installed")
+def test_llama_index(run: Run):
+    from llama_index.core import StorageContext, VectorStoreIndex
+    from llama_index.core.embeddings import BaseEmbedding
+    from llama_index.core.schema import TextNode
+    from llama_index.vector_stores.qdrant import QdrantVectorStore
+
+    class Embedder(BaseEmbedding):
+        def _get_text_embedding(self, text: str) -> list[float]:
+            return embed([text])[0]
+
+        _get_query_embedding = _get_text_embedding
+
+        async def _aget_query_embedding(self, query: str) -> list[float]:
+            return embed([query])[0]
+
+    vectors = QdrantVectorStore(client=QdrantClient(":memory:"), collection_name="papers")
+    nodes = [
+        TextNode(text=text, metadata=meta, excluded_embed_metadata_keys=["page"])
+        for text, meta in zip(TEXTS, ROWS, strict=True)
+    ]
+    context = StorageContext.from_defaults(vector_store=vectors)
+    index = VectorStoreIndex(nodes, storage_context=context, embed_model=Embedder())
+    ranked, found = run("LlamaIndex", {"index": index})
+    assert len(ranked) == len(found) == 3
+    assert ranked[0].endswith(f" 0 {TEXTS[0]}")
+    assert found[0].endswith(TEXTS[2])
+
+
+@pytest.mark.skipif(not is_installed("haystack_integrations"), reason="qdrant-haystack is not installed")
+def test_haystack(run: Run):
+    from haystack import Document, component
+    from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
+
+    @component
+    class TextEmbedder:
+        @component.output_types(embedding=list[float])
+        def run(self, text: str) -> dict[str, list[float]]:
+            return {"embedding": embed([text])[0]}
+
+    store = QdrantDocumentStore(":memory:", embedding_dim=256, similarity="cosine")
+    rows = zip(TEXTS, ROWS, embed(TEXTS), strict=True)
+    store.write_documents([Document(content=text, meta=meta, embedding=own) for text, meta, own in rows])
+    (found,) = run("Haystack", {"store": store, "embedder": TextEmbedder()})
+    assert len(found) == 3
+    assert found[0].endswith(f" 2 {TEXTS[2]}")
+
+
+def sparse(text: str) -> tuple[list[int], list[float]]:
+    """A question's words, as `hybrid` has them."""
+    known = sorted({WORDS.index(word) for word in text.split() if word in WORDS})
+    return known, [1.0] * len(known)
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the examples of the user's own code find in the program around them."""
+    client, colbert = QdrantClient(":memory:"), WordEncoder(96, name="colbert")
+    dense = models.VectorParams(size=256, distance=models.Distance.COSINE)
+    late = models.VectorParams(
+        size=96,
+        distance=models.Distance.COSINE,
+        multivector_config=models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM),
+    )
+    client.create_collection("papers", dense)
+    client.create_collection("mem0", dense)
+    words = {"words": models.SparseVectorParams(modifier=models.Modifier.IDF)}
+    client.create_collection("hybrid", {"dense": dense}, sparse_vectors_config=words)
+    client.create_collection("late", {"dense": dense, "late": late})
+    encoded = colbert.encode(TEXTS).tokens
+    assert encoded is not None
+    for i, (text, own) in enumerate(zip(TEXTS, embed(TEXTS), strict=True)):
+        body = {"body": text, "page": i, "updated_at": "2026-01-01"}
+        indices, values = sparse(text)
+        both = {"dense": own, "words": models.SparseVector(indices=indices, values=values)}
+        tokens = {"dense": own, "late": encoded[i].tolist()}
+        client.upsert("papers", [models.PointStruct(id=i, vector=own, payload=body)])
+        client.upsert("hybrid", [models.PointStruct(id=i, vector=both, payload={"text": text})])
+        client.upsert("late", [models.PointStruct(id=i, vector=tokens, payload={"text": text})])
+        memory = {"data": text, "hash": str(i), "user_id": "u", "created_at": "2026-01-01"}
+        client.upsert("mem0", [models.PointStruct(id=i, vector=own, payload=memory)])
+    from surprise_rerank.connectors.attached import Collection
+
+    return {
+        "Collection": Collection,
+        "client": client,
+        "embed": embed,
+        "store": Mem0Store(client, "mem0"),
+        "sparse_model": sparse,
+        "colbert": colbert,
+        "load_encoder": lambda: WordEncoder(32, name="small"),
+        "logged_questions": ["where is the chain", "who made the wheel", "is it night", "a lock for a frame"],
+        "other_questions": [f"x{i} y{i} z{i % 3}" for i in range(39)],
+        "off_topic": "x7 y8 z2",
+    }
+
+
+SECTIONS = {
+    "Sparse vectors": [["('0',)"]],
+    "ColBERT multivectors": [["('0',)", "('0',)"]],
+    "Surprise, and logged questions": [["('0',)"]],
+    "Documents in parts": [[r"0 \['0'\]", r"[1-7] \['[1-7]'\]"]],
+    "Thresholds": [[r"[1-8] 0"]],
+    "Enrich": [[r"8 points, about .* nothing was written", "8 enriched, 0 unchanged, .*", r"\('0',\)"]],
+    "Daily changes": [["0 enriched, 0 unchanged.*"]],
+}
+
+
+def test_the_users_own_code(run: Run, names: dict[str, Any]):
+    by_key, nothing = run("Your own code, and Mem0", names)
+    assert re.fullmatch(r"\S+ 0 oil the chain .* \{'page': 0, 'updated_at': '2026-01-01'\}", by_key[0])
+    assert nothing == []
+    assert names["pipeline"].search("how hard should my tyres be?").ids[0] == "1"
+    assert len(names["reranker"].rank("tyres", TEXTS[:3], ids=["0", "1", "2"])) == 3
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_what_comes_after(run: Run, names: dict[str, Any], section: str):
+    for printed, expected in zip(run(section, names), SECTIONS[section], strict=True):
+        assert len(printed) == len(expected)
+        for line, pattern in zip(printed, expected, strict=True):
+            assert line == pattern or re.fullmatch(pattern, line), (line, pattern)

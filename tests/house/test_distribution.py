@@ -1,0 +1,157 @@
+"""What `make dist` makes: a wheel that works, and a source distribution that makes the same wheel."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from surprise_rerank.core.extras import is_installed
+
+ROOT = Path(__file__).parents[2]
+PUBLIC = "from surprise_rerank import DocumentIndex, AutoReranker, TextReranker, Surprise, Hit"
+MODULES = ("surprise_rerank", "connectors", "eval")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not is_installed("build"), reason="build is not installed: it comes with the extra 'dev'"
+    ),
+]
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def build(source: Path, out: Path, *what: str) -> list[Path]:
+    """Without isolation: the tests reach no network."""
+    run(sys.executable, "-P", "-m", "build", "--no-isolation", *what, "--outdir", out, source, cwd=source)
+    return sorted(out.iterdir())
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy, as setuptools writes beside what it builds."""
+    copy = tmp_path_factory.mktemp("checkout") / "project"
+    away = (
+        ".git",
+        ".venv",
+        "build",
+        "dist",
+        "site",
+        "runs",
+        "__pycache__",
+        "*.egg-info",
+        ".*_cache",
+        ".hypothesis",
+    )
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*away))
+    return copy
+
+
+@pytest.fixture(scope="module")
+def distributions(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel and the source distribution; the wheel is built from the other."""
+    source, wheel = sorted(build(checkout, tmp_path_factory.mktemp("dist")), key=lambda path: path.suffix)
+    assert (source.suffixes[-2:], wheel.suffix) == ([".tar", ".gz"], ".whl")
+    return wheel, source
+
+
+@pytest.fixture(scope="module")
+def environment(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new environment with the wheel alone, which finds its dependencies where the tests find theirs."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    python = folder / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    run(*pip, "install", "--no-index", "--no-deps", distributions[0], cwd=folder)
+    packages = Path(
+        run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
+    )
+    # site-packages that stand in sys.path after the environment's own: the wheel's files win.
+    ours = [path for path in sys.path if Path(path).name == "site-packages"] or [
+        sysconfig.get_path("purelib")
+    ]
+    (packages / "dependencies.pth").write_text("\n".join(ours))
+    return folder
+
+
+def test_an_index_would_show_them(distributions: tuple[Path, Path]) -> None:
+    pytest.importorskip("twine", reason="twine is not installed: it comes with the extra 'dev'")
+    run(sys.executable, "-P", "-m", "twine", "check", "--strict", *distributions, cwd=distributions[0].parent)
+
+
+def test_the_source_distribution_is_the_project(checkout: Path, distributions: tuple[Path, Path]) -> None:
+    with tarfile.open(distributions[1]) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    expected = [
+        path.relative_to(checkout).as_posix()
+        for folder in (*MODULES, "tests", "docs", "examples", "benchmarks")
+        for path in (checkout / folder).rglob("*")
+        if path.is_file()
+    ]
+    assert [name for name in (*expected, "LICENSE", "Makefile", "pyproject.toml") if name not in held] == []
+
+
+def test_the_checkout_makes_the_same_wheel_as_the_source_distribution(
+    checkout: Path, distributions: tuple[Path, Path], tmp_path: Path
+) -> None:
+    (direct,) = build(checkout, tmp_path, "--wheel")
+    with zipfile.ZipFile(direct) as one, zipfile.ZipFile(distributions[0]) as other:
+        assert sorted(one.namelist()) == sorted(other.namelist())
+        assert [name for name in one.namelist() if one.read(name) != other.read(name)] == []
+
+
+def test_the_wheel_holds_all_code_and_data_and_nothing_else(
+    checkout: Path, distributions: tuple[Path, Path]
+) -> None:
+    def installed(path: Path) -> str:
+        name = path.relative_to(checkout).as_posix()
+        return name if name.startswith("surprise_rerank/") else f"surprise_rerank/{name}"
+
+    wanted = {
+        installed(path) for folder in MODULES for path in (checkout / folder).rglob("*") if path.is_file()
+    }
+    with zipfile.ZipFile(distributions[0]) as wheel:
+        held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert held == wanted
+    assert {"surprise_rerank/py.typed", "surprise_rerank/eval/reports/page.html.j2"} <= held
+    assert "surprise_rerank/eval/reports/page.js" in held
+
+
+def test_the_public_names_are_the_wheels(environment: Path, tmp_path: Path) -> None:
+    code = f"{PUBLIC}; import surprise_rerank; print(surprise_rerank.__file__, surprise_rerank.__version__)"
+    file, version = run(environment / "bin" / "python", "-P", "-c", code, cwd=tmp_path).split()
+    assert Path(file).is_relative_to(environment)
+    assert version[0].isdigit()
+
+
+def test_the_import_takes_no_heavy_package_along(environment: Path, tmp_path: Path) -> None:
+    code = """
+import sys, time
+before, start = set(sys.modules), time.perf_counter()
+import surprise_rerank
+seconds = time.perf_counter() - start
+print(seconds, *sorted({name.partition(".")[0] for name in set(sys.modules) - before}))
+"""
+    # The best of a few: beside other tests one can take long.
+    runs = [run(environment / "bin" / "python", "-P", "-c", code, cwd=tmp_path).split() for _ in range(3)]
+    assert not {"numpy", "torch", "qdrant_client", "scipy", "click"} & set(runs[0][1:])
+    assert min(float(seconds) for seconds, *_ in runs) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "shown"),
+    [("surprise-rerank", "--help", "search"), ("rerank-eval", "--list-systems", "surprise")],
+)
+def test_the_commands_run(environment: Path, tmp_path: Path, command: str, option: str, shown: str) -> None:
+    assert shown in run(environment / "bin" / command, option, cwd=tmp_path)

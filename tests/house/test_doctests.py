@@ -1,0 +1,85 @@
+"""The examples in docstrings are true."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.similarities.table import SIMILARITIES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def modules(folder: Path, package: str) -> Iterator[str]:
+    """Dotted names of a package's modules, without importing any."""
+    yield package
+    for module in pkgutil.iter_modules([str(folder)]):
+        name = f"{package}.{module.name}"
+        if module.ispkg:
+            yield from modules(folder / module.name, name)
+        else:
+            yield name
+
+
+NAMES = [
+    *modules(ROOT / "surprise_rerank", "surprise_rerank"),
+    *modules(ROOT / "connectors", "surprise_rerank.connectors"),
+    *modules(ROOT / "eval", "surprise_rerank.eval"),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_in_docstrings_are_true(name: str):
+    try:
+        module = importlib.import_module(name)
+    except MissingExtraError as error:
+        pytest.skip(str(error))
+    assert doctest.testmod(module).failed == 0
+
+
+def test_the_walk_finds_modules_and_the_modules_have_examples():
+    assert {"surprise_rerank.surprise.score", "surprise_rerank.connectors.qdrant.schema"} <= set(NAMES)
+    found = doctest.DocTestFinder().find(importlib.import_module("surprise_rerank.surprise.score"))
+    assert sum(len(test.examples) for test in found) > 0
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        *(
+            "scores.md",
+            "qdrant.md",
+            "encoders.md",
+            "classification.md",
+            "thresholds.md",
+            "rag.md",
+            "diversity.md",
+        ),
+        *("similar.md", "tokens.md"),
+    ],
+)
+def test_examples_in_the_documentation_are_true(page: str, monkeypatch: pytest.MonkeyPatch):
+    if page == "thresholds.md":  # as it is for users
+        monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
+    if page == "rag.md":
+        for host in ("langchain_core", "llama_index", "haystack", "rerankers", "pyterrier"):
+            pytest.importorskip(host)
+    if page == "similar.md":
+        pytest.importorskip("pyarrow")
+    failed, tried = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
+    assert failed == 0
+    assert tried >= 10
+
+
+def test_the_documentation_lists_every_similarity():
+    text = (ROOT / "docs" / "scores.md").read_text()
+    for name, similarity in SIMILARITIES.items():
+        if not name.endswith("-raw"):
+            assert f"| `{name}`" in text
+            assert f"| {similarity.summary} |" in text

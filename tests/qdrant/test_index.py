@@ -1,0 +1,418 @@
+"""The same behaviour over every storage of Qdrant that is available."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Opener
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from words import WordEncoder
+
+from surprise_rerank.candidates import Query
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, Location
+from surprise_rerank.connectors.qdrant.schema import point_id
+from surprise_rerank.connectors.qdrant.writing.points import PointMaker
+from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoded, encode_queries
+from surprise_rerank.errors import DataError, IndexMismatchError, StoreError, UnreadableIndexError
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.rerankers import DynaMaxReranker, SurpriseReranker
+from surprise_rerank.surprise.ensemble import Ensemble
+
+ALL_FIELDS = frozenset({"dense", "tokens", "documents"})
+
+DOCUMENTS = [
+    Document("1", "the cat sat on the mat"),
+    Document("2", "dogs bark at night", title="Dogs"),
+    Document("3", ""),
+    Document("é/ü 4", "nul \x00 and \ud800 and 😀 and " + "word " * 10_000),
+    Document("5", "quantum computers factor integers", metadata={"year": 1994, "tags": ["a", "b"]}),
+]
+
+
+def query(encoder: WordEncoder, text: str) -> Query:
+    return encode_queries(encoder, [text])[0]
+
+
+def test_what_was_stored_comes_back(open_index: Opener) -> None:
+    encoder = WordEncoder()
+    with open_index(encoder) as index:
+        index.sync(DOCUMENTS)
+        found = index.fetch([d.id for d in reversed(DOCUMENTS)], ALL_FIELDS)
+    assert found.documents == tuple(reversed(DOCUMENTS))
+    expected = encoder.encode([d.content for d in reversed(DOCUMENTS)])
+    np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
+    assert found.tokens is not None
+    merged = TokenForm().of(expected.tokens)
+    np.testing.assert_allclose(found.tokens.directions, merged.directions, atol=1e-3)
+    np.testing.assert_array_equal(found.tokens.offsets, merged.offsets)
+    np.testing.assert_array_equal(found.tokens.norms, merged.norms)
+    np.testing.assert_array_equal(found.tokens.token_counts, expected.tokens.lengths)
+
+
+def test_nothing_is_encoded_again_when_nothing_changed(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
+        first = index.sync(DOCUMENTS)
+    encoder = WordEncoder()
+    with open_index(encoder) as index:
+        second = index.sync(DOCUMENTS)
+        assert len(index) == len(DOCUMENTS)
+    assert (first.added, first.unchanged) == (5, 0)
+    assert (second.added, second.updated, second.unchanged, second.removed) == (0, 0, 5, 0)
+    assert encoder.encoded_texts == []
+
+
+def test_only_what_changed_is_encoded_and_what_is_gone_is_pruned_on_request(open_index: Opener) -> None:
+    encoder = WordEncoder()
+    with open_index(encoder) as index:
+        index.sync(DOCUMENTS)
+        encoder.encoded_texts.clear()
+        changed = [Document("1", "a new text"), *DOCUMENTS[1:3], Document("6", "six")]
+        kept = index.sync(changed)
+        assert len(index) == 6
+        pruned = index.sync(changed, prune=True)
+        assert len(index) == 4
+        assert index.fetch(["1"], ALL_FIELDS).documents == (changed[0],)
+        with pytest.raises(DataError, match="'5'"):
+            index.fetch(["1", "5"], ALL_FIELDS)
+    assert sorted(encoder.encoded_texts) == ["a new text", "six"]
+    assert (kept.added, kept.updated, kept.unchanged, kept.removed) == (1, 1, 2, 0)
+    assert (pruned.added, pruned.updated, pruned.unchanged, pruned.removed) == (0, 0, 4, 2)
+
+
+def test_changed_metadata_is_stored(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
+        index.sync(DOCUMENTS)
+        changed = Document("5", DOCUMENTS[4].text, metadata={"year": 1995})
+        report = index.sync([*DOCUMENTS[:4], changed])
+        assert (report.updated, report.unchanged) == (1, 4)
+        assert index.fetch(["5"], ALL_FIELDS).documents == (changed,)
+        assert index.sync([changed]).unchanged == 1
+
+
+def test_search_ranks_by_cosine(open_index: Opener) -> None:
+    encoder = WordEncoder()
+    texts = [f"w{i} w{i % 7} w{i % 3}" for i in range(60)]
+    with open_index(encoder) as index:
+        index.sync(Document(str(i), text) for i, text in enumerate(texts))
+        question = query(encoder, "w3 w1")
+        pool = index.search(question, 10, frozenset({"dense"}), exact=True)
+    assert question.dense is not None
+    cosines = encoder.encode(texts).dense @ question.dense
+    np.testing.assert_allclose(pool.scores["cosine"], np.sort(cosines)[::-1][:10], atol=1e-6)
+    assert pool.dense is not None
+    np.testing.assert_allclose(pool.dense @ question.dense, pool.scores["cosine"], atol=1e-6)
+
+
+def test_a_pipeline_finds_the_document_that_answers(open_index: Opener) -> None:
+    encoder = WordEncoder()
+    with open_index(encoder) as index:
+        index.sync(DOCUMENTS)
+        for reranker in (DynaMaxReranker(), SurpriseReranker(index.ensemble())):
+            ranking = Pipeline(encoder, DenseRetriever(index), reranker).search("night dogs", top_k=2)
+            assert ranking.ids[0] == "2"
+            assert len(ranking) == 2
+            assert ranking.documents is not None
+            assert ranking.documents[0].title == "Dogs"
+
+
+def test_the_ensemble_of_the_index_is_that_of_its_vectors(open_index: Opener) -> None:
+    encoder = WordEncoder()
+    documents = [Document(str(i), f"w{i} w{i % 5}") for i in range(40)]
+    with open_index(encoder) as index:
+        index.sync(documents)
+        stored = index.ensemble()
+        ids, tokens = index.token_sample(7)
+    direct = Ensemble.from_vectors(encoder.encode([d.content for d in documents]).dense, model="words")
+    assert stored.count == 40
+    np.testing.assert_allclose(stored.mean, direct.mean, atol=1e-6)
+    np.testing.assert_allclose(stored.covariance, direct.covariance, atol=1e-6)
+    assert len(set(ids)) == len(tokens) == 7
+
+
+def test_an_index_of_another_model_is_an_error_that_names_both(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
+        index.sync(DOCUMENTS)
+    with pytest.raises(IndexMismatchError, match=r"(?s)'words'.*'other'.*retrained"):
+        open_index(WordEncoder(name="other", fingerprint="retrained"))
+    with open_index(WordEncoder(name="the-same-model-in-a-folder")) as index:
+        assert len(index) == len(DOCUMENTS)
+
+
+def test_bad_documents_are_refused_before_anything_is_stored(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
+        with pytest.raises(DataError, match="'1' occurs twice"):
+            index.sync([DOCUMENTS[0], DOCUMENTS[0]])
+        with pytest.raises(DataError, match="empty id"):
+            index.sync([Document("", "text")])
+        with pytest.raises(DataError, match="metadata of document 'm'"):
+            index.sync([DOCUMENTS[0], Document("m", "text", metadata={"a": {1, 2}})])
+        for odd in (2**63, "\ud800"):
+            with pytest.raises(DataError, match="metadata of document 'm'"):
+                index.sync([DOCUMENTS[0], Document("m", "text", metadata={"deep": [{"a": odd}]})])
+        assert len(index) == 0
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(open_index: Opener) -> None:
+    class Interrupted(WordEncoder):
+        def encode(self, texts, kind="document", on_progress=None):
+            if len(self.encoded_texts) >= 500:
+                raise KeyboardInterrupt
+            return super().encode(texts, kind, on_progress)
+
+    documents = [Document(str(i), f"text w{i}") for i in range(1000)]
+    with pytest.raises(KeyboardInterrupt), open_index(Interrupted()) as index:
+        index.sync(documents)
+    encoder = WordEncoder()
+    with open_index(encoder) as index:
+        report = index.sync(documents)
+        assert len(index) == 1000
+    assert report.unchanged == 512
+    assert len(encoder.encoded_texts) == 488
+
+
+def test_an_empty_index_answers_with_an_empty_pool(open_index: Opener) -> None:
+    encoder = WordEncoder()
+    with open_index(encoder) as index:
+        assert index.sync([]).added == 0
+        pool = index.search(query(encoder, "anything"), 10, ALL_FIELDS)
+        assert pool.ids == ()
+        assert index.ensemble().count == 0
+        assert index.token_sample(5)[0] == ()
+        assert Pipeline(encoder, DenseRetriever(index), DynaMaxReranker()).search("x").ids == ()
+
+
+def test_a_killed_run_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    script = textwrap.dedent(
+        """
+        import sys
+        from pathlib import Path
+        sys.path.insert(0, sys.argv[2])
+        from words import WordEncoder
+        from surprise_rerank.connectors.qdrant import DocumentIndex
+        from surprise_rerank.documents import Document
+        total = 0
+        def stored(n):
+            global total
+            total += n
+            print(total, flush=True)
+        index = DocumentIndex.open(sys.argv[1], WordEncoder())
+        index.sync([Document(str(i), f"text w{i}") for i in range(20_000)], on_progress=stored)
+        """
+    )
+    folder = tmp_path / "index"
+    command = [sys.executable, "-P", "-c", script, str(folder), str(Path(__file__).parents[1])]
+    acknowledged = 0
+    for batches in (3, 9):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            now = [int(process.stdout.readline()) for _ in range(batches)][-1]
+            process.send_signal(signal.SIGKILL)
+        acknowledged = now  # what an earlier run stored counts, too
+    with DocumentIndex.open(folder, WordEncoder()) as index:
+        assert acknowledged <= len(index) < 20_000
+        before = len(index)
+        report = index.sync([Document(str(i), f"text w{i}") for i in range(20_000)])
+        assert len(index) == 20_000
+    assert report.unchanged == before
+
+
+def test_a_folder_that_is_not_an_index_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(IndexMismatchError, match="not made by surprise-rerank"):
+        DocumentIndex.open(tmp_path, WordEncoder())
+    assert [p.name for p in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_a_run_that_was_killed_before_its_manifest_was_whole_begins_again(tmp_path: Path) -> None:
+    (tmp_path / ".index.json.0123.part").write_text("{")
+    with DocumentIndex.open(tmp_path, WordEncoder()) as index:
+        assert index.sync(DOCUMENTS).added == 5
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"model": "m"}', '{"schema": 99, "model": "words"}'])
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
+    DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
+    (tmp_path / "index" / "1" / "manifest.json").write_text(content)
+    with pytest.raises(IndexMismatchError, match="index"):
+        DocumentIndex.open(tmp_path / "index", WordEncoder())
+
+
+def test_an_index_of_another_schema_is_named(tmp_path: Path) -> None:
+    DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
+    path = tmp_path / "index" / "1" / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema": 99}))
+    with pytest.raises(UnreadableIndexError, match=r"schema version 99, this version reads 7; .*--rebuild"):
+        DocumentIndex.open(tmp_path / "index", WordEncoder())
+
+
+def test_a_half_made_shard_is_made_again(tmp_path: Path) -> None:
+    DocumentIndex.open(tmp_path / "index", WordEncoder()).close()
+    made = tmp_path / "index" / "1" / "edge"
+    made.rename(made.with_name("edge.part"))
+    for last in (tmp_path / "index" / "index.json", tmp_path / "index" / "1" / "edge.files.json"):
+        last.unlink(missing_ok=True)  # which are written last
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        assert index.sync(DOCUMENTS).added == 5
+
+
+def test_a_damaged_shard_is_named(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync(DOCUMENTS)
+    for segment in (tmp_path / "index").rglob("segment.json"):
+        segment.write_text("{")
+    with pytest.raises(StoreError, match=r"segment.json is damaged: .*; make it anew"):
+        DocumentIndex.open(tmp_path / "index", WordEncoder())
+
+
+@pytest.mark.parametrize("name", ["", "a:b", "a/b"])
+def test_a_name_that_qdrant_refuses_is_told(name: str) -> None:
+    with pytest.raises(StoreError, match="collection"):
+        DocumentIndex.open(":memory:", WordEncoder(), collection=name)
+
+
+def test_an_unreachable_server_is_named_at_once() -> None:
+    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9.*docker compose up"):
+        DocumentIndex.open(None, WordEncoder(), url="http://127.0.0.1:9")
+
+
+def test_an_answer_that_is_not_qdrants_is_told(tmp_path: Path) -> None:
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"<html>welcome</html>")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            with pytest.raises(StoreError, match="does not answer like Qdrant"):
+                DocumentIndex.open(None, WordEncoder(), url=f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+
+
+def test_an_api_key_is_in_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QDRANT_API_KEY", "s3cr3t-key")
+    with pytest.raises(StoreError) as caught:
+        DocumentIndex.open(None, WordEncoder(), url="http://127.0.0.1:9")
+    chain = [caught.value, caught.value.__cause__, caught.value.__context__]
+    assert not any("s3cr3t-key" in f"{error!r} {error}" for error in chain)
+    with pytest.raises(StoreError) as caught:
+        DocumentIndex.open(None, WordEncoder(), url="http://me:s3cr3t-pass@127.0.0.1:9")
+    assert "s3cr3t-pass" not in str(caught.value)
+
+
+def test_a_location_opens_what_its_parts_open(tmp_path: Path) -> None:
+    place = Location(tmp_path / "index")
+    with DocumentIndex.open(place, WordEncoder()) as index:
+        assert type(index) is DocumentIndex
+        assert index.engine == "edge"
+        index.sync(DOCUMENTS)
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        assert len(index) == len(DOCUMENTS)
+    with pytest.raises(DataError, match="a Location is given; put url, collection"):
+        DocumentIndex.open(place, WordEncoder(), collection="other")
+
+
+def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(DataError, match="folder 'index' and the url 'http://host' are both given"):
+        Location("index", "http://me:hidden@host")
+    place = Location(url="http://me:hidden@host", collection="books", api_key="s3cr3t-key")
+    assert repr(place) == "Location('http://host', collection='books')"
+    assert str(place) == "http://host, collection 'books'"
+    assert place.server == "the Qdrant server at http://host"
+    assert str(Location("index")) == "index"
+    assert not Location().is_given
+    monkeypatch.setenv("QDRANT_API_KEY", "usual-key")
+    assert place.key == "s3cr3t-key"
+    assert Location(url="http://host").key == "usual-key"
+
+
+def test_a_place_where_nothing_can_be_written_is_named() -> None:
+    with pytest.raises(StoreError, match="/dev/null"):
+        DocumentIndex.open("/dev/null/index", WordEncoder())
+
+
+def test_a_full_disk_is_told_before_the_engine_meets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync(DOCUMENTS[:2])
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 0))
+        with pytest.raises(StoreError, match="disk is full"):
+            index.sync(DOCUMENTS)
+        monkeypatch.undo()
+        assert index.sync(DOCUMENTS).unchanged == 2
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.text(max_size=30), st.text(max_size=30))
+def test_point_ids_are_stable_and_keep_documents_apart(first: str, second: str) -> None:
+    first, second = Document(first or "x", "").id, Document(second or "y", "").id
+    assert point_id("1") == "07b62a14-1b96-50bb-b05c-f38421afb909"  # as in every index that exists
+    assert (point_id(first) == point_id(second)) == (first == second)
+
+
+def test_the_sample_is_the_same_wherever_the_corpus_is_stored(tmp_path: Path) -> None:
+    documents = [Document(str(i), f"w{i}") for i in range(50)]
+    samples = []
+    for place, collection in ((tmp_path / "folder", "one"), (":memory:", "another")):
+        with DocumentIndex.open(place, WordEncoder(), collection=collection) as index:
+            index.sync(documents)
+            samples.append(index.token_sample(10)[0])
+    assert samples[0] == samples[1]
+    assert samples[0] == tuple(sorted((d.id for d in documents), key=point_id))[:10]
+
+
+def test_points_are_made_while_the_next_documents_are_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = threading.Barrier(2, timeout=20)  # breaks where one of the two waits for the other to end
+    calls = {"encode": 0, "points": 0}
+    made = PointMaker.points
+
+    class Meeting(WordEncoder):
+        def encode(self, texts: Any, kind: Any = "document", on_progress: Any = None) -> Encoded:
+            calls["encode"] += 1
+            if calls["encode"] == 2:
+                both.wait()
+            return super().encode(texts, kind, on_progress)
+
+    def points(maker: PointMaker, pieces: Any, encoded: Encoded) -> Any:
+        calls["points"] += 1
+        if calls["points"] == 1:
+            both.wait()
+        return made(maker, pieces, encoded)
+
+    monkeypatch.setattr(PointMaker, "points", points)
+    documents = [Document(str(i), f"dogs bark {i}") for i in range(2 * 128)]
+    with DocumentIndex.open(tmp_path / "index", Meeting(), options=IndexOptions(passages=None)) as index:
+        assert index.sync(documents).added == 2 * 128
+    assert not both.broken
+
+
+def test_prune_removes_only_documents_of_the_sources_that_were_given(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync([Document("a", "dogs", source="x"), Document("b", "cats", source="x")])
+        index.sync([Document("c", "owls", source="y")])
+        assert index.sync([Document("a", "dogs", source="x")], prune=True).removed == 1
+        assert len(index) == 2
+        assert index.sync([Document("a", "dogs")], prune=True).removed == 1

@@ -1,0 +1,55 @@
+"""What the benchmark of diversity makes and measures."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank.documents import Document
+
+# Behind what is installed: the scripts of benchmarks/ belong to no package.
+sys.path.append(str(Path(__file__).parents[2]))
+
+from benchmarks.diversity import alpha_ndcg, copies_of, original, subtopic_recall
+
+TEXT = "However, the method shows large errors. The result is small. A third sentence follows."
+
+
+def gain(ids: tuple[str, ...], relevant: dict[str, int]) -> float:
+    """Alpha-DCG as it is defined: half as much for each document on the subtopic that came before."""
+    total = 0.0
+    for place, name in enumerate(ids):
+        before = [original(own) for own in ids[:place]].count(original(name))
+        total += 0.5**before / np.log2(place + 2) if original(name) in relevant else 0.0
+    return total
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "x"]), min_size=1, max_size=6),
+    st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 2), min_size=1),
+)
+@settings(max_examples=40, deadline=None)
+def test_alpha_ndcg_is_the_share_of_the_best_order(shown: list[str], relevant: dict[str, int]) -> None:
+    ids = tuple(dict.fromkeys(f"{name}~{shown[:i].count(name)}" for i, name in enumerate(shown)))
+    there = [f"{name}~{n}" for name, count in relevant.items() for n in range(count)]
+    best = max(gain(order, relevant) for order in itertools.permutations(there))
+    assert alpha_ndcg(ids, relevant) == pytest.approx(gain(ids, relevant) / best)
+    found = {original(name) for name in ids} & relevant.keys()
+    assert subtopic_recall(ids, relevant) == pytest.approx(len(found) / len(relevant))
+
+
+def test_copies_differ_from_their_document_and_are_the_same_each_time() -> None:
+    documents = [Document(str(i), TEXT) for i in range(200)]
+    copies = [list(copies_of(document)) for document in documents]
+    assert copies == [list(copies_of(document)) for document in documents]
+    assert 60 < sum(bool(own) for own in copies) < 140
+    assert {len(own) for own in copies} == {0, 1, 2, 3}
+    for document, own in zip(documents, copies, strict=True):
+        assert {original(copy.id) for copy in own} <= {document.id}
+        assert len({TEXT, *(copy.text for copy in own)}) == len(own) + 1

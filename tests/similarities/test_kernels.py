@@ -1,0 +1,180 @@
+"""Pool kernels: every chunk, thread and device gives what loops over pairs of tokens give."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.errors import DataError
+from surprise_rerank.similarities import kernels
+from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
+
+ROOT = Path(__file__).resolve().parents[2]
+PROPERTY = settings(max_examples=60, deadline=None)
+# How far a product of unit tokens may be off; all are multiplied in float32.
+ROUNDING = 2e-6
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def scene(seed: int, d: int = 8) -> tuple[np.ndarray, TokenBatch]:
+    rng = np.random.default_rng(seed)
+    texts = [rng.normal(size=(n, d)).astype(np.float32) for n in rng.integers(0, 9, size=rng.integers(0, 12))]
+    return rng.normal(size=(rng.integers(0, 5), d)).astype(np.float32), TokenBatch.from_arrays(texts, d)
+
+
+def by_loops(query: np.ndarray, documents: TokenBatch, unit_tokens: bool) -> tuple[np.ndarray, np.ndarray]:
+    of_query, of_documents = np.zeros((len(documents), len(query))), []
+    for i, tokens in enumerate(documents):
+        for y in tokens.astype(float):
+            y = y / np.linalg.norm(y) if unit_tokens and y.any() else y
+            products = [float(x.astype(float) @ y) for x in query]
+            of_documents.append(max([0.0, *products]))
+            for j, product in enumerate(products):
+                of_query[i, j] = max(of_query[i, j], product)
+    return of_query, np.array(of_documents)
+
+
+@given(seeds, st.booleans(), st.sampled_from([None, 1, 2, 5]))
+@PROPERTY
+def test_maxima_equal_loops(seed: int, unit_tokens: bool, threads: int | None):
+    query, documents = scene(seed)
+    maxima = pool_maxima(query, documents, unit_tokens=unit_tokens, of_documents=True, threads=threads)
+    of_query, of_documents = by_loops(query, documents, unit_tokens)
+    scale = ROUNDING * (1 + np.abs(query).sum()) * (1 if unit_tokens else 8)
+    np.testing.assert_allclose(maxima.of_query, of_query, atol=scale)
+    np.testing.assert_allclose(maxima.of_documents, of_documents, atol=scale)
+
+
+@given(seeds, st.integers(1, 9), st.integers(1, 4))
+@PROPERTY
+def test_chunks_and_threads_change_nothing(seed: int, chunk: int, threads: int):
+    query, documents = scene(seed)
+    whole = pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_CHUNK_TOKENS", chunk)
+        cut = pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=threads)
+    np.testing.assert_allclose(cut.of_query, whole.of_query, atol=1e-5)
+    np.testing.assert_allclose(cut.of_documents, whole.of_documents, atol=1e-5)
+
+
+@given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 40))
+@PROPERTY
+def test_every_text_is_in_one_chunk_and_chunks_are_bounded(lengths: list[int], size: int):
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_CHUNK_TOKENS", size)
+        chunks = kernels._chunks(offsets, 1, torch.device("cpu"))
+    tokens = [int(offsets[stop] - offsets[start]) for start, stop in chunks]
+    assert sum(tokens) == sum(lengths)
+    assert all(start < stop for start, stop in chunks)
+    assert all(before[1] == after[0] for before, after in pairwise(chunks))
+    assert max(tokens, default=0) <= size + max(lengths, default=0)
+
+
+@given(seeds)
+@PROPERTY
+def test_own_memberships_of_long_texts_are_computed_in_parts(seed: int):
+    _, batch = scene(seed)
+    whole = own_memberships(batch)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_CHUNK_PRODUCTS", 7)
+        np.testing.assert_allclose(own_memberships(batch), whole, rtol=1e-5, atol=1e-5)
+
+
+def test_what_is_not_asked_for_is_not_there():
+    query, documents = scene(1)
+    assert pool_maxima(query, documents, unit_tokens=True, of_documents=False).of_documents is None
+
+
+@given(seeds)
+@PROPERTY
+def test_own_memberships_equal_loops(seed: int):
+    _, batch = scene(seed)
+    expected = [
+        max(0.0, *(float(x.astype(float) @ y.astype(float)) for y in text)) for text in batch for x in text
+    ]
+    for threads in (1, 3):
+        own = own_memberships(batch, threads=threads)
+        np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_memory_stays_bounded_whatever_the_pool():
+    """Beside its result, a call needs the products of a chunk, not those of all tokens."""
+    lengths = np.full(500, 200)
+    for m in (1, 32, 2000):
+        chunks = kernels._chunks(np.append(0, np.cumsum(lengths)), m, torch.device("cpu"))
+        largest = max(stop - start for start, stop in chunks) * 200
+        assert largest * m <= kernels._CHUNK_PRODUCTS + 200 * m, "at most one text more"
+        assert largest * m < 100_000 * m / 10
+
+
+def test_torchs_number_of_threads_is_as_it_was():
+    query, documents = scene(3)
+    before = torch.get_num_threads()
+    for threads in (1, 2, None):
+        pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=threads)
+        assert torch.get_num_threads() == before
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert seen == [before], "threads that start later compute with as many as before"
+
+
+def test_many_callers_at_once_get_what_each_alone_gets():
+    query, documents = scene(7)
+    alone = pool_maxima(query, documents, unit_tokens=True, of_documents=False, threads=1).of_query
+    with ThreadPoolExecutor(8) as callers:
+        calls = [
+            callers.submit(
+                pool_maxima, query, documents, unit_tokens=True, of_documents=False, threads=n % 3 + 1
+            )
+            for n in range(60)
+        ]
+        for call in calls:
+            np.testing.assert_allclose(call.result(timeout=60).of_query, alone, atol=1e-6)
+
+
+def test_tokens_whose_products_leave_float32_are_refused():
+    long = TokenBatch.from_arrays([np.full((2, 4), 1e19, np.float32)])
+    query = np.full((1, 4), 1e19, np.float32)
+    for of in (
+        lambda: pool_maxima(query, long, unit_tokens=False, of_documents=False),
+        lambda: own_memberships(long),
+    ):
+        with pytest.raises(DataError, match=r"length 2e\+19 and 2e\+19 have products beyond 3.4e\+38"):
+            of()
+    unit = pool_maxima(query, long, unit_tokens=True, of_documents=False)
+    np.testing.assert_allclose(unit.of_query, [[2e19]], rtol=1e-6)
+
+
+def test_threads_and_devices_that_there_are_not_are_refused():
+    query, documents = scene(4)
+    with pytest.raises(DataError, match="threads must be at least 1, got 0"):
+        pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=0)
+    with pytest.raises(DataError, match="the device 'abacus' cannot be used"):
+        pool_maxima(query, documents, unit_tokens=True, of_documents=True, device="abacus")
+    if not torch.cuda.is_available():
+        with pytest.raises(DataError, match="the device 'cuda' cannot be used"):
+            pool_maxima(query, documents, unit_tokens=True, of_documents=True, device="cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_what_the_processor_gives():
+    for seed in range(20):
+        query, documents = scene(seed)
+        on_cpu = pool_maxima(query, documents, unit_tokens=True, of_documents=True)
+        on_gpu = pool_maxima(query, documents, unit_tokens=True, of_documents=True, device="cuda")
+        atol = ROUNDING * (1 + np.abs(query).sum())
+        np.testing.assert_allclose(on_gpu.of_query, on_cpu.of_query, atol=atol)
+        np.testing.assert_allclose(on_gpu.of_documents, on_cpu.of_documents, atol=atol)
