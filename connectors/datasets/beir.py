@@ -22,7 +22,7 @@ from surprise_rerank.errors import DataError, DatasetError
 DEFAULT_SPLIT = "test"
 
 _LAYOUT = "a BEIR folder holds corpus.jsonl[.gz], queries.jsonl[.gz] and qrels/<split>.tsv or qrels.jsonl"
-_HEADER = ("query-id", "corpus-id", "score")
+_HEADER = ["query-id", "corpus-id", "score"]
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
@@ -34,7 +34,7 @@ def jsonl_in(folder: Path, name: str) -> Path | None:
 
 @dataclass(frozen=True)
 class BeirFolder:
-    """A data set in a BEIR folder; without judgements it serves for indexing.
+    """A data set in a BEIR folder, a `Source`; without judgements it serves for indexing.
 
     Attributes:
         path: the folder.
@@ -59,11 +59,7 @@ class BeirFolder:
 
     @cached_property
     def split(self) -> str:
-        """The split that is judged by.
-
-        Raises:
-            DatasetError: if there is no such split, or none was asked for and there are several.
-        """
+        """The split that is judged by; DatasetError if it is missing, or was not named among several."""
         splits = self.splits()
         asked = DEFAULT_SPLIT if self.asked_split is None else self.asked_split
         if self.asked_split is None and len(splits) == 1:
@@ -79,12 +75,7 @@ class BeirFolder:
         return BeirFolder(self.path, split)
 
     def documents(self) -> Iterator[Document]:
-        """Read the corpus, in the file's order.
-
-        Raises:
-            DatasetError: if the corpus is missing, unreadable or empty.
-            DataError: if a line is no document or an id comes twice; names the file and line.
-        """
+        """The corpus, in the file's order; DataError names the line that is no document."""
         return self._documents(self._find("corpus"))
 
     def _documents(self, path: Path) -> Iterator[Document]:
@@ -103,11 +94,11 @@ class BeirFolder:
         return count_lines(self._find("corpus"))
 
     def queries(self) -> dict[str, str]:
-        """All questions, judged in this split or not; see `read_queries`."""
+        """All questions, judged in this split or not."""
         return read_queries(self._find("queries"))
 
     def qrels(self) -> dict[str, dict[str, int]]:
-        """The split's judgements; see `read_qrels`."""
+        """The split's judgements."""
         path = self.path / "qrels" / f"{self.split}.tsv"
         return read_qrels(path if path.exists() else self._find("qrels"))
 
@@ -122,16 +113,12 @@ class BeirFolder:
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Place (file:line) and content of every record, with a unique `_id` and a `text`."""
     line_of: dict[str, int] = {}
-    for number, record in read_objects(path):
+    for number, record in _objects(path):
         where = f"{path}:{number}"
-        if isinstance(record, RefusedError):
-            raise DataError(f"{where}: {record.detail}") from record
         for key in ("_id", "text"):
             if not isinstance(record.get(key), str):
-                there = ", ".join(record) or "nothing"
-                raise DataError(
-                    f"{where}: `{key}` must be a string, got {record.get(key)!r}; there is {there}"
-                )
+                there = f"got {record.get(key)!r}; there is {', '.join(record) or 'nothing'}"
+                raise DataError(f"{where}: `{key}` must be a string, {there}")
         name = record["_id"]
         if not name:
             raise DataError(f"{where}: `_id` is empty")
@@ -143,24 +130,13 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """The questions of a file of JSON lines with `_id` and `text`: id -> text, in the file's order.
-
-    Raises:
-        DatasetError: if the file is unreadable.
-        DataError: if a line is no question or an id comes twice; names the file and line.
-    """
+    """The questions of a file of JSON lines with `_id` and `text`: id -> text, in the file's order."""
     return {record["_id"]: record["text"] for _, record in _records(path)}
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Judgements, three columns between tabs or JSON lines: question id -> document id -> relevance.
-
-    Raises:
-        DatasetError: if the file is unreadable.
-        DataError: if a row is no judgement or contradicts another; names the file and line.
-    """
+    """Judgements, three columns between tabs or JSON lines: question id -> document id -> relevance."""
     qrels: dict[str, dict[str, int]] = {}
-    line_of: dict[tuple[str, str], int] = {}
     for number, columns in _judgements(path):
         where = f"{path}:{number}"
         if len(columns) != 3 or not columns[0] or not columns[1] or not _INTEGER.fullmatch(columns[2]):
@@ -169,20 +145,18 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
                 f"{' | '.join(columns)[:60]!r}"
             )
         query, document, relevance = columns[0], columns[1], int(columns[2])
-        earlier = line_of.setdefault((query, document), number)
-        if qrels.setdefault(query, {}).setdefault(document, relevance) != relevance:
+        earlier = qrels.setdefault(query, {}).setdefault(document, relevance)
+        if earlier != relevance:
             raise DataError(
                 f"{where}: question {query!r} and document {document!r} are judged {relevance} here"
-                f" and {qrels[query][document]} in line {earlier}"
+                f" and {earlier} before"
             )
     return qrels
 
 
 def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
     if ".jsonl" in path.suffixes:
-        for number, record in read_objects(path):
-            if isinstance(record, RefusedError):
-                raise DataError(f"{path}:{number}: {record.detail}") from record
+        for number, record in _objects(path):
             yield number, [str(record.get(name, "")) for name in _HEADER]
         return
     for number, line in enumerate(read_lines(path), start=1):
@@ -192,6 +166,12 @@ def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise DataError(f"{path}:{number}: {refused.detail}") from refused
         columns = line.rstrip("\r\n").removeprefix("\ufeff").split("\t")
         columns[-1] = columns[-1].strip()
-        is_header = number == 1 and [column.strip() for column in columns] == list(_HEADER)
-        if line.strip() and not is_header:
+        if line.strip() and not (number == 1 and [column.strip() for column in columns] == _HEADER):
             yield number, columns
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, record in read_objects(path):
+        if isinstance(record, RefusedError):
+            raise DataError(f"{path}:{number}: {record.detail}") from record
+        yield number, record

@@ -88,11 +88,7 @@ class DemoDocumentation:
         return _SPLITS
 
     def at(self, split: str) -> DemoDocumentation:
-        """The same documents with the questions of a split.
-
-        Raises:
-            DatasetError: if there is no such split.
-        """
+        """The same documents with the questions of a split."""
         return DemoDocumentation(split)
 
     def documents(self) -> Iterator[Document]:
@@ -116,11 +112,7 @@ class DemoDocumentation:
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
-        """All usable docstrings of the installed libraries, sorted by id.
-
-        Raises:
-            DatasetError: if Python runs with -OO, which drops docstrings.
-        """
+        """All usable docstrings of the installed libraries, sorted by id."""
         if sys.flags.optimize >= 2:
             raise DatasetError(f"{DEMO!r} is made of docstrings, and python -OO drops them; run without -OO")
         with warnings.catch_warnings():

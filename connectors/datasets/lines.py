@@ -19,7 +19,6 @@ from surprise_rerank.errors import DataError, DatasetError
 
 EXTRA = "files"  # the extra that the readers of files are in
 
-_LONGEST = 64 * 2**20  # characters; a longer line is the sign of another format
 _SAMPLE = 64 * 2**10
 # UTF-32 goes first: its mark begins with that of UTF-16.
 _MARKS = (
@@ -48,19 +47,9 @@ class RefusedError(Exception):
         self.reason, self.detail, self.unreadable = reason, detail or reason, unreadable
 
 
-def marked_encoding(raw: bytes) -> str | None:
-    """The encoding of a byte order mark."""
-    return next((encoding for mark, encoding in _MARKS if raw.startswith(mark)), None)
-
-
 def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
-    """A file's text and its encoding: by a byte order mark, else UTF-8, what it declares, or a guess.
-
-    Raises:
-        RefusedError: if it is no text.
-        MissingExtraError: if the encoding has to be guessed and that is not installed.
-    """
-    marked = marked_encoding(raw)
+    """A file's text and its encoding: by a byte order mark, else UTF-8, what it declares, or a guess."""
+    marked = _marked(raw)
     if marked is None and b"\0" in raw[:8000]:  # where git looks for one
         raise RefusedError("binary", "is binary, not text")
     for encoding in [marked] if marked else ["utf-8", declared]:
@@ -69,13 +58,18 @@ def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
                 return raw.decode(encoding), encoding
         except (UnicodeDecodeError, LookupError):
             continue
-    guess = None if marked else guessed_encoding(raw[:_SAMPLE])
+    guess = None if marked else _guessed(raw[:_SAMPLE])
     if guess is None:
         raise RefusedError("binary", "is binary, or in no encoding that is known; save it as UTF-8")
     return raw.decode(guess, "replace"), guess
 
 
-def guessed_encoding(sample: bytes) -> str | None:
+def _marked(raw: bytes) -> str | None:
+    """The encoding of a byte order mark."""
+    return next((encoding for mark, encoding in _MARKS if raw.startswith(mark)), None)
+
+
+def _guessed(sample: bytes) -> str | None:
     """The likeliest encoding of a text that is not UTF-8, None for what is no text."""
     normalizer = import_extra("charset_normalizer", EXTRA)
     utils = import_extra("charset_normalizer.utils", EXTRA)
@@ -95,12 +89,7 @@ def guessed_encoding(sample: bytes) -> str | None:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file's bytes, decompressed if its name ends in `.gz`.
-
-    Raises:
-        DataError: if the file is damaged.
-        DatasetError: if it cannot be read.
-    """
+    """A file's bytes, decompressed if its name ends in `.gz`; errors name the file."""
     try:
         opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
         with opened(path, "rb") as stream:
@@ -120,28 +109,20 @@ def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Itera
         path: a name that ends in `.gz` is decompressed.
         newline: as for `open`.
         guess: whether the encoding may be another one than that of the mark, or UTF-8.
-
-    Raises:
-        DataError: if the file is damaged, or a line is longer than 64 Mi characters.
-        DatasetError: if it cannot be read.
-        MissingExtraError: if the encoding is to be guessed and that is not installed.
     """
     with open_bytes(path) as stream:
         sample = stream.read(_SAMPLE)
-    encoding = marked_encoding(sample) or "utf-8"
+    encoding = _marked(sample) or "utf-8"
     if guess and encoding == "utf-8":
         try:
             codecs.getincrementaldecoder("utf-8")().decode(sample)
         except UnicodeDecodeError:
-            encoding = guessed_encoding(sample) or "utf-8"
+            encoding = _guessed(sample) or "utf-8"
+    number = 0
     with open_bytes(path) as stream:
-        text = io.TextIOWrapper(stream, encoding, "surrogateescape", newline)
-        number = 0
         try:
-            while line := text.readline(_LONGEST):
+            for line in io.TextIOWrapper(stream, encoding, "surrogateescape", newline):
                 number += 1
-                if len(line) == _LONGEST and line[-1] not in "\r\n":
-                    raise DataError(f"{path}:{number}: longer than {_LONGEST} characters; expected lines")
                 yield line
         except UnicodeDecodeError as error:
             raise DataError(f"{path}:{number + 1}: not valid {error.encoding}; save it as UTF-8") from error
@@ -154,22 +135,13 @@ def count_lines(path: Path) -> int:
 
 
 def check_decoded(text: str) -> None:
-    """Refuse a text in which a byte was no character.
-
-    Raises:
-        RefusedError: if one was not.
-    """
+    """Refuse a text in which a byte was no character."""
     if not text.isascii() and _UNDECODED.search(text):
         raise RefusedError("not valid UTF-8", "not valid UTF-8; save the file as UTF-8")
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | RefusedError]]:
-    """Number and object of every line that is not blank, or why it has none.
-
-    Raises:
-        DataError: if the file is damaged.
-        DatasetError: if it cannot be read.
-    """
+    """Number and object of every line that is not blank, or why it has none."""
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             try:
@@ -186,9 +158,6 @@ def _object(line: str) -> dict[str, Any]:
         # A lone surrogate can only come from an escape, so most lines are spared the second pass.
         if "\\ud" in line.lower():
             record = json.loads(encodable(json.dumps(record, ensure_ascii=False)))
-    except json.JSONDecodeError as error:
-        detail = f"not valid JSON: {error.msg} at column {error.colno}"
-        raise RefusedError("not valid JSON", detail) from error
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits, deep nesting
         raise RefusedError("not valid JSON", f"not valid JSON: {error}") from error
     if not isinstance(record, dict):

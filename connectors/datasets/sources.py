@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -57,9 +57,6 @@ def open_source(spec: str, split: str | None = None) -> Source:
         spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`. An existing
             folder is preferred to an id of the same name, and `./demo` is a folder where `demo` is not.
         split: the split to judge by; None means the one that the id names, else `test`.
-
-    Raises:
-        DatasetError: if nothing has that name.
     """
     if not spec.strip():
         raise DatasetError(f"no data set was named: give {DEMO!r}, a BEIR folder, or an id from {_CATALOGUE}")
@@ -73,7 +70,7 @@ def open_source(spec: str, split: str | None = None) -> Source:
 
 @dataclass(frozen=True)
 class IrDataset:
-    """A data set of the ir_datasets catalogue, downloaded when it is first read.
+    """A data set of the ir_datasets catalogue, a `Source`, downloaded when it is first read.
 
     Attributes:
         dataset_id: its id there; may name a split, as `beir/scifact/train` does.
@@ -85,11 +82,7 @@ class IrDataset:
 
     @classmethod
     def find(cls, dataset_id: str, split: str | None = None) -> IrDataset:
-        """Look an id up in the catalogue, which comes with ir_datasets and needs no network.
-
-        Raises:
-            DatasetError: if there is no such id, or it names a family of data sets.
-        """
+        """Look an id up in the catalogue, which comes with ir_datasets and needs no network."""
         with _reading(dataset_id):
             known = list(_registry())
             found = _lookup(dataset_id)
@@ -110,31 +103,21 @@ class IrDataset:
 
     @property
     def split(self) -> str:
-        """The split that is judged by; `test` for a data set with one unnamed set of judgements.
-
-        Raises:
-            DatasetError: if there is no such split, or the id names another one.
-        """
-        return self._split_of(self._judged_id) or DEFAULT_SPLIT
+        """The split that is judged by; `test` for a data set with one unnamed set of judgements."""
+        return self._split_of(self._judged_id)
 
     def splits(self) -> tuple[str, ...]:
         """The splits of these documents that have judgements, in alphabetical order."""
         with _reading(self.dataset_id):
-            names = [name for name in _registry() if f"{name}/".startswith(f"{self.name}/")]
-            return tuple(
-                self._split_of(name) or DEFAULT_SPLIT for name in sorted(names) if self._judges(name)
-            )
+            names = sorted(name for name in _registry() if f"{name}/".startswith(f"{self.name}/"))
+            return tuple(self._split_of(name) for name in names if self._judges(name))
 
     def at(self, split: str) -> IrDataset:
         """The same documents with the questions of another split."""
         return IrDataset(self.name, split)
 
     def documents(self) -> Iterator[Document]:
-        """Read the corpus, in the catalogue's order.
-
-        Raises:
-            DatasetError: if it cannot be downloaded or read.
-        """
+        """The corpus, in the catalogue's order."""
         return map(_document, self._read(self.dataset_id, "docs_iter"))
 
     def count(self) -> int | None:
@@ -145,12 +128,12 @@ class IrDataset:
         return found if isinstance(found, int) else None
 
     def queries(self) -> dict[str, str]:
-        """Read the split's questions, id -> text; errors as of `documents` and `split`."""
+        """The split's questions, id -> text."""
         read = self._read(self._judged_id, "queries_iter")
         return {encodable(query.query_id): encodable(_text(query)) for query in read}
 
     def qrels(self) -> dict[str, dict[str, int]]:
-        """Read the split's judgements; of several for one pair (by sub-topic, say) the highest counts."""
+        """The split's judgements; of several for one pair (by sub-topic, say) the highest counts."""
         qrels: dict[str, dict[str, int]] = {}
         for row in self._read(self._judged_id, "qrels_iter"):
             judged = qrels.setdefault(encodable(row.query_id), {})
@@ -164,15 +147,13 @@ class IrDataset:
         asked, own = self.asked_split, self._split_of(self.dataset_id)
         wanted = asked or DEFAULT_SPLIT
         candidates = [f"{self.dataset_id}/{wanted}"]
-        if asked is None:
+        if asked in (None, own):
             candidates.insert(0, self.dataset_id)
-        elif asked == (own or DEFAULT_SPLIT):
-            candidates.append(self.dataset_id)
         with _reading(self.dataset_id):
             judged = next((name for name in candidates if self._judges(name)), None)
         if judged is not None:
             return judged
-        if own and asked is not None:
+        if self.dataset_id != self.name and asked is not None:
             raise DatasetError(
                 f"{self.dataset_id!r} names the split {own!r}, but {asked!r} was asked for; leave one out"
             )
@@ -181,7 +162,7 @@ class IrDataset:
         )
 
     def _split_of(self, dataset_id: str) -> str:
-        return dataset_id.removeprefix(self.name).removeprefix("/")
+        return dataset_id.removeprefix(self.name).removeprefix("/") or DEFAULT_SPLIT
 
     def _judges(self, dataset_id: str) -> bool:
         """Whether an id exists, has judgements, and they are about these documents."""
@@ -265,10 +246,9 @@ def _text(row: Any) -> str:
     return " ".join(value for value in row[1:] if isinstance(value, str))
 
 
-def _choice(names: tuple[str, ...] | list[str]) -> str:
-    if not names:
-        return "nor has any other part of it"
-    return f"choose one of {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+def _choice(names: Sequence[str]) -> str:
+    more = ", ..." if len(names) > 12 else ""
+    return f"choose one of {', '.join(names[:12])}{more}" if names else "nor has any other part of it"
 
 
 def _line(text: str) -> str:

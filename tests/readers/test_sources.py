@@ -133,7 +133,7 @@ def test_a_folder_without_judgements_still_has_documents(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b'{"_id": "d3", "text": }', r"not valid JSON: Expecting value at column 23"),
+        (b'{"_id": "d3", "text": }', r"not valid JSON: Expecting value: line 1 column 23"),
         (b"[" * 100_000, r"not valid JSON"),
         (b'{"_id": ' + b"1" * 5000 + b"}", r"not valid JSON"),
         (b'["d3", "text"]', r"must be a JSON object, got \[\"d3\", \"text\"\]"),
@@ -178,7 +178,7 @@ def test_bad_query_lines_are_named(tmp_path: Path) -> None:
         (b"q\t\t1\n", r"1: expected query-id"),
         (
             b"q\td\t1\nq\td2\t1\nq\td\t0\n",
-            r"3: question 'q' and document 'd' are judged 0 here and 1 in line 1",
+            r"3: question 'q' and document 'd' are judged 0 here and 1 before",
         ),
         (b"q\td\t1\nq\t\xff\t1\n", r"2: not valid UTF-8"),
     ],
