@@ -47,9 +47,6 @@ class Adapter:
             embed: the model of its vectors, where the store has none.
             options: the class's own; system, min_surprise, diversity, mmr, collapse, and of what retrieves
                 depth; and more for `Collection.attach`, such as `token_encoder`.
-
-        Raises:
-            SurpriseRerankError: as `attach_store`; as `Collection.pipeline` and `Collection.text_reranker`.
         """
         given = cls._one_threshold(options)
         own = _taken(given, cls._own)
@@ -65,11 +62,7 @@ class Adapter:
 
     @classmethod
     def _settings(cls, options: Mapping[str, Any]) -> PipelineSettings:
-        """The settings that are among a user's options.
-
-        Raises:
-            DataError: if there is no such option; as `PipelineSettings`.
-        """
+        """The settings that are among a user's options."""
         given = cls._one_threshold(options)
         names = [own.name for own in fields(PipelineSettings)]
         if cls._takes != "pipeline":
@@ -79,11 +72,7 @@ class Adapter:
 
     @classmethod
     def _one_threshold(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy with the threshold by our name.
-
-        Raises:
-            DataError: if it came by the host's, too.
-        """
+        """A copy with the threshold by our name."""
         given = dict(options)
         alias = given.pop(cls._alias, None) if cls._alias != _LEAST else None
         if alias is not None:
@@ -106,9 +95,6 @@ class LoadedAdapter(Adapter):
         Args:
             options: the class's own; and those of `attached.settings.PipelineSettings`: index or url, system,
                 min_surprise, diversity, ...
-
-        Raises:
-            SurpriseRerankError: as `PipelineSettings.pipeline` and `PipelineSettings.text_reranker`.
         """
         own = _taken(dict(options), cls._own)
         return cls._of(_made(cls._settings(options), cls._takes), own)
@@ -123,9 +109,6 @@ class Source(Generic[T]):
         of: the class that it is for.
         given: the object itself, where the caller has it.
         names: else the options that it is made of.
-
-    Raises:
-        DataError: if there are both an object and names, or a password in the url; as `PipelineSettings`.
     """
 
     def __init__(self, of: type[Adapter], given: T | None, names: Mapping[str, Any]) -> None:
@@ -160,11 +143,7 @@ class Source(Generic[T]):
         self._object = self._given
 
     def names(self) -> dict[str, Any]:
-        """The names that it is made of, for a file; without those that are as usual.
-
-        Raises:
-            DataError: if it was given an object, which no names stand for.
-        """
+        """The names that it is made of, for a file; without those that are as usual."""
         given = "encoder" if self._settings.encoder is not None else ""
         if self._given is not None:
             given = self._takes

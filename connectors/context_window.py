@@ -204,14 +204,7 @@ def status_answer(values: dict[str, Any], most: int) -> Answer:
 
 
 def _fitting(made: Callable[[int, int], Answer], count: int, rooms: Sequence[int], most: int) -> Answer:
-    """The answer with the most entries, and then the most room for each, both of whose forms fit.
-
-    Args:
-        made: (entries, room) -> the answer.
-        count: entries that there are; one at least stays.
-        rooms: the largest first.
-        most: characters.
-    """
+    """The answer with the most entries, and then the most room for each, both of whose forms fit."""
 
     def fits(answer: Answer) -> bool:
         text, values = answer

@@ -33,9 +33,6 @@ def from_haystack(filters: Mapping[str, Any], root: str = "metadata", id_key: st
         filters: Haystack's.
         root: the key of the metadata in the payload; empty where they are the payload.
         id_key: the key of a document's id; empty where the point's own id is it.
-
-    Raises:
-        DataError: if it is no filter, or compares what Qdrant cannot.
     """
     if not isinstance(filters, Mapping):
         raise DataError(f"a filter must be a dictionary, got {type(filters).__name__}")
@@ -77,9 +74,6 @@ def from_llama_index(filters: Any, root: str = "metadata") -> models.Filter:
     Args:
         filters: `MetadataFilters`.
         root: the key of the metadata in the payload; empty where they are the payload.
-
-    Raises:
-        DataError: if a value does not go with its operator.
     """
     conditions: list[models.Condition] = [
         from_llama_index(own, root) if hasattr(own, "filters") else _node_condition(own, root)

@@ -63,9 +63,6 @@ def excerpts(
         texts: n of them, such as the results of a search; how rare a word is, is counted among them.
         language: of stop words and stems; one of `lexical.LANGUAGES`.
         most: characters of an excerpt, 20 or more.
-
-    Raises:
-        DataError: if the language is not known, or `most` is less than 20.
     """
     if most < 20:
         raise DataError(f"most={most} characters hold no excerpt; give 20 or more")

@@ -95,11 +95,6 @@ class BM25Index:
             documents: each is indexed as its `content` under its `id`; they are read once.
             fingerprint: any text that changes when the documents do, for `open_or_build`.
             on_progress: called with the number of documents so far, every thousand and at the end.
-
-        Raises:
-            DataError: if an id comes twice or is longer than 32,766 bytes.
-            StoreError: if the folder is something else than an index, or cannot be written.
-            MissingExtraError: if the extra "pyserini" is not installed.
         """
         target = Path(path).resolve()
         what = f"the BM25 index {target}"
@@ -118,12 +113,7 @@ class BM25Index:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> BM25Index:
-        """Open an index that `build` made.
-
-        Raises:
-            StoreError: if there is no index, or it cannot be read or is damaged.
-            MissingExtraError: if the extra "pyserini" is not installed.
-        """
+        """Open an index that `build` made."""
         folder = Path(path).resolve()
         return cls(folder, _record(folder)[0])
 
@@ -152,10 +142,6 @@ class BM25Index:
 
         Returns:
             n ids, and (n,) BM25 scores, descending.
-
-        Raises:
-            DataError: if depth is less than 1.
-            StoreError: if the index is closed or cannot be read.
         """
         if depth < 1:
             raise DataError(f"depth must be at least 1, got {depth}")
@@ -163,12 +149,7 @@ class BM25Index:
             return self._top(self._words(query), depth)
 
     def score(self, query: str, ids: Sequence[str]) -> Float64Array:
-        """(n,) the BM25 score of each of n documents of this index, the same as `search` gives, or 0.
-
-        Raises:
-            DataError: if an id is not in the index; names it.
-            StoreError: if the index is closed or cannot be read.
-        """
+        """(n,) the BM25 score of each of n documents of this index, the same as `search` gives, or 0."""
         names = [encodable(name) for name in ids]
         distinct = set(names)
         if not distinct:
@@ -192,9 +173,6 @@ class BM25Index:
         """Mean and population deviation of the query's BM25 scores over all documents: two scalars.
 
         A document that shares no word with the query counts with score 0.
-
-        Raises:
-            StoreError: if the index is closed or cannot be read.
         """
         with self._reading():
             top = self._searcher.search(self._words(query), max(1, self.documents))
@@ -311,13 +289,7 @@ class BM25Retriever:
         self.store = store
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """The best documents for the query's text, at most `depth`, with their BM25 scores.
-
-        Raises:
-            DataError: if depth is less than 1, fields are asked for without a store, or the store lacks a
-                document.
-            StoreError: if the index is closed or cannot be read.
-        """
+        """The best documents for the query's text, at most `depth`, with their BM25 scores."""
         ids, scores = self.index.search(query.text, depth)
         pool = Candidates(ids=ids)
         if fields:

@@ -39,10 +39,6 @@ def java(action: str, advice: str) -> Iterator[None]:
     Args:
         action: what failed if it does, the beginning of the message ("cannot read the BM25 index /bm25").
         advice: what to do then, the end of the message.
-
-    Raises:
-        MissingExtraError: if the extra "pyserini" is not installed.
-        StoreError: in place of a Java exception; if Java cannot be started or was started before a fork.
     """
     with _calling:
         jnius = _started()

@@ -22,12 +22,7 @@ _CHARACTERS = 32 * 2**20  # of a text; small files can unfold to more
 
 
 def office_text(path: Path) -> Extracted:
-    """The text of a PDF, DOCX, PPTX, XLSX, EML or EPUB file.
-
-    Raises:
-        RefusedError: if it is encrypted or damaged.
-        MissingExtraError: if kreuzberg is not installed.
-    """
+    """The text of a PDF, DOCX, PPTX, XLSX, EML or EPUB file."""
     kreuzberg = import_extra("kreuzberg", EXTRA)
     config = kreuzberg.ExtractionConfig(use_cache=False, disable_ocr=True, output_format="plain")
     try:
@@ -57,12 +52,7 @@ class Extractor:
         self._process: subprocess.Popen[bytes] | None = None
 
     def read(self, path: Path) -> Extracted:
-        """The text of a file whose name says what it is.
-
-        Raises:
-            RefusedError: if it is damaged, or takes too long or too much memory.
-            MissingExtraError: if its reader is not installed.
-        """
+        """The text of a file whose name says what it is."""
         process = self._process = self._process or _started()
         assert process.stdin is not None
         assert process.stdout is not None

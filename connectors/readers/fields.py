@@ -79,9 +79,6 @@ class Columns:
             fields: the names that were given.
             names: the columns that there are.
             keyed: rows have ids of their own, which count where no column is one.
-
-        Raises:
-            NoColumnError: if the id or the text cannot be found; lists the columns and what to do.
         """
         known = list(names)
         made, found = "row" if keyed else "", None
@@ -102,11 +99,7 @@ class Columns:
 
     @classmethod
     def of_table(cls, fields: Fields, names: Sequence[str], where: object) -> Columns:
-        """Find the columns of a table that names all of them in its head.
-
-        Raises:
-            DataError: if the id, the text or a column that was named is missing, or a name occurs twice.
-        """
+        """Find the columns of a table that names all of them in its head."""
         try:
             columns = cls.find(fields, names)
             for name in [*([columns.title] if columns.title else []), *sorted(columns.metadata or ())]:
@@ -156,10 +149,6 @@ def documents_of(
         refusals: what happens to malformed rows.
         columns: the columns, where there is a table's head; else the first row with an id and a text decides.
         keyed: a row's number is an id.
-
-    Raises:
-        DataError: if a row is malformed (unless such rows are skipped); if no row has an id and a text, or
-            one of the columns that were named.
     """
     unmatched: DataError | None = None
     unseen = set() if columns else {*([fields.title] if fields.title else []), *(fields.metadata or ())}
@@ -193,9 +182,6 @@ def document_of(row: Mapping[str, Any], columns: Columns, number: str) -> Docume
         row: column -> value.
         columns: which is which.
         number: the row's number or key.
-
-    Raises:
-        RefusedError: if the row is no document.
     """
     title_column = columns.title or _match(TITLE_NAMES, row)
     title = _text(row, (title_column,), "title") if title_column else ""
@@ -221,10 +207,6 @@ def json_value(value: Any, name: str) -> Any:
     >>> import datetime
     >>> json_value({"read": datetime.date(2024, 5, 1), "score": float("nan")}, "row")
     {'read': '2024-05-01', 'score': None}
-
-    Raises:
-        RefusedError: if JSON has nothing like it, bytes for example; names the column `name`.
-        RecursionError: if it is nested too deeply.
     """
     if isinstance(value, str):
         return encodable(value)

@@ -42,10 +42,6 @@ def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = M
     Returns:
         Its text; its own title, or else its name without the ending; as metadata `path` (the id), `bytes`,
         `modified` (in UTC), `encoding` where it is text other than UTF-8, and `pages` of a PDF.
-
-    Raises:
-        RefusedError: if it cannot be read, is too large, holds no text, or is not of the kind of its name.
-        MissingExtraError: if its reader is not installed.
     """
     try:
         with path.open("rb") as file:
@@ -114,9 +110,6 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[Found]:
         folder: the folder.
         rules: which files count.
         skipped: where what was left out is counted.
-
-    Raises:
-        DatasetError: if the folder cannot be read.
     """
     root = os.path.realpath(folder)
     ignored: list[tuple[str, GitIgnoreSpec]] = []  # what the folders with a .gitignore leave out
@@ -160,13 +153,7 @@ def _is_folder(
     rules: FileRules,
     ignored: Sequence[tuple[str, GitIgnoreSpec]],
 ) -> bool | None:
-    """Whether an entry is a folder to go into; None if it is no part.
-
-    Raises:
-        RefusedError: if it is ignored, a pipe or a device, or a link to something else than a file of the
-            folder.
-        OSError: if that cannot be checked.
-    """
+    """Whether an entry is a folder to go into; None if it is no part."""
     is_folder = entry.is_dir(follow_symlinks=False)
     shown = f"{name}/" if is_folder else name
     if entry.name.startswith(".") or rules.excluded.match_file(shown):

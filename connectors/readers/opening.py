@@ -108,12 +108,7 @@ def _of_catalogue(name: str, on_error: OnError) -> DocumentSource:
 
 
 def _place(path: Path, form: Format | None, fields: Fields | None, rules: FileRules) -> _Place:
-    """What is read at a path.
-
-    Raises:
-        DataError: if an argument does not belong to what is there.
-        DatasetError: if there is nothing, or nothing that can be read.
-    """
+    """What is read at a path."""
     if path.is_dir():
         if form is not None:
             raise DataError(f"{path}: a format is for a file; FileRules(include=...) chooses of a folder")
@@ -138,14 +133,7 @@ def _place(path: Path, form: Format | None, fields: Fields | None, rules: FileRu
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A file or a folder of files.
-
-    Attributes:
-        path: where it is.
-        fields: the columns of tables that were named.
-        rules: which files of a folder are read.
-        kind: of a file; None for a folder.
-    """
+    """A file or a folder of files."""
 
     path: Path
     fields: Fields

@@ -91,12 +91,7 @@ class _Page:
 
 
 def html_text(raw: bytes) -> Extracted:
-    """The shown text of a page without its navigation, blocks on lines of their own; its <title>.
-
-    Raises:
-        RefusedError: if it is no text.
-        MissingExtraError: if its encoding has to be guessed and that is not installed.
-    """
+    """The shown text of a page without its navigation, blocks on lines of their own; its <title>."""
     declared = _DECLARED.search(raw[:4096])
     text, encoding = decoded(raw, declared[1].decode("ascii") if declared else None)
     shown, title = _shown(text)
@@ -107,10 +102,6 @@ def markdown_text(raw: bytes) -> Extracted:
     """The text of a Markdown file without marks and front matter; the title of that, or the first heading.
 
     A heading that is the title and begins the file is not in the text as well.
-
-    Raises:
-        RefusedError: if it is no text.
-        MissingExtraError: if its encoding has to be guessed and that is not installed.
     """
     source, encoding = decoded(raw)
     source = source.replace("\r\n", "\n")

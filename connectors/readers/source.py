@@ -64,11 +64,7 @@ class Refusals:
         self._on_error = on_error
 
     def refuse(self, where: str, refused: RefusedError) -> None:
-        """Leave a row out.
-
-        Raises:
-            DataError: if malformed rows are errors.
-        """
+        """Leave a row out."""
         if self._on_error == "raise":
             raise DataError(f"{where}: {refused.detail}") from refused
         self.skipped.add(where, refused.reason, unreadable=refused.unreadable)

@@ -41,13 +41,7 @@ def table_format(name: str) -> Table | None:
 
 
 def count_table(path: Path, kind: Table) -> int:
-    """How many documents a table has at most.
-
-    Raises:
-        DataError: if the file is damaged.
-        DatasetError: if it cannot be read.
-        MissingExtraError: if pyarrow is needed and not installed.
-    """
+    """How many documents a table has at most."""
     if kind == "parquet":
         with _parquet(path) as file:
             return int(file.metadata.num_rows)
@@ -66,12 +60,6 @@ def read_table(
         fields: the columns that were named.
         refusals: what happens to malformed rows.
         prefix: comes before the numbers of rows, if those are ids.
-
-    Raises:
-        DataError: if the file is damaged, or the id or the text cannot be found; if a row is malformed,
-            unless such rows are skipped.
-        DatasetError: if the file cannot be read.
-        MissingExtraError: if pyarrow is needed and not installed, or what guesses an encoding.
     """
     if kind == "parquet":
         return _of_parquet(path, fields, refusals, prefix)

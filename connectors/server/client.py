@@ -47,9 +47,6 @@ class SearchClient:
     Args:
         url: of the server, such as http://localhost:8000; what it is mounted at may follow.
         token: that the server asks for, if it does; it is in no message.
-
-    Raises:
-        DataError: if the url is none of HTTP, or the token cannot be sent.
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:

@@ -26,9 +26,6 @@ def read_config(
         file: in TOML; other parts of it are those of a collection that somebody else made.
         target: the index, a folder or a collection on a server.
         token: that callers must send.
-
-    Raises:
-        DataError: if the file cannot be read, or has a setting that is not known or out of its range.
     """
     said = {} if file is None else read_toml(file)
     own, where = said.pop("server", {}), f"{file}: [server]"

@@ -123,10 +123,7 @@ class Door:
             self._write(scope, record, time.perf_counter() - begun)
 
     def _require_name(self, headers: Headers) -> None:
-        """Without a token: refuse who calls this machine by a name that it does not have.
-
-        A web page can point its own name at 127.0.0.1, and read the answers then (DNS rebinding).
-        """
+        """Without a token: refuse who calls this machine by a name that it does not have."""
         if self._options.token is not None:
             return
         origin = headers.get("origin")

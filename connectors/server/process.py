@@ -20,12 +20,7 @@ if TYPE_CHECKING:
 
 
 def listen(host: str, port: int, token: str | None) -> socket.socket:
-    """A socket that listens; port 0 takes a free one.
-
-    Raises:
-        DataError: if the host is not this machine's own loopback and there is no token, or if nothing can
-            listen there.
-    """
+    """A socket that listens; port 0 takes a free one."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:

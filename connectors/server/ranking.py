@@ -37,11 +37,7 @@ TOO_MANY, TEI_TOO_MANY = 422, 413
 
 
 def rerank(reranker: TextReranker, asked: RerankRequest, encoder: RequestEncoder) -> dict[str, Any]:
-    """Results and usage of a request in Cohere's or Jina's form.
-
-    Raises:
-        RefusedError: if a document has no text, or the surprise that is asked for cannot be measured.
-    """
+    """Results and usage of a request in Cohere's or Jina's form."""
     texts, most = texts_of(asked), asked.max_tokens_per_doc
     if most is not None and (encoder.window is None or most < encoder.window):
         texts = _cut(encoder, texts, most)
@@ -69,11 +65,7 @@ def rerank(reranker: TextReranker, asked: RerankRequest, encoder: RequestEncoder
 def tei_rerank(
     reranker: TextReranker, asked: TeiRequest, encoder: RequestEncoder
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-    """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict.
-
-    Raises:
-        RefusedError: if a text is too long and may not be cut, or the surprise asked for cannot be told.
-    """
+    """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict."""
     least = _threshold(asked.min_surprise, None, reranker.background)
     own = replace(reranker, encoder=encoder.as_encoder, min_surprise=least, diversity=NO_DIVERSITY)
     ranked = own.rank(asked.query, _cut_as_asked(encoder, asked))
@@ -88,12 +80,7 @@ def tei_rerank(
 
 
 def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, conditions: int) -> dict[str, Any]:
-    """Hits of a search, and the verdict; beside those of another system, where that was asked for.
-
-    Raises:
-        RefusedError: if there is no index or system, the filter is none or has more conditions, or the
-            surprise that is asked for cannot be measured.
-    """
+    """Hits of a search, and the verdict; beside those of another system, where that was asked for."""
     condition = condition_of(asked.filter, conditions)
     own = replace(opened.pipeline_of(asked.system), encoder=encoder.as_encoder)
     other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with)

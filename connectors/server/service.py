@@ -54,22 +54,14 @@ class Opened:
     index: IndexPipelines | None = None
 
     def written(self) -> QdrantIndex:
-        """The index, to be changed.
-
-        Raises:
-            RefusedError: if there is none, or it is somebody else's collection.
-        """
+        """The index, to be changed."""
         index = None if self.index is None else self.index.index
         if not isinstance(index, QdrantIndex):
             raise RefusedError(404, "the server has no index of its own; start it with --index FOLDER")
         return index
 
     def pipeline_of(self, system: str | None = None) -> Pipeline:
-        """The pipeline of a system; the first one by default.
-
-        Raises:
-            RefusedError: if there is no index, or it has no such system.
-        """
+        """The pipeline of a system; the first one by default."""
         if self.pipeline is None:
             raise RefusedError(404, "the server has no index to search; start it with one")
         if system in (None, self.system):

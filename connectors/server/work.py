@@ -104,11 +104,7 @@ class RequestEncoder:
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
-        """The encoder's vectors.
-
-        Raises:
-            AbandonedError: if the request is over.
-        """
+        """The encoder's vectors."""
 
         def advanced(count: int) -> None:
             if on_progress is not None:

@@ -42,9 +42,6 @@ def to_svg(plot: Plot) -> str:
 
     Args:
         plot: of any kind; its texts may be hostile, and of any length.
-
-    Raises:
-        MissingExtraError: if matplotlib is not installed.
     """
     style = import_extra("matplotlib.style", "report")
     figures = import_extra("matplotlib.figure", "report")

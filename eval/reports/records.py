@@ -62,12 +62,7 @@ def provenance() -> dict[str, Any]:
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """What `--report FILE.json` wrote: `tables` by name, each a list of rows; and the facts.
-
-    Raises:
-        DataError: if the file is no JSON, or has no such tables.
-        StoreError: if it cannot be read.
-    """
+    """What `--report FILE.json` wrote: `tables` by name, each a list of rows; and the facts."""
     with disk_errors(str(path)):
         raw = path.read_bytes()
     expected = "expected what --report FILE.json wrote"

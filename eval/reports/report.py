@@ -82,11 +82,7 @@ class Table:
         return frozenset(places)
 
     def cell(self, row: str, column: str) -> Cell:
-        """A cell by its heading and its row's key cells, which have ` / ` between them.
-
-        Raises:
-            DataError: if there is no such row or column; names those that there are.
-        """
+        """A cell by its heading and its row's key cells, which have ` / ` between them."""
         names = [c.name for c in self.columns]
         if column not in names:
             raise DataError(f"table {self.name!r} has no column {column!r}; it has {', '.join(names)}")
@@ -189,11 +185,7 @@ class Report:
     verdict: str = ""
 
     def table(self, name: str) -> Table:
-        """A table by its name.
-
-        Raises:
-            DataError: if there is none; names those that there are.
-        """
+        """A table by its name."""
         for table in self.tables:
             if table.name == name:
                 return table

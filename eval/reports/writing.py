@@ -27,10 +27,6 @@ def write_report(report: Report, file: Path) -> None:
     Args:
         report: what to write.
         file: ends in .html, .json, .md or .tex; its folder is there.
-
-    Raises:
-        DataError: if it ends otherwise.
-        StoreError: if it cannot be written.
     """
     content = _format(file)(report).encode(errors="backslashreplace")
     with disk_errors(str(file)), whole_file(file) as draft:
@@ -38,12 +34,7 @@ def write_report(report: Report, file: Path) -> None:
 
 
 def check_files(files: Iterable[Path]) -> None:
-    """Raise before an evaluation what `write_report` would raise after it.
-
-    Raises:
-        DataError: if a file ends otherwise than in .html, .json, .md or .tex.
-        StoreError: if a file's folder is not there, or a file cannot be written.
-    """
+    """Raise before an evaluation what `write_report` would raise after it."""
     for file in files:
         _format(file)
         if file.is_dir():

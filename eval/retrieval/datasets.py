@@ -50,9 +50,6 @@ class RetrievalDataset:
         Args:
             n: how many questions to keep, from the first on. Kept with them are all documents that are judged
                 for them, and the first max(1000, 20 n) others.
-
-        Raises:
-            DataError: if n is not positive.
         """
         if n < 1:
             raise DataError(f"a data set cannot be limited to {n} questions; give at least 1")
@@ -77,11 +74,6 @@ def load_dataset(spec: str, split: str | None = None) -> RetrievalDataset:
     Args:
         spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`.
         split: the split to judge by; None means the one that the id names, else `test`.
-
-    Raises:
-        DatasetError: if there is no such data set or split, it cannot be downloaded, its corpus is empty, or
-            its parts do not belong together.
-        DataError: if a file of it is malformed, or two documents have one id.
     """
     source = open_source(spec, split)
     # The split first: it is soon read, and a wrong name should not cost a corpus.
@@ -106,9 +98,6 @@ def judged_questions(spec: str, split: str) -> tuple[dict[str, str], dict[str, d
 
     Returns:
         Question id -> text, and question id -> document id -> relevance.
-
-    Raises:
-        DatasetError: if there is no such split; says which splits there are.
     """
     source = open_source(spec)
     splits = source.splits()

@@ -69,9 +69,6 @@ def evaluate(
         settings: what to evaluate.
         terminal: for progress and messages; none by default.
         encoder: the model of the settings, where it is loaded already.
-
-    Raises:
-        SurpriseRerankError: if anything that was asked for cannot be had; one line that says what to do.
     """
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
@@ -169,9 +166,6 @@ def load_model(settings: RetrievalSettings, dataset: RetrievalDataset | None = N
     Args:
         settings: what to evaluate.
         dataset: whose documents int8 weights are calibrated on.
-
-    Raises:
-        SurpriseRerankError: as `load_encoder`.
     """
     sample = None
     if dataset is not None and settings.precision == "int8":
@@ -187,10 +181,6 @@ def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir
         settings: for each of the data sets.
         datasets: as `RetrievalSettings.dataset` names them.
         run_dir: where run files will be written.
-
-    Raises:
-        DatasetError: if a data set or a run file does not exist, or two data sets would share files.
-        DataError: if a run that is read lies in `run_dir`, where it could be overwritten.
     """
     sources = [open_source(name, settings.split) for name in datasets]
     places = [short_name(f"{source.name}/{source.split}") for source in sources]
@@ -247,11 +237,7 @@ def _run(file: str, dataset: RetrievalDataset) -> Run:
 
 
 def _without_baseline(settings: RetrievalSettings, systems: Mapping[str, AnySystem]) -> list[str]:
-    """A note that nothing is compared, where the usual baseline is not asked for.
-
-    Raises:
-        DataError: if a baseline that was asked for is no system.
-    """
+    """A note that nothing is compared, where the usual baseline is not asked for."""
     if settings.baseline in systems:
         return []
     if settings.baseline != DEFAULTS.baseline:
@@ -306,10 +292,7 @@ def _gaps(settings: RetrievalSettings, dataset: RetrievalDataset) -> list[str]:
 
 
 def _remarks(name: str, run: Mapping[str, Ranking], dataset: RetrievalDataset) -> list[str]:
-    """What a system's rankings say of their scores, a line for each kind of note; what is not there.
-
-    Notes that begin alike differ in numbers only: the first one stands for them.
-    """
+    """What a system's rankings say of their scores, a line for each kind of note; what is not there."""
     notes: dict[str, list[str]] = {}
     for ranking in run.values():
         for note in ranking.notes:

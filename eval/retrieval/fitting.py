@@ -38,11 +38,7 @@ class Lessons:
 
     @cached_property
     def judged(self) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
-        """Question id -> text, and their judgements.
-
-        Raises:
-            DatasetError: if there is no such split, or it is the one that is evaluated.
-        """
+        """Question id -> text, and their judgements."""
         if self.split == self.tested:
             raise DatasetError(
                 f"weights fitted on the split {self.split!r} cannot be evaluated on it; "
@@ -58,9 +54,6 @@ class Lessons:
         Args:
             retrieve: makes the pool of a question.
             most: how many questions, from the first on.
-
-        Raises:
-            DatasetError: if there is no such split, or it is the one that is evaluated.
         """
         texts, qrels = self.judged
         ids = list(texts)[:most]

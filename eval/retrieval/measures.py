@@ -14,11 +14,7 @@ from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
 
 def parse_measures(names: Sequence[str]) -> dict[str, ir_measures.measures.Measure]:
-    """Measures in ir_measures' syntax: nDCG@10, R@100, RR, Success@1, AP(rel=2)@20, ...
-
-    Raises:
-        SurpriseRerankError: if one cannot be read, has a parameter out of range, or has no provider here.
-    """
+    """Measures in ir_measures' syntax: nDCG@10, R@100, RR, Success@1, AP(rel=2)@20, ..."""
     measures = {}
     for name in names:
         try:
@@ -41,11 +37,7 @@ def parse_measures(names: Sequence[str]) -> dict[str, ir_measures.measures.Measu
 
 
 def try_measures(measures: Mapping[str, ir_measures.measures.Measure], query: str) -> None:
-    """Take the measures of one question, because some take only numbers for its id.
-
-    Raises:
-        SurpriseRerankError: if one cannot be taken.
-    """
+    """Take the measures of one question, because some take only numbers for its id."""
     _calculate(list(measures.values()), {query: {"1": 1}}, [ir_measures.ScoredDoc(query, "1", 1.0)])
 
 
@@ -59,9 +51,6 @@ def measure_run(
     Rank, not score, is what is measured: trec_eval breaks ties of scores by document id, descending, which
     would make the figure depend on how documents are named. Negative relevances (TREC's mark for spam, say)
     count as 0, judged and not relevant: pytrec_eval can end the process on them.
-
-    Raises:
-        SurpriseRerankError: if a measure cannot be taken of this data.
     """
     names = {measure: name for name, measure in measures.items()}
     qrels = {

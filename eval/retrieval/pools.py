@@ -76,9 +76,6 @@ class Resources(SystemInputs):
             usual: where it takes its candidates from, unless `pool` says otherwise.
             bm25: whose BM25 scores of all candidates its re-ranker reads: `bm25` is Qdrant's, `bm25-lucene`
                 Lucene's; none by default.
-
-        Raises:
-            MissingExtraError: if Pyserini is needed and not installed.
         """
         pool = self.pool or usual
         match pool:

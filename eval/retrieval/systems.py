@@ -83,10 +83,7 @@ def _fusion_lucene(method: FusionMethod, bm25_weight: float, resources: Resource
 def _pools_to_fit(
     make: Callable[[Resources], BuiltSystem], resources: Resources
 ) -> Callable[[Query], Candidates]:
-    """The pools that a system's weights are fitted on.
-
-    A run of another program has no candidates for the questions that weights are fitted on.
-    """
+    """The pools that a system's weights are fitted on."""
     own = replace(resources, pool=None) if isinstance(resources.pool, Run) else resources
     teacher = make(own)
 

@@ -56,11 +56,6 @@ def read_run(path: Path) -> Run:
 
     Args:
         path: of the file.
-
-    Raises:
-        DatasetError: if there is no such file.
-        DataError: if a line has another number of columns, a score is not a finite number, a document comes
-            twice for a question, or there is no line; names file and line.
     """
     found: dict[str, dict[str, np.float32]] = {}
     for line in read_lines(path):
@@ -103,9 +98,6 @@ def write_run(path: Path, run: Mapping[str, Ranking], tag: str) -> None:
 
     Scores that are equal in float32 are set apart by its smallest step: trec_eval reads float32, sorts by
     score, and would put ties into another order than the rank. White space in ids is percent-encoded.
-
-    Raises:
-        StoreError: if the file cannot be written.
     """
     lines: list[str] = []
     for query_id, ranking in run.items():

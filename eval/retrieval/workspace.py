@@ -200,9 +200,6 @@ def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> 
         spec: the data set, for its train questions.
         encoder: of the documents.
         terminal: for progress.
-
-    Raises:
-        SurpriseRerankError: if there are no such questions.
     """
     if name == "documents":
         return None

@@ -16,11 +16,7 @@ from surprise_rerank.eval.retrieval.trec import write_run
 
 
 def make_folder(folder: Path) -> None:
-    """A folder for `write_results`, which is there or can be made.
-
-    Raises:
-        StoreError: if it cannot be made.
-    """
+    """A folder for `write_results`, which is there or can be made."""
     with disk_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -29,9 +25,6 @@ def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Repor
     """A TREC run file per system of ours, `per-question.tsv` and `results.json`.
 
     Run files of several data sets lie in a folder each, as `{dataset}` in the name of a run says it.
-
-    Raises:
-        StoreError: if the folder cannot be written.
     """
     for evaluation in evaluations:
         place = folder if len(evaluations) == 1 else folder / short_name(evaluation.name)

@@ -92,12 +92,7 @@ def difference_intervals(
 
 
 class _Products:
-    """What the correlations of any resample are made of.
-
-    Args:
-        gold: (n,) judgements.
-        systems: (k + 1, n) similarities, the baseline's last.
-    """
+    """What the correlations of any resample are made of."""
 
     def __init__(self, gold: Float64Array, systems: Float64Array) -> None:
         g, z = _standard(gold[None, :]), _standard(systems)

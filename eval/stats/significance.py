@@ -34,9 +34,6 @@ def paired_randomization(
         second: (n,) values of the other, of the same questions.
         resamples: number of random swaps; with few questions all of them are tried.
         seed: of the random swaps.
-
-    Raises:
-        DataError: if the shapes differ or there is no question.
     """
     from scipy import stats  # here, because it takes long to import, and one system is compared with none
 
@@ -67,9 +64,6 @@ def difference_interval(
 
     Returns:
         Its ends; both are the difference itself where all questions have the same.
-
-    Raises:
-        DataError: if the shapes differ or there is no question.
     """
     from scipy import stats
 

@@ -49,11 +49,6 @@ def read_reports(places: Sequence[Path]) -> list[Values]:
 
     Args:
         places: files that `--report FILE.json` wrote, and folders of them, which are read by name.
-
-    Raises:
-        DatasetError: if a folder has none.
-        DataError: if a file is no report.
-        StoreError: if a file cannot be read.
     """
     return [read_values(file) for place in places for file in _files(place)]
 
@@ -70,10 +65,6 @@ def correlate(reports: Sequence[Values]) -> Report:
     Returns:
         The tables `correlation-mean`, with the mean accuracy: three coefficients, and the p-value of
         Spearman's; and `correlation`, Spearman's with every task. Rows are scores and similarities.
-
-    Raises:
-        DataError: if there are no downstream accuracies, no intrinsic scores, or fewer than 3 models that
-            have both; names the models that have each.
     """
     found = _Collected()
     for report in reports:
@@ -98,15 +89,7 @@ def correlate(reports: Sequence[Values]) -> Report:
 
 @dataclass
 class _Collected:
-    """The scores of all reports.
-
-    Attributes:
-        downstream: model -> task -> accuracy in %.
-        intrinsic: score -> model -> value, higher for better.
-        repeated: models and tables that were given more than once.
-        classifiers: that the accuracies are of.
-        without_scores: how many reports have neither.
-    """
+    """The scores of all reports."""
 
     downstream: dict[str, dict[str, float]] = field(default_factory=dict)
     intrinsic: dict[Score, dict[str, float]] = field(default_factory=dict)
@@ -134,12 +117,7 @@ class _Collected:
 
 
 class _Row:
-    """A score and the mean accuracy, over the models that have both.
-
-    Args:
-        values: model -> score.
-        means: model -> mean accuracy.
-    """
+    """A score and the mean accuracy, over the models that have both."""
 
     def __init__(self, values: Mapping[str, float], means: Mapping[str, float]) -> None:
         self.models = [model for model in values if model in means]

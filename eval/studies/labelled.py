@@ -78,10 +78,6 @@ def read_labelled(
         text: the column of the text; found by its usual names by default (`text`, `content`, `body`, ...).
         label: the column of the label: strings, whole numbers, or true and false.
         on_error: whether a row without a text or a label is an error, or skipped and counted.
-
-    Raises:
-        DataError: if a column does not exist, or a row has no text or no label; names the file and the row.
-        DatasetError: if there is no such file, or no row in it.
     """
     if text == label:
         raise DataError(f"{path}: text and label are both the column {label!r}; name two different ones")
@@ -142,9 +138,6 @@ class LabelledVectors:
         Args:
             texts: to be encoded.
             kind: picks the model's prompt, where it has one.
-
-        Raises:
-            StoreError: if they cannot be kept.
         """
         # The fingerprint is that of the weights; a model's name identifies its prompts.
         parts = [self.encoder.name, self.encoder.fingerprint, kind, texts.texts]

@@ -84,10 +84,6 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
         names: as for `load_encoder`; a duplicate is loaded once.
         load: loads one.
         terminal: for a message before each.
-
-    Raises:
-        DataError: if there are none, or two would have one name in tables.
-        SurpriseRerankError: if one cannot be loaded.
     """
     distinct = list(dict.fromkeys(names))
     require_distinct([Path(name).name for name in distinct])
@@ -102,11 +98,7 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
 
 
 def distinct_models(models: Iterable[SentenceModel]) -> Iterator[SentenceModel]:
-    """The models, one after the other.
-
-    Raises:
-        DataError: if there are none, or two share a name.
-    """
+    """The models, one after the other."""
     seen: list[str] = []
     for model in models:
         seen.append(model.name)
@@ -116,11 +108,7 @@ def distinct_models(models: Iterable[SentenceModel]) -> Iterator[SentenceModel]:
 
 
 def require_distinct(names: Sequence[str]) -> None:
-    """Refuse an empty list of models, and names that tables could not distinguish.
-
-    Raises:
-        DataError: if there are none, or two share a name.
-    """
+    """Refuse an empty list of models, and names that tables could not distinguish."""
     if not names:
         raise DataError("no model to evaluate; give at least one")
     refuse_duplicates(names, "models", "give each once, or rename one's file")
@@ -133,9 +121,6 @@ def refuse_duplicates(names: Sequence[str], what: str, advice: str) -> None:
         names: of them.
         what: they are, in the plural.
         advice: what to do.
-
-    Raises:
-        DataError: if two share a name.
     """
     duplicate = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if duplicate is not None:
@@ -159,9 +144,5 @@ def lower_cased(vectors: WordVectors) -> WordVectors:
 
 
 def post_processed(vectors: Float32Array) -> Float32Array:
-    """(n, d) sentence vectors without their first two principal components, not centred (EvalRank's way).
-
-    Raises:
-        DataError: if all of them are zero.
-    """
+    """(n, d) sentence vectors without their first two principal components, not centred (EvalRank's way)."""
     return Removal.of(vectors, 2, centred=False)(vectors).astype(np.float32)

@@ -31,11 +31,7 @@ _SEED = 0
 
 
 class EnsembleSizes:
-    """Ensembles are drawn from the texts, without their labels; the other texts are tested (inductive).
-
-    Raises:
-        DataError: if no size leaves a text to be tested.
-    """
+    """Ensembles are drawn from the texts, without their labels; the other texts are tested (inductive)."""
 
     title = "Sizes of ensembles"
 

@@ -41,10 +41,6 @@ def evaluate_classification(settings: ClassifySettings, terminal: Terminal | Non
 
     Returns:
         The table `zero-shot`, or `ensemble-size`, or `few-shot`.
-
-    Raises:
-        DataError: if the settings do not fit the texts, or no model tells the labels apart.
-        SurpriseRerankError: if a file cannot be read, a model cannot be loaded, or vectors cannot be kept.
     """
     terminal = terminal or Terminal(quiet=True)
     task = read_task(settings)

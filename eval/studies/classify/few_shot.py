@@ -38,11 +38,7 @@ _DRAWS = 3
 
 
 class FewShot:
-    """Draws of examples, which are the same for every model and system, and what is learnt from them.
-
-    Raises:
-        DataError: if there are not enough texts.
-    """
+    """Draws of examples, which are the same for every model and system, and what is learnt from them."""
 
     title = "Few examples"
 
@@ -189,11 +185,7 @@ class _Learner:
     seed: int
 
     def answers(self, system: str) -> tuple[IntArray, float | None, float, TrainingHistory | None]:
-        """(n,) places of the chosen classes, the weight of surprise, seconds and course of the training.
-
-        Raises:
-            DataError: if a training diverges.
-        """
+        """(n,) places of the chosen classes, the weight of surprise, seconds and course of the training."""
         texts = self.task.texts.texts
         if system == SETFIT:
             tested = [texts[row] for row in self.tested]
@@ -271,9 +263,6 @@ def draw_examples(
         classes: the names of the L classes; those without any text are passed over.
         rng: the randomness.
         balanced: k of each class; otherwise k for each class on average, at least 1 of each.
-
-    Raises:
-        DataError: if there are not that many texts; names the class.
     """
     order = rng.permutation(len(truth))
     present = np.unique(truth)

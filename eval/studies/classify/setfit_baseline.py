@@ -46,9 +46,6 @@ def setfit_answers(
 
     Returns:
         (n,) places of the classes that were chosen, and the seconds of training.
-
-    Raises:
-        MissingExtraError: if setfit is not installed.
     """
     setfit = import_extra("setfit", EXTRA)
     datasets = import_extra("datasets", EXTRA)

@@ -22,11 +22,7 @@ FEW_SHOT_SYSTEMS = ("cosine", "surprise", "cosine-linear", "surprise-linear", "l
 
 
 def to_weight(text: str) -> Weight:
-    """A weight of surprise: `crossover`, or a number from 0 to 1.
-
-    Raises:
-        ValueError: if it is something else.
-    """
+    """A weight of surprise: `crossover`, or a number from 0 to 1."""
     if text == "crossover":
         return "crossover"
     try:
@@ -39,11 +35,7 @@ def to_weight(text: str) -> Weight:
 
 
 def to_numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers from 1, with commas between, once each.
-
-    Raises:
-        ValueError: if there are none, or one is something else.
-    """
+    """Whole numbers from 1, with commas between, once each."""
     try:
         numbers = tuple(dict.fromkeys(int(part) for part in text.split(",") if part.strip()))
     except ValueError:

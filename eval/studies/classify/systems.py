@@ -56,9 +56,6 @@ def logistic_regression(examples: Float32Array, truth: IntArray, texts: Float32A
         examples: (m, d) unit vectors.
         truth: (m,) places of their classes.
         texts: (n, d) unit vectors.
-
-    Raises:
-        DataError: if all examples are of one class.
     """
     if len(np.unique(truth)) < 2:
         raise DataError(f"all {len(truth)} examples are of one class; give some of two at least")

@@ -53,11 +53,7 @@ class Task:
         return np.searchsorted(np.array(self.classes), np.array(texts.labels)).astype(np.int64)
 
     def label_vectors(self, encoder: Encoder, template: str) -> dict[str, Float32Array]:
-        """Class -> the (d,) unit vector of its names in the template.
-
-        Raises:
-            DataError: if two coincide, as for words that the model has no vector of.
-        """
+        """Class -> the (d,) unit vector of its names in the template."""
         labels = Labels.of(self.names)
         found = labels.vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
         return dict(zip(self.classes, found, strict=True))
@@ -77,12 +73,7 @@ class Task:
 
 
 def read_task(settings: ClassifySettings) -> Task:
-    """Read what is classified; the classes are those of all texts.
-
-    Raises:
-        DataError: if a file is malformed, or there are fewer than two classes.
-        DatasetError: if there is no such file.
-    """
+    """Read what is classified; the classes are those of all texts."""
     columns = settings.columns()
     texts = read_labelled(settings.file, **columns)
     train = None if settings.train is None else read_labelled(settings.train, **columns)
@@ -98,9 +89,6 @@ def label_names(classes: Iterable[str], given: LabelNames | None) -> LabelNames:
         classes: that texts are labelled with.
         given: the names; by default a class's own, with spaces for its underscores. Classes that no text is
             labelled with can be chosen all the same.
-
-    Raises:
-        DataError: if one has no name, or there are fewer than two.
     """
     found = sorted(set(classes))
     names = {name: (name.replace("_", " "),) for name in found} if given is None else given
@@ -117,12 +105,7 @@ def label_names(classes: Iterable[str], given: LabelNames | None) -> LabelNames:
 
 
 def read_label_names(path: Path) -> LabelNames:
-    """Read a YAML mapping of classes to names, or to lists of names.
-
-    Raises:
-        DatasetError: if there is no such file.
-        DataError: if it is malformed; names the class.
-    """
+    """Read a YAML mapping of classes to names, or to lists of names."""
     if not path.is_file():
         raise DatasetError(f"there is no file {path} of label names")
     with disk_errors(str(path)):

@@ -38,9 +38,6 @@ def find_assignments(names: Iterable[str]) -> Assignments:
     Args:
         names: `cosine`, `surprise` (the Gaussian model), `pooled`, `percentile`, `empirical`; an `@`
             and a weight from 0 to 1, or `crossover`, may follow. Without it the weight is 1.
-
-    Raises:
-        DataError: if a name or a weight is not known.
     """
     found: dict[str, tuple[SurpriseModel, Weight]] = {COSINE: ("gaussian", 0.0)}
     for name in names:
@@ -68,11 +65,6 @@ def evaluate_clustering(settings: ClusterSettings, terminal: Terminal | None = N
     Returns:
         The tables `cluster`, `cluster-details` and `cluster-differences`, a row for each file, model and
         assignment.
-
-    Raises:
-        DataError: if there is no file, two have one name, one has fewer than two labels or fewer texts than
-            clusters, or two models have one name.
-        SurpriseRerankError: if a model cannot be loaded, or vectors cannot be kept.
     """
     terminal = terminal or Terminal(quiet=True)
     assignments = find_assignments(settings.assignments)

@@ -57,11 +57,6 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None 
     Returns:
         The tables `downstream`, a row for each model, and `downstream-details`, a row for each model and
         task.
-
-    Raises:
-        DatasetError: if a task does not exist, or a file is missing.
-        DataError: if data are malformed, or two models have one name.
-        SurpriseRerankError: if a model cannot be loaded.
     """
     terminal = terminal or Terminal(quiet=True)
     models = load_each(settings.models, load_sentence_model, terminal)
@@ -110,9 +105,6 @@ def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float
     - `train`, `dev` and `test`: it is chosen on `dev`.
 
     Pairs (u, v) have the features |u - v| and u * v.
-
-    Raises:
-        DataError: if a class has too few examples.
     """
     parts = {name: _examples(task, name, vectors) for name in task.parts}
     learned = parts["all" if "all" in parts else "train"]

@@ -85,10 +85,6 @@ def read_task(name: str, data: Path | None) -> DownstreamTask:
         name: one of `TASKS`.
         data: what `--data` names: the folder that holds `downstream` and, for SICK-E, `sts`; or the one that
             holds the tasks' folders.
-
-    Raises:
-        DatasetError: if there is no such task, or a file is missing or empty.
-        DataError: if a line has another form, or a class that the task does not have; names file and line.
     """
     if name in _OF_TWO_FILES:
         folder = data_folder(data, "downstream", name)

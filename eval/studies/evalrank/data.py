@@ -70,10 +70,6 @@ def read_word_ranking(data: Path | None, background: Background = "wiki") -> Ran
     Args:
         data: what `--data` names.
         background: the words of the pairs; with the basic vocabulary after them; with that of Wikipedia, too.
-
-    Raises:
-        DatasetError: if a file is missing.
-        DataError: if a line has another form; names file and line.
     """
     folder = data_folder(data, "evalrank", "word_evalrank")
     extra = [_items(folder / name, "a word") for name in _VOCABULARIES[background]]
@@ -81,23 +77,13 @@ def read_word_ranking(data: Path | None, background: Background = "wiki") -> Ran
 
 
 def read_sentence_ranking(data: Path | None) -> RankingTask:
-    """The sentence pairs and their background in the folder that `--data` names.
-
-    Raises:
-        DatasetError: if a file is missing.
-        DataError: if a line has another form; names file and line.
-    """
+    """The sentence pairs and their background in the folder that `--data` names."""
     folder = data_folder(data, "evalrank", "sent_evalrank")
     return _task(folder / "pos_pair.txt", _items(folder / "background_sent.txt", "a sentence"))
 
 
 def read_word_similarity(data: Path | None) -> tuple[WordSimilaritySet, ...]:
-    """The 13 word-similarity sets in the folder that `--data` names.
-
-    Raises:
-        DatasetError: if a file is missing.
-        DataError: if a line has another form, or a score is no number; names file and line.
-    """
+    """The 13 word-similarity sets in the folder that `--data` names."""
     folder = data_folder(data, "evalrank", "word_similarity")
     return tuple(_similarity_set(name, folder / f"EN-{name}.txt") for name in WORD_SIMILARITY_SETS)
 

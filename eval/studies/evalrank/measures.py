@@ -48,11 +48,7 @@ _BLOCK = 512
 
 
 def check_measures(names: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse names that are not known.
-
-    Raises:
-        DataError: names the nearest, and all.
-    """
+    """Refuse names that are not known."""
     if not names:
         raise DataError(f"no measure was named; there are: {', '.join(known)}")
     for name in names:

@@ -87,9 +87,6 @@ def ranks(
         counts: (m,) how often each item is in the background; 0 for one that is not.
         on_progress: called with the number of pairs of every finished block.
         block: how many scores are in memory together.
-
-    Raises:
-        DataError: if there are no pairs.
     """
     if not len(pairs):
         raise DataError("there are no pairs to rank; give at least one")

@@ -52,10 +52,6 @@ def evaluate_sentences(
         settings: measures of `sentence_measures()`; the second sentence of a pair is the anchor of its
             surprise, and the document of an asymmetric similarity.
         terminal: for progress; none is shown without it.
-
-    Raises:
-        DataError: if a measure is not known, there is no model, or two share a name.
-        MissingExtraError: if a similarity needs a package that is not installed.
     """
     settings = settings or RankSettings()
     check_measures(settings.measures, sentence_measures())

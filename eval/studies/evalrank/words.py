@@ -39,9 +39,6 @@ def evaluate_words(
         sets: of `read_word_similarity`.
         settings: measures of `DENSE_MEASURES`; the second word of a pair is the anchor of its surprise.
         terminal: for progress; none is shown without it.
-
-    Raises:
-        DataError: if a measure is not known, there is no model, or two share a name.
     """
     settings = settings or RankSettings()
     check_measures(settings.measures, DENSE_MEASURES)

@@ -65,11 +65,7 @@ class QuestionSource:
 
     @classmethod
     def of(cls, name: str, texts: Sequence[str], limit: int) -> QuestionSource:
-        """So many of the questions at random, always the same, in their order.
-
-        Raises:
-            DataError: if there are too few.
-        """
+        """So many of the questions at random, always the same, in their order."""
         found = tuple(dict.fromkeys(" ".join(text.split()) for text in texts if text.strip()))
         if len(found) < _FEWEST:
             raise DataError(f"{name} holds {len(found)} questions; give at least {_FEWEST}")
@@ -87,11 +83,7 @@ class QuestionSource:
 
 
 def read_questions(path: Path) -> list[str]:
-    """The questions of a file: the column `text` or `question` of a table, or the lines of a text.
-
-    Raises:
-        DatasetError: if it cannot be read.
-    """
+    """The questions of a file: the column `text` or `question` of a table, or the lines of a text."""
     if path.suffix in (".txt", ""):
         return [line.text for line in read_lines(path)]
     return [document.text for document in open_documents(path, fields=Fields(id="row"))]
@@ -103,10 +95,6 @@ def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report
     Args:
         settings: what is measured.
         terminal: for progress and messages.
-
-    Raises:
-        DataError: if there are fewer than two sources of questions, or too few questions.
-        DatasetError: if a data set or file cannot be read.
     """
     datasets: dict[str, tuple[str, RetrievalDataset]] = {}
     for spec in settings.datasets:

@@ -29,9 +29,6 @@ def question_contrast(
     """(n,) z of every candidate over background `questions`; 0 where these give it no spread.
 
     A query that is one of them is omitted, because a new question is none of them.
-
-    Raises:
-        DataError: if a dense vector is missing, or of another dimension.
     """
     vectors = candidates.require_dense()
     cosines = np.asarray(vectors @ query.require_dense(), dtype=np.float64)

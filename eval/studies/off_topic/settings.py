@@ -14,11 +14,7 @@ from surprise_rerank.eval.studies.settings import MODEL, CacheFolder
 
 
 def to_shares(text: str) -> tuple[float, ...]:
-    """Shares between 0 and 1, with commas between.
-
-    Raises:
-        DataError: if there is none, or one is something else.
-    """
+    """Shares between 0 and 1, with commas between."""
     try:
         values = tuple(float(name) for name in split_names(text))
     except ValueError:

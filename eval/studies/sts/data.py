@@ -85,11 +85,7 @@ class DataSet:
 
 
 def check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of data sets, once each.
-
-    Raises:
-        DataError: if one is not known, or there are none.
-    """
+    """The names of data sets, once each."""
     unknown = next((name for name in names if name not in NAMES), None)
     if unknown is not None or not names:
         given = "no data set" if unknown is None else f"unknown data set {unknown!r}"
@@ -106,11 +102,6 @@ def read_data_sets(
         data: the folder that `--data` names; `sts` is looked for in it.
         names: some of `NAMES`.
         other_parts: whether the sentences of a data set's other parts are wanted.
-
-    Raises:
-        DataError: if a name is not known or a line is wrong; names the file and the line.
-        DatasetError: if a folder or a file is missing.
-        StoreError: if a file cannot be read.
     """
     return [_read(data, name, other_parts) for name in check_names(names)]
 

@@ -33,11 +33,7 @@ _WORDS = (
 
 
 def check_similarities(settings: StsSettings) -> None:
-    """Refuse names that are no similarities.
-
-    Raises:
-        DataError: if one is not known; names the nearest.
-    """
+    """Refuse names that are no similarities."""
     if settings.similarities is not None and not settings.similarities:
         raise DataError(f"no similarity; give some, {COSINE!r} or {ALL!r}")
     if settings.baseline == ALL:
@@ -76,10 +72,6 @@ def evaluate_sts(
         data_sets: at least one, read by `read_data_sets`.
         settings: how to compare.
         terminal: for progress; quiet by default.
-
-    Raises:
-        DataError: if there is no model or no data set, two models have one name, or a similarity is not known
-            or has nothing that it could be fitted on.
     """
     settings = settings or StsSettings()
     terminal = terminal or Terminal(quiet=True)

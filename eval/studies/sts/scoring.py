@@ -65,10 +65,6 @@ class EncodedPairs:
         Args:
             name: `cosine` of the model's own sentence vectors, or one of the registry.
             statistics: how often words are used.
-
-        Raises:
-            DataError: if there is nothing in the sentences that it could be fitted on.
-            MissingExtraError: if it needs a module that is not installed.
         """
         if name == COSINE:
             return self._cosines(self._dense)
