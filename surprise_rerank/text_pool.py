@@ -13,7 +13,7 @@ import numpy.typing as npt
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.core.tracing import span
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
@@ -39,8 +39,8 @@ class StoredDocuments(Protocol):
     """What has vectors of documents by id, such as `connectors.stored.StoredCandidates`."""
 
     @property
-    def token_form(self) -> TokenForm:
-        """The form of their token vectors; texts that are not stored get it, too, so that scores compare."""
+    def pooling(self) -> float:
+        """Tokens that are merged into one vector; those of other texts are, too, so that scores compare."""
 
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """Those of these documents that are stored, in this order, with these fields and all scores."""
@@ -165,7 +165,7 @@ class TextPools:
         if split and self.passages is not None:
             fresh = replace(fresh, passages=tuple(part.passage for part in parts), best=self.passages.best)
         if self.stored is not None and fresh.tokens is not None:
-            fresh = replace(fresh, tokens=self.stored.token_form.of(fresh.tokens))
+            fresh = replace(fresh, tokens=pooled_tokens(fresh.tokens, self.stored.pooling))
         pool = fresh if stored is None else _joined(stored, fresh, given.texts)
         # White space before a text is no part of a document's content.
         before = {positions[row]: len(given.texts[row]) - len(given.texts[row].lstrip()) for row in split}

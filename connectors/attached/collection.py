@@ -31,8 +31,8 @@ from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchO
 from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.core.tokens import TokenBatch, TokenForm
-from surprise_rerank.core.vectors import VectorSimilarity
+from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
@@ -188,9 +188,9 @@ class AttachedCollection(Searched):
         return self.vectors.tokens is not None or self.pools.reads_added
 
     @property
-    def token_form(self) -> TokenForm:
-        """The form of the token vectors that are fetched: multivectors come as they are."""
-        return self.enriched.token_form if self.pools.reads_added else TokenForm(pooling=1)
+    def pooling(self) -> float:
+        """Tokens merged into a fetched vector: multivectors come as they are, added ones as in an index."""
+        return POOLING if self.pools.reads_added else 1
 
     @property
     def tokens_of_another(self) -> str:

@@ -22,7 +22,7 @@ from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.queries import by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.core.terms import TermBatch
-from surprise_rerank.core.tokens import TokenBatch, TokenForm
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, IndexMismatchError
 
@@ -110,11 +110,6 @@ class Enriched:
     def has_tokens(self) -> bool:
         """Whether it has token vectors."""
         return self.record is not None and self.record.complete and bool(self.record.model)
-
-    @property
-    def token_form(self) -> TokenForm:
-        """How its token vectors are merged: as in a new index."""
-        return TokenForm()
 
     @property
     def words(self) -> Bm25 | None:

@@ -27,6 +27,7 @@ from surprise_rerank.connectors.qdrant.multivectors import document_vectors, tok
 from surprise_rerank.connectors.qdrant.schema import HASH, Payload, Point, Record, StoredVector, to_terms
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.batches import in_batches
+from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
 from surprise_rerank.errors import DataError
@@ -214,8 +215,7 @@ class Enricher:
         ]
         texts = [document.content for document in documents]
         if self.encoder is not None and texts:
-            form = self.collection.enriched.token_form
-            tokens = form.of(encode_documents(self.encoder, texts).require_tokens())
+            tokens = pooled_tokens(encode_documents(self.encoder, texts).require_tokens())
             for i, (payload, vectors) in enumerate(made):
                 payload.update(token_payload(tokens, i))
                 vectors[TOKENS] = document_vectors(tokens, i)

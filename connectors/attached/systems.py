@@ -10,8 +10,8 @@ from surprise_rerank.connectors.attached.enriched import WORDS
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.inputs import Sample, SystemInputs
+from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.terms import TermSpace
-from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble

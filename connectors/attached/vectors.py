@@ -10,8 +10,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.base import UNNAMED
-from surprise_rerank.core.arrays import Float32Array, unit_rows
-from surprise_rerank.core.vectors import VectorSimilarity
+from surprise_rerank.core.arrays import Float32Array, VectorSimilarity, unit_rows
 from surprise_rerank.errors import DataError, did_you_mean
 
 _SIMILARITIES: Mapping[models.Distance, VectorSimilarity] = {

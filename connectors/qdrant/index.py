@@ -58,8 +58,8 @@ from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms, PointWriter
-from surprise_rerank.core.tokens import TokenBatch, TokenForm
-from surprise_rerank.core.vectors import VectorSimilarity
+from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
@@ -228,9 +228,9 @@ class QdrantIndex(Searched):
         return self.storage.manifest
 
     @property
-    def token_form(self) -> TokenForm:
-        """How its token vectors are merged."""
-        return self.manifest.options.token_form
+    def pooling(self) -> float:
+        """Tokens that are merged into one vector, on average."""
+        return self.manifest.options.pooling
 
     @property
     def encoder(self) -> Encoder:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import METADATA, SCHEMA_VERSION
-from surprise_rerank.core.tokens.form import POOLING, TokenForm
+from surprise_rerank.core.tokens import POOLING, require_pooling
 from surprise_rerank.encoders.base import Encoder, precision_of, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, UnreadableIndexError
@@ -52,7 +52,7 @@ class IndexOptions:
             raise DataError(f"quantization={self.quantization!r} is not known; choose None or one of {known}")
         if self.tenant is not None and not all(self.tenant.split(".")):
             raise DataError(f"tenant={self.tenant!r} is no key of the metadata; give one such as 'customer'")
-        _ = self.token_form  # refuses a pooling that is none
+        require_pooling(self.pooling)
         if not self.tokens and self.pooling != POOLING:
             raise DataError(
                 f"pooling={self.pooling!r} is of token vectors, and tokens=False stores none; leave one of "
@@ -62,11 +62,6 @@ class IndexOptions:
             if kind not in get_args(PayloadType):
                 known = ", ".join(get_args(PayloadType))
                 raise DataError(f"the payload index {path!r} is of type {kind!r}; choose one of {known}")
-
-    @property
-    def token_form(self) -> TokenForm:
-        """How token vectors are merged."""
-        return TokenForm(pooling=self.pooling)
 
     @property
     def tenant_path(self) -> str:

@@ -2,7 +2,7 @@
 
 MaxSim adds, over the query's tokens, the largest cosine that a token of the document has with it (Khattab and
 Zaharia 2020, arXiv:2004.12832). Qdrant's dot product of unit vectors gives it. Tokens that say the same are
-merged before (`core/tokens/pooling.py`). What a multivector does not tell is beside it, in the payload: which
+merged before (`core/tokens.py`). What a multivector does not tell is beside it, in the payload: which
 tokens each vector stands for, and the vectors' lengths.
 
 Numbers are TurboQuant's (Zandieh, Daliri, Hadian and Mirrokni 2025, arXiv:2504.19874) of 4 bits, in Edge and
@@ -20,8 +20,7 @@ import numpy.typing as npt
 import pybase64
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, unit_rows
-from surprise_rerank.core.tokens.batch import TokenBatch
-from surprise_rerank.core.tokens.members import Members, offsets_of
+from surprise_rerank.core.tokens import Members, TokenBatch, offsets_of
 from surprise_rerank.errors import DataError
 
 CODED_FROM = 128

@@ -21,8 +21,8 @@ from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.fitted_weights import load_weights
 from surprise_rerank.connectors.systems.inputs import SystemInputs, inputs_of
 from surprise_rerank.connectors.systems.register import find_system
+from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.vectors import is_linear
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.auto import AUTO_DEFAULTS, PARTS, AutoReranker, AutoSettings

@@ -17,10 +17,9 @@ from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.inputs import sampled
 from surprise_rerank.connectors.systems.register import find_system
-from surprise_rerank.core.arrays import Float32Array, Float64Array
+from surprise_rerank.core.arrays import Float32Array, Float64Array, pair_similarities
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.vectors import pair_similarities
 from surprise_rerank.documents import Passage
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError

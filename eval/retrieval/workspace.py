@@ -18,8 +18,7 @@ from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors
-from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.tokens.form import POOLING
+from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.encoders.base import Encoder, precision_of
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, UnreadableIndexError

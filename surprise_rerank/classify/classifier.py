@@ -42,7 +42,7 @@ from surprise_rerank.classify.labels import (
     members_of,
 )
 from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray
-from surprise_rerank.core.files import disk_errors, whole_folder
+from surprise_rerank.core.files import disk_errors, staged_folder
 from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.encoders.text_vectors import dense_vectors, texts_of
@@ -273,7 +273,8 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         arrays = {"label_vectors": self.label_vectors_}
         if self.linear_map_ is not None:
             arrays["linear_map"] = self.linear_map_
-        with disk_errors(f"the classifier {target}"), whole_folder(target) as draft:
+        what = f"the classifier {target}"
+        with staged_folder(target, _DESCRIPTION, what) as draft, disk_errors(what):
             (draft / _DESCRIPTION).write_text(json.dumps(description, default=_number), encoding="utf-8")
             np.savez(draft / _ARRAYS, allow_pickle=False, **arrays)
             self.ensemble_.save(draft / _ENSEMBLE)

@@ -216,7 +216,7 @@ def _quantise(encoder: OpenVinoEncoder, texts: Sequence[str], folder: Path) -> N
 def _draft(folder: Path) -> Iterator[Path]:
     """A new folder that becomes this one when it is complete."""
     what = f"the exported model {folder}"
-    with staged_folder(Path(os.path.abspath(folder)), _SETTINGS, what) as draft, disk_errors(what):
+    with staged_folder(folder, _SETTINGS, what) as draft, disk_errors(what):
         yield draft
 
 

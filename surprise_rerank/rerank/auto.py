@@ -35,12 +35,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Inclusion, Query, Ranking
-from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, row_norms
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, is_linear, prepared, row_norms
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.core.threads import row_products
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.vectors import is_linear, prepared
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.feedback import agreement, shares
 from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum, without_length

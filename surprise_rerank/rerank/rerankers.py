@@ -10,8 +10,13 @@ from typing import ClassVar, Literal, Protocol, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
-from surprise_rerank.core.arrays import Float64Array, FloatArray
-from surprise_rerank.core.vectors import VectorSimilarity, check_similarity, is_linear
+from surprise_rerank.core.arrays import (
+    Float64Array,
+    FloatArray,
+    VectorSimilarity,
+    check_similarity,
+    is_linear,
+)
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import (
     POOL_SCALES,

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.arrays import Float64Array, FloatArray, VectorSimilarity, pair_similarities
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.vectors import VectorSimilarity, pair_similarities
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble

@@ -19,7 +19,7 @@ import torch
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms
 from surprise_rerank.core.device import device_of
 from surprise_rerank.core.threads import using_threads
-from surprise_rerank.core.tokens.batch import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 
 Texts: TypeAlias = tuple[int, int]  # from one position to before another

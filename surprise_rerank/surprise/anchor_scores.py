@@ -20,9 +20,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, matrix, row_norms
+from surprise_rerank.core.arrays import (
+    Float32Array,
+    Float64Array,
+    FloatArray,
+    is_linear,
+    matrix,
+    prepared,
+    row_norms,
+)
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.vectors import is_linear, prepared
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import (

@@ -22,16 +22,20 @@ import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.core import device as device_moments
-from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, matrix, row_norms
-from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
-from surprise_rerank.core.moments import POOLED_ANCHORS, Moments, joined
-from surprise_rerank.core.vectors import (
+from surprise_rerank.core.arrays import (
+    Float32Array,
+    Float64Array,
+    FloatArray,
     VectorSimilarity,
     check_similarity,
     is_linear,
+    matrix,
     prepared,
+    row_norms,
     vector_similarities,
 )
+from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
+from surprise_rerank.core.moments import POOLED_ANCHORS, Moments, joined
 from surprise_rerank.errors import DataError
 
 # Rows of a block; its float64 copies take little memory beside the vectors.

@@ -24,7 +24,7 @@ from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions,
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.systems.inputs import inputs_of
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import (
     DataError,
@@ -264,7 +264,7 @@ def test_token_vectors_that_are_added_rank_as_those_of_an_index(store: Store, tm
     collection = Collection.attach(store.client, store.name, embed=encoder)
     cost = collection.enrich(dry_run=True)
     assert isinstance(cost, EnrichCost)
-    vectors = len(TokenForm().of(encoder.encode(LONG).require_tokens()).norms)
+    vectors = len(pooled_tokens(encoder.encode(LONG).require_tokens()).norms)
     # Words, hashes and shapes take about as much as token vectors of 16 components.
     assert 32 * vectors < cost.bytes < 32 * vectors + 60_000
     collection.enrich()

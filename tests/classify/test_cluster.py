@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from surprise_rerank.classify.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
-from surprise_rerank.core.vectors import vector_similarities
+from surprise_rerank.core.arrays import vector_similarities
 from surprise_rerank.errors import DataError
 
 MODELS = ("gaussian", "pooled", "percentile", "empirical")

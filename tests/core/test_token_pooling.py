@@ -14,8 +14,7 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.core.tokens import TokenBatch, TokenForm, pooled_tokens
-from surprise_rerank.core.tokens.pooling import clusters
+from surprise_rerank.core.tokens import TokenBatch, clusters, pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.definitions import once_per_word, weighted_dynamax
@@ -63,10 +62,9 @@ def test_every_token_belongs_to_one_vector_which_is_the_mean_of_its_own(
 @settings(max_examples=30, deadline=None)
 def test_a_text_is_merged_alike_in_any_batch_and_again(seed: int, lengths: list[int], factor: float) -> None:
     tokens = texts(seed, lengths)
-    form = TokenForm(factor, 3)
-    whole, again = form.of(tokens), form.of(tokens)
+    whole, again = pooled_tokens(tokens, factor, 3), pooled_tokens(tokens, factor, 3)
     for i in range(len(lengths)):
-        alone = form.of(tokens.take([i]))
+        alone = pooled_tokens(tokens.take([i]), factor, 3)
         for one in (whole.between(i, i + 1), again.take([i])):
             assert np.array_equal(one.directions, alone.directions)
             assert one.members is not None
@@ -77,7 +75,7 @@ def test_a_text_is_merged_alike_in_any_batch_and_again(seed: int, lengths: list[
 @given(st.integers(0, 2**16), st.lists(st.integers(0, 30), min_size=1, max_size=5))
 @settings(max_examples=30, deadline=None)
 def test_expanded_vectors_stand_where_their_tokens_stood(seed: int, lengths: list[int]) -> None:
-    merged = pooled_tokens(texts(seed, lengths), 3)
+    merged = pooled_tokens(texts(seed, lengths), 3, 1)
     every = merged.expanded()
     assert every.lengths.tolist() == lengths
     assert every.weights.tolist() == [1] * sum(lengths)
@@ -97,16 +95,16 @@ def test_ward_merges_what_is_nearest() -> None:
 
 def test_one_token_and_none_stay_what_they_are() -> None:
     tokens = TokenBatch.from_arrays([vectors(1), np.zeros((0, 12)), vectors(1, 1)], 12)
-    merged = TokenForm().of(tokens)
+    merged = pooled_tokens(tokens)
     assert merged.lengths.tolist() == merged.token_counts.tolist() == [1, 0, 1]
     np.testing.assert_allclose(merged[0], tokens[0], atol=1e-6)
-    assert len(pooled_tokens(TokenBatch.from_arrays([], 12), 3)) == 0
+    assert len(pooled_tokens(TokenBatch.from_arrays([], 12))) == 0
 
 
 def test_tokens_of_zeros_share_a_vector_that_nothing_is_similar_to() -> None:
     own = vectors(9)
     own[[1, 4, 8]] = 0
-    merged = pooled_tokens(TokenBatch.from_arrays([own, np.zeros((3, 12))]), 2)
+    merged = pooled_tokens(TokenBatch.from_arrays([own, np.zeros((3, 12))]), 2, 1)
     assert merged.members is not None
     owners = merged.members.text(0)
     assert len({int(owners[i]) for i in (1, 4, 8)}) == 1
@@ -118,10 +116,10 @@ def test_tokens_of_zeros_share_a_vector_that_nothing_is_similar_to() -> None:
 
 def test_repeated_tokens_are_merged_before_others() -> None:
     three = np.eye(3, dtype=np.float32)
-    merged = pooled_tokens(TokenBatch.from_arrays([np.tile(three, (7, 1))]), 7)
+    merged = pooled_tokens(TokenBatch.from_arrays([np.tile(three, (7, 1))]), 7, 1)
     np.testing.assert_allclose(merged[0], three)
     assert merged.weights.tolist() == [7, 7, 7]
-    same = pooled_tokens(TokenBatch.from_arrays([np.ones((50, 4))]), 5)
+    same = pooled_tokens(TokenBatch.from_arrays([np.ones((50, 4))]), 5, 1)
     np.testing.assert_allclose(same.directions, np.full((10, 4), 0.5), atol=1e-6)
 
 
@@ -137,20 +135,10 @@ def test_ten_thousand_tokens_take_no_square_of_memory() -> None:
     assert peak < 40e6
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_tokens_that_are_no_numbers_are_refused_before_they_are_merged(value: float) -> None:
-    own = vectors(9)
-    own[3, 2] = value
-    with pytest.raises(DataError, match="NaN or infinite"):
-        TokenForm().of(TokenBatch.from_arrays([own]))
-
-
 @pytest.mark.parametrize(("factor", "least"), [(0.9, 1), (float("nan"), 1), (2, 0)])
 def test_factors_that_make_no_sense_are_refused(factor: float, least: int) -> None:
     with pytest.raises(DataError, match="at least 1"):
         pooled_tokens(TokenBatch.from_arrays([vectors(5)]), factor, least)
-    with pytest.raises(DataError, match="at least 1"):
-        TokenForm(factor, least)
 
 
 def test_a_merged_text_counts_every_token_in_a_joint_universe() -> None:
@@ -159,7 +147,7 @@ def test_a_merged_text_counts_every_token_in_a_joint_universe() -> None:
     kinds = unit_rows(rng.normal(size=(6, 16)))
     text = kinds[[0, 0, 0, 1, 2, 2, 3, 3, 3, 3, 4, 5]] * 2.5
     whole = TokenBatch.from_arrays([text])
-    merged = pooled_tokens(whole, 2)
+    merged = pooled_tokens(whole, 2, 1)
     assert merged.lengths.tolist() == [6]
     assert merged.weights.sum() == 12
     query = unit_rows(rng.normal(size=(4, 16)) + kinds[:4])
@@ -180,7 +168,7 @@ def test_a_similarity_that_reads_words_gets_a_vector_for_each() -> None:
     documents = tuple(Document(str(i), text) for i, text in enumerate(contents))
     tokens = encoder.encode(contents).require_tokens()
     # As many vectors as different words: the tokens of each word have one of their own.
-    merged = TokenForm(7.5, 12).of(tokens)
+    merged = pooled_tokens(tokens, 7.5, 12)
     assert merged.lengths.tolist() == [12] * 4
     own = encoder.encode(["word3 word5"], "query").require_tokens()
     query = Query("word3 word5", tokens=own[0])

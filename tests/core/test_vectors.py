@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.core.vectors import pair_similarities, vector_similarities
+from surprise_rerank.core.arrays import pair_similarities, vector_similarities
 from surprise_rerank.errors import DataError
 
 PROPERTY = settings(max_examples=50, deadline=None)

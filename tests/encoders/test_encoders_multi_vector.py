@@ -19,9 +19,8 @@ from words import WordEncoder
 from surprise_rerank import as_encoder, load_encoder
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders import MultiVectorEncoder
 from surprise_rerank.encoders.base import Kind
-from surprise_rerank.encoders.multi_vector import is_multi_vector
+from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import ModelError
 from surprise_rerank.similarities.dynamax import DynaMax

@@ -16,7 +16,7 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
-from surprise_rerank.core.tokens import TokenBatch, TokenForm
+from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoReranker, AutoSettings
@@ -90,7 +90,7 @@ def collection(dataset: RetrievalDataset, folder: Path, encoder: WordEncoder, ca
 
 def stored(encoder: WordEncoder, texts: list[str]) -> TokenBatch:
     """Token vectors as the study's index has them."""
-    return TokenForm().of(encoder.encode(texts).require_tokens())
+    return pooled_tokens(encoder.encode(texts).require_tokens())
 
 
 def of_the_product(case: Case, encoder: WordEncoder, dataset: RetrievalDataset) -> tuple[Query, Candidates]:

@@ -23,7 +23,7 @@ from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, Location
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.writing.points import PointMaker
-from surprise_rerank.core.tokens import TokenForm
+from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded, encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError, UnreadableIndexError
@@ -55,7 +55,7 @@ def test_what_was_stored_comes_back(open_index: Opener) -> None:
     expected = encoder.encode([d.content for d in reversed(DOCUMENTS)])
     np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
     assert found.tokens is not None
-    merged = TokenForm().of(expected.tokens)
+    merged = pooled_tokens(expected.tokens)
     np.testing.assert_allclose(found.tokens.directions, merged.directions, atol=1e-3)
     np.testing.assert_array_equal(found.tokens.offsets, merged.offsets)
     np.testing.assert_array_equal(found.tokens.norms, merged.norms)

@@ -48,7 +48,7 @@ def stored(tokens: TokenBatch) -> tuple[list[Float32Array], list[dict[str, Any]]
 @pytest.mark.parametrize("factor", [1, 2.5])
 @pytest.mark.parametrize("lengths", [(), (0,), (5, 0, 1, 40), (300, 2), (900, 0)], ids=str)
 def test_tokens_come_back_as_they_were_stored(lengths: tuple[int, ...], factor: float) -> None:
-    tokens = pooled_tokens(texts(*lengths), factor)
+    tokens = pooled_tokens(texts(*lengths), factor, 1)
     vectors, payloads, names = stored(tokens)
     assert all(len(own) for own in vectors), "Qdrant refuses empty multivectors"
     back = stored_tokens([own.tolist() for own in vectors], payloads, D, names)
@@ -63,7 +63,7 @@ def test_tokens_come_back_as_they_were_stored(lengths: tuple[int, ...], factor: 
 
 def test_merged_tokens_take_a_byte_each_and_two_where_there_are_many_vectors() -> None:
     for length, width in ((500, 1), (1000, 2)):
-        tokens = pooled_tokens(texts(length), 3)
+        tokens = pooled_tokens(texts(length), 3, 1)
         shape = pybase64.b64decode(token_payload(tokens, 0)[TOKEN_SHAPE])
         assert len(shape) == 4 * len(tokens.norms) + width * length
 
@@ -84,7 +84,7 @@ def test_merged_tokens_take_a_byte_each_and_two_where_there_are_many_vectors() -
     ids=str,
 )
 def test_damaged_payloads_are_told_with_their_text(damage: dict[str, Any], factor: float) -> None:
-    vectors, payloads, names = stored(pooled_tokens(texts(9, 20), factor))
+    vectors, payloads, names = stored(pooled_tokens(texts(9, 20), factor, 1))
     for wrong in ({**payloads[1], **damage}, {k: v for k, v in payloads[1].items() if k not in damage}):
         with pytest.raises(DataError, match="the token vectors of document 1 are damaged"):
             stored_tokens(vectors, [payloads[0], wrong], D, names)
@@ -92,14 +92,14 @@ def test_damaged_payloads_are_told_with_their_text(damage: dict[str, Any], facto
 
 @pytest.mark.parametrize("rows", [0, 3, 21])
 def test_other_vectors_than_the_payload_tells_of_are_damage(rows: int) -> None:
-    _, payloads, names = stored(pooled_tokens(texts(20), 2.5))
+    _, payloads, names = stored(pooled_tokens(texts(20), 2.5, 1))
     for width in (D, D - 1):
         with pytest.raises(DataError, match="of document 0 are damaged"):
             stored_tokens([np.ones((rows, width))], payloads, D, names)
 
 
 def test_a_payload_that_has_lost_its_members_is_damage() -> None:
-    vectors, payloads, names = stored(pooled_tokens(texts(20, 30), 2.5))
+    vectors, payloads, names = stored(pooled_tokens(texts(20, 30), 2.5, 1))
     shape = pybase64.b64decode(payloads[1][TOKEN_SHAPE])[: 4 * len(vectors[1])]
     cut = {**payloads[1], TOKEN_SHAPE: pybase64.b64encode(shape).decode()}
     for places in ([1], [0, 1]):

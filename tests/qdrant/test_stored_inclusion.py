@@ -23,6 +23,7 @@ from surprise_rerank.connectors.systems.building import build_system, dynamax
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.inputs import SystemInputs, inputs_of
+from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.token_weights import weighted_inclusion
@@ -67,7 +68,7 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(
             assert asked is not None
             pool = index.fetch([d.id for d in own], frozenset())
             found = index.with_inclusion(pool, asked).require_inclusion()
-            merged = index.token_form.of(encoder.encode([d.content for d in own]).require_tokens())
+            merged = pooled_tokens(encoder.encode([d.content for d in own]).require_tokens(), index.pooling)
             places = {d.id: i for i, d in enumerate(own)}
             sample = merged.take([places[name] for name in names])
             assert found.lengths.tolist() == merged.token_counts.tolist()
@@ -93,7 +94,7 @@ def test_token_vectors_come_back_as_they_were_merged(open_index: Opener) -> None
     with open_index(encoder, options=WHOLE) as index:
         index.sync(own, background=False)
         found = index.fetch([d.id for d in own], frozenset({"tokens"})).require_tokens()
-    merged = index.token_form.of(encoder.encode([d.content for d in own]).require_tokens())
+    merged = pooled_tokens(encoder.encode([d.content for d in own]).require_tokens(), index.pooling)
     assert found.offsets.tolist() == merged.offsets.tolist()
     assert found.expanded().norms.tolist() == merged.expanded().norms.tolist()
     np.testing.assert_array_equal(found.norms, merged.norms)

@@ -19,7 +19,7 @@ from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.tokens import TokenBatch, TokenForm, pooled_tokens
+from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
@@ -62,17 +62,14 @@ def test_the_contributions_of_all_tokens_sum_to_the_score(seed: int, m: int, k: 
         assert (match.match is None) == (match.position is None) == (match.similarity == 0)
 
 
-FORMS = [TokenForm(pooling, 2) for pooling in (1, 3)]
-
-
-@pytest.mark.parametrize("form", FORMS, ids=["all", "merged"])
+@pytest.mark.parametrize("pooling", [1, 3])
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.integers(0, 30))
 def test_the_contributions_sum_to_the_score_of_what_is_stored(
-    form: TokenForm, seed: int, m: int, k: int
+    pooling: int, seed: int, m: int, k: int
 ) -> None:
     query = tokens(seed, m, 24)
-    stored = form.of(TokenBatch.from_arrays([tokens(seed + 1, k, 24)], 24))
+    stored = pooled_tokens(TokenBatch.from_arrays([tokens(seed + 1, k, 24)], 24), pooling, 2)
     counts = np.random.default_rng(seed).uniform(0.1, 2, m)
     matches = token_matches(query, stored, named(m, "q"), named(k, "d"), counts)
     score = DynaMax().pool(query, stored, query_weights=counts)[0]
@@ -90,7 +87,7 @@ def test_the_contributions_sum_to_the_score_of_what_is_stored(
 def test_a_match_of_merged_tokens_shows_the_words_that_were_merged() -> None:
     heart, wing = [1.0, 0.0, 0.1], [0.0, 1.0, 0.0]
     batch = TokenBatch.from_arrays([np.array([wing, heart, heart, [1.0, 0.01, 0.1], wing])])
-    merged = pooled_tokens(batch, 2.5)
+    merged = pooled_tokens(batch, 2.5, 1)
     words = ["wing", "cardiac", "Heart", "attack", "wing"]
     same, first, twice = token_matches(
         np.array([heart, heart, wing]), merged, ["heart", "valve", "lift"], words
@@ -119,7 +116,7 @@ def test_a_token_matches_its_nearest_one_and_nothing_where_all_point_away() -> N
 def test_words_that_are_not_as_many_as_vectors_are_refused() -> None:
     with pytest.raises(DataError, match=r"1 words for 2 token vectors of the document"):
         token_matches(tokens(0, 1), tokens(1, 2), ["a"], ["b"])
-    merged = pooled_tokens(TokenBatch.from_arrays([tokens(1, 6)]), 3)
+    merged = pooled_tokens(TokenBatch.from_arrays([tokens(1, 6)]), 3, 1)
     with pytest.raises(DataError, match=r"2 words for 6 token vectors of the document"):
         token_matches(tokens(0, 1), merged, ["a"], ["b", "c"])
 

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.arrays import VectorSimilarity, unit_rows, vector_similarities
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.vectors import VectorSimilarity, vector_similarities
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, FusionReranker, SurpriseReranker

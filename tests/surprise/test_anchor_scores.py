@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.core.vectors import vector_similarities
+from surprise_rerank.core.arrays import unit_rows, vector_similarities
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.anchor_scores import AnchorScores, snapped_weight
 from surprise_rerank.surprise.ensemble import Ensemble

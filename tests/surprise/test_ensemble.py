@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from surprise_rerank.core.arrays import vector_similarities
 from surprise_rerank.core.moments import UPPER_PERCENTILE
-from surprise_rerank.core.vectors import vector_similarities
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise import ensemble as ensemble_module
 from surprise_rerank.surprise.ensemble import Ensemble

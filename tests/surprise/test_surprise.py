@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from surprise_rerank.core.arrays import unit_rows
+from surprise_rerank.core.arrays import pair_similarities, unit_rows, vector_similarities
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.vectors import pair_similarities, vector_similarities
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import LinearForm

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import LexicalIndex, with_words
 from surprise_rerank.connectors.qdrant.search.searched import Searched
-from surprise_rerank.core.tokens import TokenForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +23,9 @@ class StoredCandidates:
     words: LexicalIndex | None = None
 
     @property
-    def token_form(self) -> TokenForm:
-        """The form of their token vectors."""
-        return self.index.token_form
+    def pooling(self) -> float:
+        """Tokens that are merged into one of their vectors, on average."""
+        return self.index.pooling
 
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """Those of these documents that the index has, in this order; with BM25's scores, if any."""

@@ -17,8 +17,8 @@ from surprise_rerank.connectors.qdrant.search.pools import Pools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.core.tokens import TokenBatch, TokenForm
-from surprise_rerank.core.vectors import VectorSimilarity
+from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 
@@ -67,8 +67,8 @@ class Searched(ABC):
 
     @property
     @abstractmethod
-    def token_form(self) -> TokenForm:
-        """The form of the token vectors that are fetched."""
+    def pooling(self) -> float:
+        """Tokens that are merged into one of the vectors that are fetched, on average."""
 
     @property
     @abstractmethod

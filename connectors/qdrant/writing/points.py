@@ -23,7 +23,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.tokens.batch import TokenBatch
+from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoded, Encoder, token_dimension
 from surprise_rerank.errors import DataError
@@ -86,7 +86,7 @@ class PointMaker:
         vectors: list[dict[str, StoredVector]] = [{DENSE: row} for row in encoded.dense]
         payloads = [_payload(piece) for piece in pieces]
         if self.options.tokens:
-            tokens = self.options.token_form.of(self._tokens(encoded, len(pieces)))
+            tokens = pooled_tokens(self._tokens(encoded, len(pieces)), self.options.pooling)
             for i, own in enumerate(vectors):
                 own[TOKEN_VECTORS] = document_vectors(tokens, i)
                 payloads[i].update(token_payload(tokens, i))

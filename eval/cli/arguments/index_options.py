@@ -91,7 +91,7 @@ class IndexArguments:
             DataError: if a value is out of its range.
         """
         from surprise_rerank.connectors.qdrant import IndexOptions
-        from surprise_rerank.core.tokens.form import POOLING
+        from surprise_rerank.core.tokens import POOLING
 
         base = existing or IndexOptions()
         given: dict[str, Any] = {

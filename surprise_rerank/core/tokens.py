@@ -1,0 +1,279 @@
+"""Ragged batches of token vectors: one array for a whole pool.
+
+A batch keeps the *direction* of every vector apart from its length. The scores of unit tokens need only the
+directions, those of raw dot products both.
+
+Tokens of a text that say the same are merged: they are clustered by Ward's method over their directions, and
+each cluster becomes one vector, the mean of its members (Clavie, Chaffin and Adams 2024, 'Reducing the
+Footprint of Multi-Vector Retrieval with Minimal Performance Impact via Token Pooling', arXiv:2409.14683). The
+vector knows its members, so that it counts as many tokens as it stands for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms, unit_rows
+from surprise_rerank.errors import DataError
+
+POOLING = 3.5  # see docs/tokens.md
+# Vectors that a text keeps: short texts have little to save, and little that is said twice.
+_LEAST = 64
+# Tokens that are clustered together: the time grows with the square, and neighbours in a text are alike.
+_TOGETHER = 512
+
+
+def offsets_of(lengths: IntArray) -> IntArray:
+    """(n + 1,) where texts of these lengths begin in a row, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def _rows_of(offsets: IntArray, texts: IntArray) -> IntArray:
+    """The rows of some of the texts, in their order."""
+    lengths = np.diff(offsets)[texts]
+    starts = np.repeat(offsets[texts] - offsets_of(lengths)[:-1], lengths)
+    return starts + np.arange(int(lengths.sum()), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Members:
+    """The tokens of n texts, each of which was merged into one of its text's vectors.
+
+    Attributes:
+        owners: (tokens,) the number of the vector, among those of the text.
+        offsets: (n + 1,) int64; text i owns the entries offsets[i] to offsets[i + 1].
+    """
+
+    owners: npt.NDArray[np.integer]
+    offsets: IntArray
+
+    def text(self, i: int) -> npt.NDArray[np.integer]:
+        """(tokens,) the vector of each token of text i."""
+        return self.owners[self.offsets[i] : self.offsets[i + 1]]
+
+    def rows(self, vectors: IntArray) -> IntArray:
+        """(tokens,) the row of each token's vector; `vectors` are (n + 1,) where those of a text begin."""
+        return np.repeat(vectors[:-1], np.diff(self.offsets)) + self.owners
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenBatch:
+    """Token vectors of n texts, stacked.
+
+    Attributes:
+        directions: (total, d) float32 vectors of length 1, or 0.
+        norms: (total,) float32 lengths of the tokens.
+        offsets: (n + 1,) int64; text i owns the rows offsets[i] to offsets[i + 1].
+        own: (total,) float32, where known: each token's membership in its own text's fuzzy set, max(0, max
+            over the text's tokens y of <t, y>), computed once (`kernels.with_own_memberships`).
+        members: the tokens that the vectors stand for, where some were merged.
+    """
+
+    directions: Float32Array
+    norms: Float32Array
+    offsets: IntArray
+    own: Float32Array | None = None
+    members: Members | None = None
+
+    @classmethod
+    def from_arrays(cls, texts: Sequence[FloatArray], dimension: int | None = None) -> TokenBatch:
+        """A batch of n arrays (tokens, d); a text without tokens is one of shape (0, d).
+
+        `dimension` is d, needed where there are no texts. A DataError if dimensions differ or a value is NaN
+        or infinite.
+        """
+        d = dimension if dimension is not None else (texts[0].shape[1] if len(texts) else 0)
+        for i, text in enumerate(texts):
+            if text.ndim != 2 or text.shape[1] != d:
+                raise DataError(f"token vectors of text {i} have shape {text.shape}, expected (tokens, {d})")
+        raw = np.concatenate([np.zeros((0, d), np.float32), *texts], dtype=np.float32)
+        return cls.from_rows(raw, np.array([len(t) for t in texts], dtype=np.int64))
+
+    @classmethod
+    def from_rows(cls, raw: Float32Array, lengths: IntArray) -> TokenBatch:
+        """A batch of (total, d) vectors, stacked already, of texts of (n,) lengths that sum to total.
+
+        A DataError if a value is NaN or infinite.
+        """
+        if not np.isfinite(raw).all():
+            row = np.flatnonzero(~np.isfinite(raw).all(axis=1))[0]
+            bad = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
+            raise DataError(f"token vectors of text {bad} hold NaN or infinite values")
+        with np.errstate(over="ignore"):  # the next lines refuse these
+            exact = row_norms(raw)
+            norms = exact.astype(np.float32)
+        if not np.isfinite(norms).all():
+            raise DataError("token vectors are too long for float32 (3e38); scale them down")
+        return cls(unit_rows(raw, exact), norms, offsets_of(lengths))
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[TokenBatch]) -> TokenBatch:
+        """Several batches of one dimension as one; a DataError if there are none, or some are merged only."""
+        if not batches:
+            raise DataError("nothing to concatenate: give at least one TokenBatch")
+        batches = [b for b in batches if len(b)] or batches[:1]
+        kinds = sorted({f"of dimension {b.dimension}{', merged' if b.members else ''}" for b in batches})
+        if len(kinds) > 1:
+            raise DataError(f"token batches {' and '.join(kinds)} cannot be concatenated")
+        owns = [b.own for b in batches if b.own is not None]
+        members = [b.members for b in batches if b.members is not None]
+        tokens = offsets_of(np.concatenate([b.token_counts for b in batches]))
+        return cls(
+            np.concatenate([b.directions for b in batches]),
+            np.concatenate([b.norms for b in batches]),
+            offsets_of(np.concatenate([b.lengths for b in batches])),
+            np.concatenate(owns) if len(owns) == len(batches) else None,
+            Members(np.concatenate([m.owners for m in members]), tokens) if members else None,
+        )
+
+    @property
+    def dimension(self) -> int:
+        """Dimension d of the token vectors."""
+        return int(self.directions.shape[1])
+
+    @property
+    def lengths(self) -> IntArray:
+        """(n,) number of vectors of each text."""
+        return np.diff(self.offsets)
+
+    @property
+    def token_counts(self) -> IntArray:
+        """(n,) number of tokens of each text, merged ones counted one by one."""
+        return self.lengths if self.members is None else np.diff(self.members.offsets)
+
+    @property
+    def weights(self) -> IntArray:
+        """(total,) how many tokens each vector stands for."""
+        if self.members is None:
+            return np.ones(len(self.norms), np.int64)
+        return np.bincount(self.members.rows(self.offsets), minlength=len(self.norms))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: int) -> Float32Array:
+        """(tokens, d) float32: the token vectors of text i, with their lengths."""
+        return self.text(i)
+
+    def text(self, i: int, *, unit: bool = False) -> Float32Array:
+        """(tokens, d) float32: the token vectors of text i, with length 1 or with their own."""
+        own = self.between(start := range(len(self))[i], start + 1)  # from the end, as sequences count
+        return own.directions if unit else own.directions * own.norms[:, None]
+
+    def take(self, index: npt.ArrayLike) -> TokenBatch:
+        """The texts at these positions, in this order."""
+        chosen = np.arange(len(self))[np.asarray(index, dtype=np.int64)]
+        batch = self._with_rows(_rows_of(self.offsets, chosen), offsets_of(self.lengths[chosen]))
+        if self.members is None:
+            return batch
+        owners = self.members.owners[_rows_of(self.members.offsets, chosen)]
+        return replace(batch, members=Members(owners, offsets_of(self.token_counts[chosen])))
+
+    def between(self, start: int, stop: int) -> TokenBatch:
+        """Texts start to stop, without copying their vectors; 0 <= start <= stop <= n."""
+        rows = slice(int(self.offsets[start]), int(self.offsets[stop]))
+        batch = self._with_rows(rows, self.offsets[start : stop + 1] - self.offsets[start])
+        if self.members is None:
+            return batch
+        tokens = self.members.offsets[start : stop + 1]
+        owners = self.members.owners[int(tokens[0]) : int(tokens[-1])]
+        return replace(batch, members=Members(owners, tokens - tokens[0]))
+
+    def expanded(self) -> TokenBatch:
+        """A vector for every token again: that of the cluster which it was merged into."""
+        if self.members is None:
+            return self
+        return self._with_rows(self.members.rows(self.offsets), self.members.offsets)
+
+    def _with_rows(self, rows: slice | IntArray, offsets: IntArray) -> TokenBatch:
+        """The vectors at these rows, each a token of its own, of texts that begin at these offsets."""
+        return TokenBatch(
+            self.directions[rows], self.norms[rows], offsets, None if self.own is None else self.own[rows]
+        )
+
+
+def require_pooling(pooling: float, least: int = _LEAST) -> None:
+    """Refuse, by a DataError, what tokens cannot be merged by."""
+    if not 1 <= pooling < math.inf or least < 1:
+        raise DataError(
+            f"tokens are merged by a factor of at least 1 into at least 1 vector, got {pooling}, {least}"
+        )
+
+
+def pooled_tokens(tokens: TokenBatch, pooling: float = POOLING, least: int = _LEAST) -> TokenBatch:
+    """A batch with n / pooling vectors for a text of n tokens, but at least `least`, where it has as many.
+
+    Every text is merged alone, so that the result does not depend on the batch. Tokens of zeros, which no
+    similarity counts, share one vector of zeros. What is merged already stays, and 1 changes nothing.
+    """
+    require_pooling(pooling, least)
+    if pooling == 1 or tokens.members is not None:
+        return tokens
+    owners = [clusters(tokens.text(i, unit=True), pooling, least) for i in range(len(tokens))]
+    counts = np.array([own.max(initial=-1) + 1 for own in owners], np.int64)
+    members = Members(np.concatenate([np.zeros(0, np.int64), *owners]), tokens.offsets)
+    means = np.concatenate(
+        [np.zeros((0, tokens.dimension), np.float32)]
+        + [_means(tokens[i], own) for i, own in enumerate(owners) if len(own)]
+    )
+    norms = row_norms(means)
+    return TokenBatch(unit_rows(means, norms), norms.astype(np.float32), offsets_of(counts), members=members)
+
+
+def clusters(unit: Float32Array, pooling: float, least: int = 1) -> IntArray:
+    """(n,) the cluster of each of (n, d) vectors, numbered in the order of their first members.
+
+    Ward's method merges the two clusters that add least to the squared distances from the clusters' means,
+    until max(ceil(n / pooling), least) are left. Long texts are clustered in stretches.
+    """
+    known = np.flatnonzero(unit.any(axis=1))
+    found = np.full(len(unit), -1, np.int64)
+    first, stretches = 0, max(math.ceil(len(known) / _TOGETHER), 1)
+    wanted = max(math.ceil(len(known) / pooling), min(len(known), least))
+    for i, stretch in enumerate(np.array_split(known, stretches)):
+        # The remainder goes to the first ones.
+        own = wanted * (i + 1) // stretches - wanted * i // stretches
+        found[stretch] = first + _ward(unit[stretch], max(own, 1))
+        first = int(found.max(initial=-1)) + 1
+    found[found < 0] = first
+    return _in_order(found)
+
+
+def _means(vectors: Float32Array, owners: IntArray) -> Float32Array:
+    """(k, d) the mean of each cluster's vectors."""
+    order = np.argsort(owners, kind="stable")
+    starts = np.searchsorted(owners[order], np.arange(owners.max() + 1))
+    counts = np.diff(np.append(starts, len(owners)))
+    sums = np.add.reduceat(vectors[order], starts, dtype=np.float64)  # float32 may not hold them
+    means: Float32Array = (sums / counts[:, None]).astype(np.float32)
+    return means
+
+
+def _ward(unit: Float32Array, count: int) -> IntArray:
+    """(n,) the cluster of each vector of length 1, `count` of them."""
+    from scipy.cluster.hierarchy import linkage
+
+    n = len(unit)
+    if count >= n:
+        return np.arange(n)
+    products = unit @ unit.T
+    distances = np.sqrt(np.maximum(2.0 - 2.0 * products[np.triu_indices(n, 1)].astype(np.float64), 0.0))
+    merged = linkage(distances, "ward")[: n - count, :2].astype(np.int64)
+    # Cluster n + i is what step i merged; going back, each takes the name of the one that it went into.
+    name = np.arange(2 * n - count)
+    for i in range(len(merged) - 1, -1, -1):
+        name[merged[i]] = name[n + i]
+    return name[:n]
+
+
+def _in_order(labels: IntArray) -> IntArray:
+    """Labels numbered anew, in the order in which they occur."""
+    _, firsts, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    number = np.empty(len(firsts), np.int64)
+    number[np.argsort(firsts)] = np.arange(len(firsts))
+    return number[inverse]
