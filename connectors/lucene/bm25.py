@@ -1,9 +1,7 @@
 """BM25 as a retriever like any other: Pyserini's Lucene in this process, with no Java to install.
 
-Documents are indexed by Pyserini's `LuceneIndexer` (Porter stems, Lucene's English stop words). Searching
-asks Anserini's bag-of-words query of the index and breaks ties by document id, as Pyserini's `LuceneSearcher`
-does, but fetches all hits in two arrays: `LuceneSearcher` makes a Python object of each, rounds the scores,
-and takes seconds to import, because torch and transformers come with searchers that are not used here.
+Pyserini's `LuceneIndexer` indexes. Anserini's bag-of-words query is asked directly, because Pyserini's
+`LuceneSearcher` makes a Python object of each hit, rounds the scores, and imports torch and transformers.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 
@@ -46,14 +44,10 @@ _BLANK = "".join(map(chr, range(33)))
 class BM25Index:
     """A BM25 index in a folder, open for searching. `build`, `open` and `open_or_build` make one.
 
-    Threads may share it; their searches take turns. A score is Lucene's BM25, summed over the query's words:
+    A score is Lucene's BM25, summed over the query's words:
     ln(1 + (N - n + .5) / (n + .5)) * tf / (tf + k1 * (1 - b + b * length / mean length)) with k1 = .9 and
     b = .4, where n of the N documents hold the word; lengths of 40 words and more are rounded down to what
-    fits one byte.
-
-    Attributes:
-        path: the folder.
-        documents: how many documents it holds.
+    fits one byte. Threads may share an index; their searches take turns.
     """
 
     def __init__(self, path: Path, documents: int) -> None:
@@ -88,13 +82,11 @@ class BM25Index:
     ) -> BM25Index:
         """Index documents and open the index; one that is there already is replaced at the very end.
 
-        A build that fails or is interrupted leaves the folder as it was.
-
         Args:
             path: the index's folder.
             documents: each is indexed as its `content` under its `id`; they are read once.
             fingerprint: any text that changes when the documents do, for `open_or_build`.
-            on_progress: called with the number of documents so far, every thousand and at the end.
+            on_progress: called with the number of documents of every batch.
         """
         target = Path(path).resolve()
         what = f"the BM25 index {target}"
@@ -134,14 +126,9 @@ class BM25Index:
         return cls.build(path, documents, fingerprint=fingerprint, on_progress=on_progress)
 
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
-        """The documents that share a word with the query, best first; ties go by id, as in Anserini.
+        """N ids and (n,) BM25 scores of the documents that share a word with the query.
 
-        Args:
-            query: the question; one that is empty or holds stop words alone finds nothing.
-            depth: the most documents to return.
-
-        Returns:
-            n ids, and (n,) BM25 scores, descending.
+        Best first; ties go by id, as in Anserini.
         """
         if depth < 1:
             raise DataError(f"depth must be at least 1, got {depth}")
@@ -234,23 +221,17 @@ def _record(folder: Path) -> tuple[int, str]:
         raise StoreError(f"{file} is damaged ({error!r}): {_REBUILD}") from error
 
 
-def _write(
-    folder: Path, documents: Iterable[Document], on_progress: Callable[[int], None] | None = None
-) -> int:
+def _write(folder: Path, documents: Iterable[Document], on_progress: Callable[[int], None] | None) -> int:
     """Index documents into Lucene's new folder, and return their number."""
     seen: set[str] = set()
     rows = _rows(documents, seen)
-    with closing(_indexer(folder)) as indexer:
+    indexer_class = import_extra("pyserini.index.lucene", EXTRA).LuceneIndexer
+    with closing(indexer_class(str(folder), threads=min(8, os.cpu_count() or 1))) as indexer:
         while batch := list(islice(rows, _BATCH)):
             indexer.add_batch_dict(batch)
             if on_progress is not None:
-                on_progress(len(seen))
+                on_progress(len(batch))
     return len(seen)
-
-
-def _indexer(folder: Path) -> Any:
-    indexer_class = import_extra("pyserini.index.lucene", EXTRA).LuceneIndexer
-    return indexer_class(str(folder), threads=min(8, os.cpu_count() or 1))
 
 
 def _rows(documents: Iterable[Document], seen: set[str]) -> Iterator[dict[str, str]]:
@@ -265,39 +246,27 @@ def _rows(documents: Iterable[Document], seen: set[str]) -> Iterator[dict[str, s
         yield {"id": document.id, "contents": content if content.strip(_BLANK) else "."}
 
 
-class DocumentStore(Protocol):
-    """What returns documents by id, such as `DocumentIndex`."""
-
-    def fetch(self, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
-        """These documents, in this order, with these fields filled."""
-        ...
+Fetch: TypeAlias = Callable[[Sequence[str], "frozenset[Field]"], Candidates]
 
 
 class BM25Retriever:
     """The first retrieval stage by words instead of vectors.
 
-    Attributes:
-        name: what its scores are called in `Candidates.scores`.
+    Args:
         index: the index that is searched.
-        store: where vectors, tokens and texts of the found documents come from, if a re-ranker needs them.
+        fetch: vectors, tokens and texts of the found documents, such as `QdrantIndex.fetch`.
     """
 
-    name = "bm25"
-
-    def __init__(self, index: BM25Index, store: DocumentStore | None = None) -> None:
-        self.index = index
-        self.store = store
+    def __init__(
+        self, index: BM25Index, fetch: Callable[[Sequence[str], frozenset[Field]], Candidates]
+    ) -> None:
+        self._index, self._fetch = index, fetch
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The best documents for the query's text, at most `depth`, with their BM25 scores."""
-        ids, scores = self.index.search(query.text, depth)
-        pool = Candidates(ids=ids)
-        if fields:
-            if self.store is None:
-                wanted = ", ".join(sorted(fields))
-                raise DataError(f"BM25 has no {wanted}: give BM25Retriever a store, such as a DocumentIndex")
-            pool = self.store.fetch(ids, fields)
+        ids, scores = self._index.search(query.text, depth)
+        pool = self._fetch(ids, fields) if fields else Candidates(ids=ids)
         # A store that splits documents returns a row for each passage.
         by_id = dict(zip(ids, scores, strict=True))
         own = np.array([by_id[name] for name in pool.ids], np.float64)
-        return replace(pool, scores={self.name: own})
+        return replace(pool, scores={"bm25": own})

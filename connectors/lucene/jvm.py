@@ -33,12 +33,8 @@ _loggers: list[Any] = []
 def java(action: str, advice: str) -> Iterator[None]:
     """Hold Java, started at the first call, for the calling thread: every call into it is in such a block.
 
-    No Java has to be installed on the machine. A JVM that something else has started in this process is used
-    if it knows Anserini's classes.
-
-    Args:
-        action: what failed if it does, the beginning of the message ("cannot read the BM25 index /bm25").
-        advice: what to do then, the end of the message.
+    A JVM that something else has started in this process is used if it knows Anserini's classes. A Java
+    exception is a StoreError of what failed, `action`, and what to do, `advice`.
     """
     with _calling:
         jnius = _started()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from surprise_rerank.connectors.datasets.sources import Source, open_source
+from surprise_rerank.connectors.readers.datasets import Source, open_source
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from surprise_rerank.candidates import Query, Ranking
-from surprise_rerank.connectors.datasets.sources import open_source
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import shown_url
+from surprise_rerank.connectors.readers.datasets import open_source
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System, find_systems
 from surprise_rerank.core.extras import is_installed, pip_line

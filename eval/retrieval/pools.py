@@ -90,7 +90,7 @@ class Resources(SystemInputs):
             case "bm25":
                 retriever = SparseRetriever(self.index, self.options)
             case "bm25-lucene":
-                retriever = BM25Retriever(self._lucene, self.index)
+                retriever = BM25Retriever(self._lucene, self.index.fetch)
             case _:
                 retriever = RunRetriever(pool, self.index, self.document_ids)
         return LexicallyScored(retriever, self._words(bm25)) if bm25 else retriever

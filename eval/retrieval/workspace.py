@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from surprise_rerank.connectors.datasets.demo import DEMO
 from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
+from surprise_rerank.connectors.readers.demo import DEMO
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens import POOLING, TokenBatch
@@ -171,14 +171,7 @@ class Workspace:
         for document in dataset.documents:
             digest.update(f"{document.id}\0{document.content_hash}\0".encode())
         with self.terminal.bar("BM25 index", len(dataset.documents), "documents") as advance:
-            done = 0
-
-            def advanced(total: int) -> None:
-                nonlocal done
-                advance(total - done)
-                done = total
-
-            return BM25Index.open_or_build(path, dataset.documents, digest.hexdigest(), on_progress=advanced)
+            return BM25Index.open_or_build(path, dataset.documents, digest.hexdigest(), on_progress=advance)
 
 
 def _told(done: SyncReport, engine: str) -> str:

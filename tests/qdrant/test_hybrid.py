@@ -100,7 +100,7 @@ def test_bm25_of_lucene_fits_the_same_places(index: DocumentIndex, tmp_path: Pat
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
     with BM25Index.build(tmp_path / "bm25", DOCUMENTS) as lexical:
         pool = HybridRetriever(index, lexical).retrieve(query, 8, ALL_FIELDS)
-        found = BM25Retriever(lexical, index).retrieve(query, 8, frozenset({"tokens"}))
+        found = BM25Retriever(lexical, index.fetch).retrieve(query, 8, frozenset({"tokens"}))
     assert pool.scores["bm25"][pool.ids.index("13")] == pool.scores["bm25"].max()
     assert DynaMaxReranker().rerank(query, found).ids[0] == "13"
 

@@ -1,1 +1,0 @@
-"""Retrieval data sets: BEIR folders, ir_datasets and the built-in demo."""
