@@ -30,8 +30,8 @@ from sentence_transformers import SparseEncoder
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.attached import Collection
-from surprise_rerank.connectors.datasets.sources import open_source
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
+from surprise_rerank.connectors.readers.datasets import open_source
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries

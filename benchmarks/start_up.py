@@ -33,8 +33,8 @@ import httpx
 from machine import describe
 
 from surprise_rerank import Document, load_encoder
-from surprise_rerank.connectors.datasets.demo import DemoDocumentation
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.readers.demo import DemoDocumentation
 
 # As they are installed.
 _ENTRY = "from surprise_rerank.eval.cli.entry import {0}; {0}()"

@@ -6,7 +6,6 @@ import contextlib
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sized
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,21 +18,8 @@ Advance: TypeAlias = Callable[[int], None]
 _EVERY = 10.0  # seconds from one line to the next
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """How many documents a source has.
-
-    Attributes:
-        count: how many.
-        exact: whether that is known, and not judged by the part that was read.
-    """
-
-    count: int
-    exact: bool = True
-
-
-# A function where it becomes known by and by; None where it does not.
-Total: TypeAlias = int | Callable[[], Expected | None] | None
+# A function where counting takes a while; None where it is not known.
+Total: TypeAlias = int | Callable[[], int | None] | None
 
 
 class Terminal:
@@ -80,27 +66,27 @@ class Terminal:
             rich.TimeRemainingColumn(),
         )
         shown = "".join(c if c.isprintable() else " " for c in title)
+        expected = total() if callable(total) else total
         with rich.Progress(*columns, console=console, transient=True, disable=not draws) as progress:
-            name = progress.add_task(shown, total=_count(total))
+            name = progress.add_task(shown, total=expected)
             (task,) = progress.tasks
 
             def advance(count: int) -> None:
                 # Never less than are done: a total may be an estimate.
-                known = _count(total)
-                task.total = None if known is None else max(known, task.completed + count)
+                task.total = None if expected is None else max(expected, task.completed + count)
                 progress.advance(name, count)
 
-            with contextlib.nullcontext() if draws else self._told(task, unit, total):
+            with contextlib.nullcontext() if draws else self._told(task, unit):
                 yield advance
 
     @contextlib.contextmanager
-    def _told(self, task: Task, unit: str, total: Total) -> Iterator[None]:
+    def _told(self, task: Task, unit: str) -> Iterator[None]:
         """A line now and then, and one at the end of what took long enough for them."""
         over, told = threading.Event(), threading.Event()
 
         def tell() -> None:
             while not over.wait(self._every):
-                self.say(_line(task, unit, total))
+                self.say(_line(task, unit))
                 told.set()
 
         thread = threading.Thread(target=tell, name="surprise-rerank-progress", daemon=True)
@@ -116,21 +102,14 @@ class Terminal:
 
 def total_of(documents: object) -> Total:
     """How many documents there are, where they tell: as a `readers.DocumentSource`, or by their length."""
-    expected: Callable[[], Expected | None] | None = getattr(documents, "expected", None)
+    expected: Callable[[], int | None] | None = getattr(documents, "expected", None)
     if expected is not None or not isinstance(documents, Sized):
         return expected
     return len(documents)
 
 
-def _count(total: Total) -> int | None:
-    found = total() if callable(total) else total
-    return found.count if isinstance(found, Expected) else found
-
-
-def _line(task: Task, unit: str, total: Total) -> str:
-    found = total() if callable(total) else total
-    about = "about " if isinstance(found, Expected) and not found.exact else ""
-    of = "" if task.total is None else f"of {about}{task.total:,.0f} "
+def _line(task: Task, unit: str) -> str:
+    of = "" if task.total is None else f"of {task.total:,.0f} "
     facts = [f"{task.description}: {task.completed:,.0f} {of}{unit}"]
     if task.speed:
         facts.append(f"{task.speed:,.3g}/s" if task.speed < 100 else f"{task.speed:,.0f}/s")

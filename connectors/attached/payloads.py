@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.datasets.lines import RefusedError
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.readers.fields import (
     METADATA_NAMES,
@@ -23,6 +22,7 @@ from surprise_rerank.connectors.readers.fields import (
     json_value,
     shown,
 )
+from surprise_rerank.connectors.readers.lines import RefusedError
 from surprise_rerank.core.json_values import at
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, did_you_mean

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from surprise_rerank.connectors.datasets.lines import (
+from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
+from surprise_rerank.connectors.readers.lines import (
     RefusedError,
     check_decoded,
     count_lines,
     read_lines,
     read_objects,
 )
+from surprise_rerank.connectors.readers.source import Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
@@ -23,6 +24,7 @@ DEFAULT_SPLIT = "test"
 
 _LAYOUT = "a BEIR folder holds corpus.jsonl[.gz], queries.jsonl[.gz] and qrels/<split>.tsv or qrels.jsonl"
 _HEADER = ["query-id", "corpus-id", "score"]
+_COLUMNS = Columns("_id", "", ["text"], "title", frozenset({"metadata"}))
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}")
 
 
@@ -80,12 +82,9 @@ class BeirFolder:
 
     def _documents(self, path: Path) -> Iterator[Document]:
         empty = True
-        for where, record in _records(path):
-            title, metadata = record.get("title") or "", record.get("metadata") or {}
-            if not isinstance(title, str) or not isinstance(metadata, dict):
-                raise DataError(f"{where}: `title` must be a string and `metadata` an object")
+        for document in read_corpus(path, Skipped("raise")):
             empty = False
-            yield Document(id=record["_id"], text=record["text"], title=title, metadata=metadata)
+            yield document
         if empty:
             raise DatasetError(f"{path}: the corpus is empty: no line holds a document")
 
@@ -110,28 +109,25 @@ class BeirFolder:
         return found
 
 
-def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Place (file:line) and content of every record, with a unique `_id` and a `text`."""
-    line_of: dict[str, int] = {}
-    for number, record in _objects(path):
-        where = f"{path}:{number}"
-        for key in ("_id", "text"):
-            if not isinstance(record.get(key), str):
-                there = f"got {record.get(key)!r}; there is {', '.join(record) or 'nothing'}"
-                raise DataError(f"{where}: `{key}` must be a string, {there}")
-        name = record["_id"]
-        if not name:
-            raise DataError(f"{where}: `_id` is empty")
-        if line_of.setdefault(name, number) != number:
-            raise DataError(
-                f"{where}: `_id` {name!r} is that of line {line_of[name]} too; ids must be unique"
-            )
-        yield where, record
+def read_corpus(path: Path, skipped: Skipped) -> Iterator[Document]:
+    """The documents of a file of JSON lines with `_id`, `text`, `title` and `metadata`."""
+    rows = (Row(f"{path}:{n}", "", values) for n, values in read_objects(path))
+    return documents_of(rows, Fields(), skipped, columns=_COLUMNS)
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """The questions of a file of JSON lines with `_id` and `text`: id -> text, in the file's order."""
-    return {record["_id"]: record["text"] for _, record in _records(path)}
+    """The questions of a file of JSON lines with `_id` and `text`: id -> text, in the file's order.
+
+    Raises:
+        DatasetError: if the file is unreadable.
+        DataError: if a line is no question or an id comes twice.
+    """
+    queries: dict[str, str] = {}
+    for question in read_corpus(path, Skipped("raise")):
+        if question.id in queries:
+            raise DataError(f"{path}: `_id` {question.id!r} comes twice; ids must be unique")
+        queries[question.id] = question.text
+    return queries
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
@@ -156,7 +152,9 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
 
 def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
     if ".jsonl" in path.suffixes:
-        for number, record in _objects(path):
+        for number, record in read_objects(path):
+            if isinstance(record, RefusedError):
+                raise DataError(f"{path}:{number}: {record.detail}") from record
             yield number, [str(record.get(name, "")) for name in _HEADER]
         return
     for number, line in enumerate(read_lines(path), start=1):
@@ -168,10 +166,3 @@ def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
         columns[-1] = columns[-1].strip()
         if line.strip() and not (number == 1 and [column.strip() for column in columns] == _HEADER):
             yield number, columns
-
-
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, record in read_objects(path):
-        if isinstance(record, RefusedError):
-            raise DataError(f"{path}:{number}: {record.detail}") from record
-        yield number, record

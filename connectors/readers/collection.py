@@ -6,9 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from surprise_rerank.connectors.progress import Expected
 from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of
-from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals
+from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Skipped
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
@@ -49,13 +48,13 @@ def from_collection(
         with contextlib.closing(connect(where, api_key)) as connection:
             yield existing(connection, collection)
 
-    def read(refusals: Refusals) -> Iterator[Document]:
+    def read(skipped: Skipped) -> Iterator[Document]:
         with opened() as engine:
-            yield from documents_of(_rows(engine), fields or Fields(), refusals, keyed=True)
+            yield from documents_of(_rows(engine), fields or Fields(), skipped, keyed=True)
 
-    def count() -> Expected:
+    def count() -> int:
         with opened() as engine:
-            return Expected(_count(engine))
+            return engine.count(None)
 
     origin = f"{where if isinstance(where, str) else ''}#{collection}"
     return DocumentSource(collection, read, on_error=on_error, may_be_empty=False, count=count, origin=origin)
@@ -71,14 +70,3 @@ def _rows(engine: ClientEngine) -> Iterator[Row]:
             # In an index of ours, only the first point of a document in passages has the text.
             if not is_own or TEXT in point.payload:
                 yield Row(f"{engine.where}, point {point.id}", point.id, point.payload)
-
-
-def _count(engine: ClientEngine) -> int:
-    """How many points there are; of an index of ours, how many documents."""
-    from qdrant_client import models
-
-    from surprise_rerank.connectors.qdrant.manifest import is_index
-    from surprise_rerank.connectors.qdrant.schema import TEXT
-
-    texts = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=TEXT))])
-    return engine.count(texts if is_index(engine.metadata()) else None)

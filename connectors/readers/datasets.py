@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from surprise_rerank.connectors.datasets.beir import DEFAULT_SPLIT, BeirFolder
-from surprise_rerank.connectors.datasets.demo import DEMO, DemoDocumentation
+from surprise_rerank.connectors.readers.beir import DEFAULT_SPLIT, BeirFolder
+from surprise_rerank.connectors.readers.demo import DEMO, DemoDocumentation
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DatasetError
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from surprise_rerank.connectors.datasets.lines import RefusedError
-from surprise_rerank.connectors.readers.source import Refusals
+from surprise_rerank.connectors.readers.lines import RefusedError
+from surprise_rerank.connectors.readers.source import Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError
 
@@ -48,13 +48,16 @@ class Fields:
         if isinstance(self.metadata, str):
             raise DataError(f"Fields.metadata must be a list of columns, got {self.metadata!r}")
 
+    def optional(self) -> set[str]:
+        """The columns that were named and that a row may lack."""
+        return {*([self.title] if self.title else []), *(self.metadata or ())}
+
 
 class NoColumnError(RefusedError):
     """No column is the id, or the text, or of a name that was given."""
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(NamedTuple):
     """The columns that were found.
 
     Attributes:
@@ -67,42 +70,35 @@ class Columns:
 
     id: str | None
     made_id: str
-    texts: tuple[str, ...]
+    texts: Sequence[str]
     title: str | None
     metadata: frozenset[str] | None
 
     @classmethod
     def find(cls, fields: Fields, names: Iterable[str], *, keyed: bool = False) -> Columns:
-        """Find the columns among those of a row.
-
-        Args:
-            fields: the names that were given.
-            names: the columns that there are.
-            keyed: rows have ids of their own, which count where no column is one.
-        """
+        """Find the columns among those of a row; `keyed` rows have ids where no column is one."""
         known = list(names)
         made, found = "row" if keyed else "", None
         if fields.id in ("content", "row") and fields.id not in known:
             made = fields.id
-        else:
+        elif not keyed or fields.id is not None or _match(ID_NAMES, known):
             advice = "name it with Fields(id=...), or take a hash of title and text with Fields(id='content')"
-            found = _find("id", fields.id, ID_NAMES, known, "" if keyed else advice)
-        texts = [name.strip() for name in (fields.text or "").split(",")]
-        if fields.text is None or fields.text in known:
-            text = _find("text", fields.text, TEXT_NAMES, known, "name it with Fields(text=...)")
-            texts = [text or ""]
-        else:
-            for name in texts:
-                _find("text", name, (), known, "")
+            found = _find("id", fields.id, ID_NAMES, known, advice)
+        texts = [fields.text]
+        if fields.text is not None and fields.text not in known:
+            texts = [name.strip() for name in fields.text.split(",")]
+        text_columns = [
+            _find("text", name, TEXT_NAMES, known, "name it with Fields(text=...)") for name in texts
+        ]
         chosen = None if fields.metadata is None else frozenset(fields.metadata)
-        return cls(found, made, tuple(texts), fields.title, chosen)
+        return cls(found, made, text_columns, fields.title, chosen)
 
     @classmethod
     def of_table(cls, fields: Fields, names: Sequence[str], where: object) -> Columns:
         """Find the columns of a table that names all of them in its head."""
         try:
             columns = cls.find(fields, names)
-            for name in [*([columns.title] if columns.title else []), *sorted(columns.metadata or ())]:
+            for name in sorted(fields.optional()):
                 _find("title or metadata", name, (), names, "")
         except NoColumnError as refused:
             raise DataError(f"{where}: {refused.detail}") from refused
@@ -111,22 +107,9 @@ class Columns:
             raise DataError(f"{where}: the column {twice[0]!r} occurs twice; rename one")
         return columns
 
-    def used(self, names: Sequence[str]) -> list[str]:
-        """The columns that have to be read."""
-        if self.metadata is None:
-            return list(names)
-        title = self.title or _match(TITLE_NAMES, names)
-        return [name for name in names if name in {self.id, *self.texts, title, *self.metadata}]
-
 
 class Row(NamedTuple):
-    """A row and its place.
-
-    Attributes:
-        where: file and line, for messages.
-        number: its number in the file or its key in the store.
-        values: column -> value; or a document as it is; or why there is neither.
-    """
+    """A row: its file and line for messages, its number or key, and its values, or why there are none."""
 
     where: str
     number: str
@@ -136,7 +119,7 @@ class Row(NamedTuple):
 def documents_of(
     rows: Iterable[Row],
     fields: Fields,
-    refusals: Refusals,
+    skipped: Skipped,
     *,
     columns: Columns | None = None,
     keyed: bool = False,
@@ -146,12 +129,12 @@ def documents_of(
     Args:
         rows: read once.
         fields: the columns that were named.
-        refusals: what happens to malformed rows.
+        skipped: what happens to malformed rows.
         columns: the columns, where there is a table's head; else the first row with an id and a text decides.
         keyed: a row's number is an id.
     """
     unmatched: DataError | None = None
-    unseen = set() if columns else {*([fields.title] if fields.title else []), *(fields.metadata or ())}
+    unseen = set() if columns else fields.optional()
     for row in rows:
         try:
             if isinstance(row.values, RefusedError):
@@ -160,13 +143,13 @@ def documents_of(
                 document = row.values
             else:
                 columns = columns or Columns.find(fields, row.values, keyed=keyed)
-                document = document_of(row.values, columns, row.number)
+                document = _document(row.values, columns, row.number)
                 unseen -= row.values.keys() if unseen else set()
         except RefusedError as refused:
             if isinstance(refused, NoColumnError) and unmatched is None:
                 unmatched = DataError(f"{row.where}: {refused.detail}")
                 unmatched.__cause__ = refused
-            refusals.refuse(row.where, refused)
+            skipped.refuse(row.where, refused)
             continue
         yield document
     if columns is None and unmatched is not None:
@@ -175,16 +158,9 @@ def documents_of(
         raise DataError(f"no row has the column {min(unseen)!r}, which Fields names; check its spelling")
 
 
-def document_of(row: Mapping[str, Any], columns: Columns, number: str) -> Document:
-    """The document that a row is.
-
-    Args:
-        row: column -> value.
-        columns: which is which.
-        number: the row's number or key.
-    """
+def _document(row: Mapping[str, Any], columns: Columns, number: str) -> Document:
     title_column = columns.title or _match(TITLE_NAMES, row)
-    title = _text(row, (title_column,), "title") if title_column else ""
+    title = _text(row, [title_column], "title") if title_column else ""
     text = _text(row, columns.texts, "text")
     if text is None:
         there = f"`{'`, `'.join(columns.texts)}` is missing or null; there is {shown(row)}"
@@ -207,18 +183,43 @@ def json_value(value: Any, name: str) -> Any:
     >>> import datetime
     >>> json_value({"read": datetime.date(2024, 5, 1), "score": float("nan")}, "row")
     {'read': '2024-05-01', 'score': None}
+
+    Raises:
+        RefusedError: if JSON has nothing like it, bytes for example; names the column `name`.
+        RecursionError: if it is nested too deeply.
     """
-    if isinstance(value, str):
-        return encodable(value)
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {encodable(str(key)): json_value(item, f"{name}.{key}") for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(item, name) for item in value]
+    match value:
+        case str() | PurePath() | uuid.UUID():
+            return encodable(str(value))
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {encodable(str(key)): json_value(item, f"{name}.{key}") for key, item in value.items()}
+        case list() | tuple():
+            return [json_value(item, name) for item in value]
     return _json_of_object(value, name)
+
+
+def _json_of_object(value: Any, name: str) -> Any:
+    if isinstance(value, np.datetime64):
+        return None if np.isnat(value) else str(value)  # as nanoseconds it would become an integer
+    if isinstance(value, np.ndarray | np.generic):
+        return json_value(value.tolist(), name)
+    # pandas' NA compares with nothing, its NaT is a date, and Decimal has a NaN.
+    if type(value).__name__ == "NAType" or value != value:
+        return None
+    match value:
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case datetime.timedelta():
+            return value.total_seconds()
+        case Decimal():
+            return str(value)
+    kind = type(value).__name__
+    advice = "list the columns to keep with Fields(metadata=[...])"
+    raise RefusedError(f"{kind} in `{name}`", f"`{name}` holds {kind}, which JSON cannot; {advice}")
 
 
 def id_string(value: object) -> str | None:
@@ -235,40 +236,16 @@ def shown(names: Iterable[object]) -> str:
     return f"{', '.join(listed[:_SHOWN_COLUMNS])}{more}" or "nothing"
 
 
-def _json_of_object(value: Any, name: str) -> Any:
-    if isinstance(value, np.datetime64):
-        return None if np.isnat(value) else str(value)  # as nanoseconds it would become an integer
-    if isinstance(value, np.ndarray | np.generic):
-        return json_value(value.tolist(), name)
-    # pandas' NA compares with nothing, its NaT is a date, and Decimal has a NaN.
-    if type(value).__name__ == "NAType" or value != value:
-        return None
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    if isinstance(value, Decimal | uuid.UUID | PurePath):
-        return encodable(str(value))
-    kind = type(value).__name__
-    raise RefusedError(
-        f"{kind} in `{name}`",
-        f"`{name}` holds {kind}, which JSON cannot; list the columns to keep with Fields(metadata=[...])",
-    )
-
-
-def _find(
-    what: str, asked: str | None, usual: Sequence[str], known: Sequence[str], advice: str
-) -> str | None:
-    """The column that was asked for, or the first usual one; None where there is none and no advice."""
-    if asked in known:
+def _find(what: str, asked: str | None, usual: Sequence[str], known: Sequence[str], advice: str) -> str:
+    """The column that was asked for, or the first usual one."""
+    if asked is not None and asked in known:
         return asked
     found = _match(usual, known) if asked is None else None
-    if found is None and (advice or asked is not None):
+    if found is None:
         column = "" if asked is None else f" {asked!r}"
         looked = f"; looked for {', '.join(usual)}; {advice}" if asked is None else ""
-        raise NoColumnError(
-            f"no column for the {what}", f"no column{column} for the {what} among {shown(known)}{looked}"
-        )
+        detail = f"no column{column} for the {what} among {shown(known)}{looked}"
+        raise NoColumnError(f"no column for the {what}", detail)
     return found
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 from pathspec import GitIgnoreSpec
 
-from surprise_rerank.connectors.datasets.lines import RefusedError
 from surprise_rerank.connectors.readers.extraction import KINDS, Extractor
+from surprise_rerank.connectors.readers.lines import RefusedError
 from surprise_rerank.connectors.readers.pages import plain_text
 from surprise_rerank.connectors.readers.source import Skipped
 from surprise_rerank.documents import Document, encodable
@@ -52,8 +51,7 @@ def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = M
             is_plain = path.suffix.lower() not in KINDS
             raw = file.read(max_bytes) if is_plain else b""
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise RefusedError(reason, f"cannot be read: {reason}", unreadable=True) from error
+        raise RefusedError(_reason(error), f"cannot be read: {_reason(error)}", unreadable=True) from error
     extracted = _PLAIN.get(path.suffix.lower(), plain_text)(raw) if is_plain else extractor.read(path)
     if not extracted.text.strip():
         raise RefusedError("no text", "holds no text; scanned pages need OCR first")
@@ -80,108 +78,95 @@ class FileRules:
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
     max_bytes: int = MAX_BYTES
-    included: GitIgnoreSpec = field(init=False, repr=False, compare=False)
-    excluded: GitIgnoreSpec = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        for name in ("include", "exclude"):
-            patterns = getattr(self, name)
-            if isinstance(patterns, str):
-                raise DataError(f"FileRules.{name} must be a list of patterns, got {patterns!r}")
-            object.__setattr__(self, f"{name}d", GitIgnoreSpec.from_lines(patterns))
+        if isinstance(self.include, str) or isinstance(self.exclude, str):
+            given = f"include={self.include!r}, exclude={self.exclude!r}"
+            raise DataError(f"FileRules must have lists of patterns, got {given}")
         if self.max_bytes < 1:
             raise DataError(f"FileRules.max_bytes must be positive, got {self.max_bytes}")
 
 
-class Found(NamedTuple):
-    """A file of a folder: where it is, and its path below the folder, with slashes."""
-
-    path: Path
-    name: str
-
-
-def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[Found]:
-    """The files of a folder and of those below it, in the order of their names.
+def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Path, str]]:
+    """The files of a folder and of those below it, in the order of their names, with their paths below it.
 
     Hidden files and folders are omitted, and what the folder's `.gitignore` files name is left out, as are
     `node_modules`. Links to folders are not followed, and links to files only if those are in the folder.
-
-    Args:
-        folder: the folder.
-        rules: which files count.
-        skipped: where what was left out is counted.
     """
-    root = os.path.realpath(folder)
-    ignored: list[tuple[str, GitIgnoreSpec]] = []  # what the folders with a .gitignore leave out
+    chosen = _Chosen(os.path.realpath(folder), rules)
     pending = [("", True)]
     while pending:
         name, is_folder = pending.pop()
         if not is_folder:
-            yield Found(folder / name, name)
+            yield folder / name, name
             continue
+        prefix = f"{name}/" if name else ""
         try:
             entries = sorted(os.scandir(folder / name), key=lambda entry: entry.name)
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
             if not name:
-                raise DatasetError(f"{folder}: cannot be read: {reason}") from error
-            skipped.add(encodable(name), reason, unreadable=True)
+                raise DatasetError(f"{folder}: cannot be read: {_reason(error)}") from error
+            skipped.add(encodable(name), RefusedError(_reason(error), unreadable=True))
             continue
-        prefix = f"{name}/" if name else ""
-        ignored = [own for own in ignored if prefix.startswith(own[0])]
-        if any(entry.name == ".gitignore" for entry in entries):
-            lines = (folder / name / ".gitignore").read_text("utf-8", "replace").splitlines()
-            ignored = [*ignored, (prefix, GitIgnoreSpec.from_lines(lines))]
+        chosen.enter(folder / name, prefix, {entry.name for entry in entries})
         below = []
         for entry in entries:
             try:
-                kind = _is_folder(entry, f"{prefix}{entry.name}", root, rules, ignored)
+                kind = chosen.is_folder(entry, f"{prefix}{entry.name}")
             except RefusedError as refused:
-                skipped.add(encodable(f"{prefix}{entry.name}"), refused.reason)
+                skipped.add(encodable(f"{prefix}{entry.name}"), refused)
             except OSError as error:
-                reason = (error.strerror or str(error)).lower()
-                skipped.add(encodable(f"{prefix}{entry.name}"), reason, unreadable=True)
+                skipped.add(encodable(f"{prefix}{entry.name}"), RefusedError(_reason(error), unreadable=True))
             else:
                 below += [] if kind is None else [(f"{prefix}{entry.name}", kind)]
         pending.extend(reversed(below))
 
 
-def _is_folder(
-    entry: os.DirEntry[str],
-    name: str,
-    root: str,
-    rules: FileRules,
-    ignored: Sequence[tuple[str, GitIgnoreSpec]],
-) -> bool | None:
-    """Whether an entry is a folder to go into; None if it is no part."""
-    is_folder = entry.is_dir(follow_symlinks=False)
-    shown = f"{name}/" if is_folder else name
-    if entry.name.startswith(".") or rules.excluded.match_file(shown):
-        return None
-    _check_ignored(entry.name, shown, ignored)
-    if is_folder:
-        return True
-    if rules.include and not rules.included.match_file(name):
-        return None
-    if entry.is_symlink():
-        target = os.path.realpath(entry.path, strict=True)
-        if not Path(target).is_relative_to(root):
-            raise RefusedError("a link out of the folder")
-        if os.path.isdir(target):
-            raise RefusedError("a link to a folder")
-    # Opening a pipe would wait for a writer.
-    if not stat.S_ISREG(entry.stat().st_mode):
-        raise RefusedError("not a regular file")
-    return False
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
 
 
-def _check_ignored(own: str, name: str, ignored: Sequence[tuple[str, GitIgnoreSpec]]) -> None:
-    """Refuse what a `.gitignore` names; the nearest one that says something decides."""
-    if own == "node_modules":
-        raise RefusedError("node_modules")
-    for prefix, spec in reversed(ignored):
-        decision = spec.check_file(name.removeprefix(prefix)).include
-        if decision:
+class _Chosen:
+    """Which entries of a folder are read."""
+
+    def __init__(self, root: str, rules: FileRules) -> None:
+        self._root = root
+        self._all = not rules.include
+        self._included = GitIgnoreSpec.from_lines(rules.include)
+        self._excluded = GitIgnoreSpec.from_lines(rules.exclude)
+        self._ignored: list[tuple[str, GitIgnoreSpec]] = []  # what the folders with a .gitignore leave out
+
+    def enter(self, folder: Path, prefix: str, names: set[str]) -> None:
+        self._ignored = [own for own in self._ignored if prefix.startswith(own[0])]
+        if ".gitignore" in names:
+            lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
+            self._ignored.append((prefix, GitIgnoreSpec.from_lines(lines)))
+
+    def is_folder(self, entry: os.DirEntry[str], name: str) -> bool | None:
+        """Whether an entry is a folder to go into; None if it is no part. What is left out is refused."""
+        is_folder = entry.is_dir(follow_symlinks=False)
+        shown = f"{name}/" if is_folder else name
+        if entry.name.startswith(".") or self._excluded.match_file(shown):
+            return None
+        if entry.name == "node_modules":
+            raise RefusedError("node_modules")
+        # The nearest .gitignore that says something decides.
+        said = (
+            spec.check_file(shown.removeprefix(prefix)).include for prefix, spec in reversed(self._ignored)
+        )
+        if next((decision for decision in said if decision is not None), False):
             raise RefusedError("ignored by .gitignore")
-        if decision is not None:
-            return
+        if is_folder:
+            return True
+        if not self._all and not self._included.match_file(name):
+            return None
+        if entry.is_symlink():
+            target = os.path.realpath(entry.path, strict=True)
+            if not Path(target).is_relative_to(self._root):
+                raise RefusedError("a link out of the folder")
+            if os.path.isdir(target):
+                raise RefusedError("a link to a folder")
+        # Opening a pipe would wait for a writer.
+        if not stat.S_ISREG(entry.stat().st_mode):
+            raise RefusedError("not a regular file")
+        return False

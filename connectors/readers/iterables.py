@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, TypeAlias
 
-from surprise_rerank.connectors.datasets.lines import RefusedError
-from surprise_rerank.connectors.progress import Expected
 from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of, id_string
-from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals
+from surprise_rerank.connectors.readers.lines import RefusedError
+from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Skipped
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
 Item: TypeAlias = Document | Mapping[str, Any] | tuple[object, str]
+
+_KINDS = "a Document, a mapping or an (id, text) pair"
 
 
 def from_iterable(
@@ -38,13 +39,10 @@ def from_iterable(
         DataError: if the items cannot be iterated.
     """
     if not callable(items) and (isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable)):
-        raise DataError(
-            f"documents must come as an iterable of Documents, mappings or (id, text) pairs,"
-            f" got {type(items).__name__}"
-        )
+        raise DataError(f"documents must come as an iterable of {_KINDS} each, got {type(items).__name__}")
     opened: list[Iterator[Item]] = []
 
-    def read(refusals: Refusals) -> Iterator[Document]:
+    def read(skipped: Skipped) -> Iterator[Document]:
         found = iter(items() if callable(items) else items)
         if any(found is own for own in opened):
             raise DataError(
@@ -52,10 +50,9 @@ def from_iterable(
             )
         opened[:] = [found]
         rows = (Row(f"{name}, item {n}", str(n), _values(item)) for n, item in enumerate(found, start=1))
-        return documents_of(rows, fields or Fields(), refusals)
+        return documents_of(rows, fields or Fields(), skipped)
 
-    sized: Any = items
-    count = Expected(len(sized)) if isinstance(items, Sized) else None
+    count = len(items) if isinstance(items, Sized) else None
     return DocumentSource(name, read, on_error=on_error, count=lambda: count)
 
 
@@ -66,6 +63,4 @@ def _values(item: object) -> Mapping[str, Any] | Document | RefusedError:
         found, text = id_string(item[0]), item[1]
         if found and isinstance(text, str):
             return Document(found, text)
-    return RefusedError(
-        "no document", f"must be a Document, a mapping or an (id, text) pair, got {type(item).__name__}"
-    )
+    return RefusedError("no document", f"must be {_KINDS}, got {type(item).__name__}")

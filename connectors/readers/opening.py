@@ -5,21 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from surprise_rerank.connectors.datasets.beir import jsonl_in
-from surprise_rerank.connectors.datasets.demo import DEMO
-from surprise_rerank.connectors.datasets.lines import RefusedError
-from surprise_rerank.connectors.datasets.sources import open_source
-from surprise_rerank.connectors.progress import Expected
+from surprise_rerank.connectors.readers.beir import jsonl_in, read_corpus
 from surprise_rerank.connectors.readers.collection import from_collection
+from surprise_rerank.connectors.readers.datasets import open_source
+from surprise_rerank.connectors.readers.demo import DEMO
 from surprise_rerank.connectors.readers.extraction import Extractor
 from surprise_rerank.connectors.readers.fields import Fields, NoColumnError
 from surprise_rerank.connectors.readers.files import FileRules, is_document, read_file, walk
 from surprise_rerank.connectors.readers.iterables import from_iterable
-from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Refusals, Skipped
+from surprise_rerank.connectors.readers.lines import RefusedError
+from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Skipped
 from surprise_rerank.connectors.readers.tables import Table, count_table, read_table, table_format
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
 
 Format: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "text"]
 
-_BEIR_FIELDS = Fields(id="_id", text="text", metadata=["metadata"])
+_Read: TypeAlias = Callable[[Skipped], Iterator[Document]]
+_Count: TypeAlias = Callable[[], int | None]
 
 
 def open_documents(
@@ -77,46 +77,26 @@ def open_documents(
         raise DataError("a url is that of a Qdrant server, with collection=...; download other things first")
     if isinstance(spec, str) and format is None and not _is_path(spec):
         _refuse_fields(name, fields)
-        return _of_catalogue(name, on_error)
-    place = _place(Path(name).expanduser(), format, fields, files or FileRules())
-    return DocumentSource(
-        encodable(Path(name).expanduser().resolve().name),
-        place.documents,
-        on_error=on_error,
-        may_be_empty=False,
-        count=place.expected,
-        origin=encodable(str(Path(name).expanduser().resolve())),
-    )
+        found = open_source(name)
+        shown, origin, read, count = found.name, name, lambda _: found.documents(), found.count
+    else:
+        path = Path(name).expanduser()
+        origin = encodable(str(path.resolve()))
+        shown = encodable(path.resolve().name)
+        read, count = _opened(path, format, fields, files or FileRules())
+    return DocumentSource(shown, read, on_error=on_error, may_be_empty=False, count=count, origin=origin)
 
 
-def _of_catalogue(name: str, on_error: OnError) -> DocumentSource:
-    """The demo, or a data set of ir_datasets."""
-    found = open_source(name)
-
-    def expected() -> Expected | None:
-        count = found.count()
-        return None if count is None else Expected(count)
-
-    return DocumentSource(
-        found.name,
-        lambda _: found.documents(),
-        on_error=on_error,
-        may_be_empty=False,
-        count=expected,
-        origin=name,
-    )
-
-
-def _place(path: Path, form: Format | None, fields: Fields | None, rules: FileRules) -> _Place:
-    """What is read at a path."""
+def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileRules) -> tuple[_Read, _Count]:
+    """How a path is read, and how many documents it has."""
     if path.is_dir():
         if form is not None:
             raise DataError(f"{path}: a format is for a file; FileRules(include=...) chooses of a folder")
         corpus = jsonl_in(path, "corpus")
         if corpus is None:
-            return _Place(path, fields or Fields(), rules, None)
+            return partial(_read_folder, path, fields or Fields(), rules), partial(_count_folder, path, rules)
         _refuse_fields(str(path), fields)
-        return _Place(corpus, _BEIR_FIELDS, rules, "jsonl")
+        return partial(read_corpus, corpus), partial(count_table, corpus, "jsonl")
     if not os.path.exists(path):
         there = f"expected a path, `{DEMO}`, an id of ir_datasets, or the url of a Qdrant server"
         raise DatasetError(f"{path}: no such file or folder; {there}")
@@ -124,73 +104,63 @@ def _place(path: Path, form: Format | None, fields: Fields | None, rules: FileRu
         raise DatasetError(f"{path} is a pipe or a device; write it to a file first")
     kind = form or _file_format(path.name)
     if kind is None:
+        formats = ", ".join(get_args(Format))
         raise DatasetError(
-            f"{path}: its format cannot be recognised; name it with format=..., one of"
-            f" {', '.join(get_args(Format))}"
+            f"{path}: its format cannot be recognised; name it with format=..., one of {formats}"
         )
-    return _Place(path, fields or Fields(), rules, kind)
+    if kind == "text":
+        return partial(_read_single, path, rules), lambda: 1
+    table = kind
+    return lambda skipped: read_table(path, table, fields or Fields(), skipped), partial(
+        count_table, path, kind
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A file or a folder of files."""
+def _read_single(path: Path, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
+    with contextlib.closing(Extractor()) as extractor:
+        try:
+            yield read_file(path, encodable(path.name), extractor, max_bytes=rules.max_bytes)
+        except RefusedError as refused:
+            skipped.refuse(str(path), refused)
 
-    path: Path
-    fields: Fields
-    rules: FileRules
-    kind: Table | Literal["text"] | None
 
-    def documents(self, refusals: Refusals) -> Iterator[Document]:
-        with contextlib.closing(Extractor()) as extractor:
-            if self.kind is None:
-                yield from self._of_folder(extractor, refusals)
-            elif self.kind != "text":
-                yield from read_table(self.path, self.kind, self.fields, refusals)
-            else:
-                try:
-                    name = encodable(self.path.name)
-                    yield read_file(self.path, name, extractor, max_bytes=self.rules.max_bytes)
-                except RefusedError as refused:
-                    refusals.refuse(str(self.path), refused)
-
-    def expected(self) -> Expected | None:
-        if self.kind is None:
-            found = [(path, _file_format(name)) for path, name in walk(self.path, self.rules, Skipped())]
-        else:
-            found = [(self.path, self.kind)]
-        count = sum(
-            int(kind is not None) if kind is None or kind == "text" else count_table(path, kind)
-            for path, kind in found
-        )
-        return Expected(count, exact=all(kind in (None, "parquet", "text") for _, kind in found))
-
-    def _of_folder(self, extractor: Extractor, refusals: Refusals) -> Iterator[Document]:
-        for path, found in walk(self.path, self.rules, refusals.skipped):
+def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
+    """The documents of a folder's files: what cannot be used is counted, whatever malformed rows are."""
+    with contextlib.closing(Extractor()) as extractor:
+        for file, found in walk(path, rules, skipped):
             name, kind = encodable(found), _file_format(found)
             try:
-                if kind is None and not self.rules.include:
+                if kind is None and not rules.include:
                     raise RefusedError("of no kind that is read")
                 if kind is None or kind == "text":
-                    yield read_file(path, name, extractor, max_bytes=self.rules.max_bytes)
+                    yield read_file(file, name, extractor, max_bytes=rules.max_bytes)
                 else:
-                    yield from self._of_table(path, kind, name, refusals)
+                    yield from _of_table(file, kind, fields, skipped, name)
             except RefusedError as refused:
-                refusals.skipped.add(name, refused.reason, unreadable=refused.unreadable)
+                skipped.add(name, refused)
 
-    def _of_table(self, path: Path, kind: Table, name: str, refusals: Refusals) -> Iterator[Document]:
-        """The documents of a table among other files: one that is none of documents is left out."""
-        given = False
-        try:
-            for document in read_table(path, kind, self.fields, refusals, f"{name}:"):
-                given = True
-                yield document
-        except (DataError, DatasetError) as error:
-            refused = error.__cause__
-            if given or not (isinstance(error, DatasetError) or isinstance(refused, NoColumnError)):
-                raise
-            is_other = isinstance(refused, NoColumnError)
-            reason = refused.reason if isinstance(refused, NoColumnError) else "cannot be read"
-            raise RefusedError(reason, unreadable=not is_other) from error
+
+def _of_table(path: Path, kind: Table, fields: Fields, skipped: Skipped, name: str) -> Iterator[Document]:
+    """The documents of a table among other files: one that is none of documents is left out."""
+    given = False
+    try:
+        for document in read_table(path, kind, fields, skipped, f"{name}:"):
+            given = True
+            yield document
+    except DatasetError as error:
+        if given:
+            raise
+        raise RefusedError("cannot be read", unreadable=True) from error
+    except DataError as error:
+        if given or not isinstance(error.__cause__, NoColumnError):
+            raise
+        raise error.__cause__ from error
+
+
+def _count_folder(path: Path, rules: FileRules) -> int:
+    """How many documents its files have at most."""
+    found = [(file, _file_format(name)) for file, name in walk(path, rules, Skipped())]
+    return sum(1 if kind == "text" else count_table(file, kind) for file, kind in found if kind is not None)
 
 
 def _refuse_fields(name: str, fields: Fields | None) -> None:

@@ -9,7 +9,7 @@ import yaml
 from lxml import etree
 from markdown_it import MarkdownIt
 
-from surprise_rerank.connectors.datasets.lines import RefusedError, decoded
+from surprise_rerank.connectors.readers.lines import RefusedError, decoded
 
 _NOT_SHOWN = ("canvas", "iframe", "nav", "noscript", "object", "script", "style", "svg", "template", "title")
 _BLOCK_NAMES = """

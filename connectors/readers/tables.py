@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias, get_args
 
-from surprise_rerank.connectors.datasets.lines import (
+from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
+from surprise_rerank.connectors.readers.lines import (
     EXTRA,
     RefusedError,
     check_decoded,
@@ -17,8 +18,7 @@ from surprise_rerank.connectors.datasets.lines import (
     read_lines,
     read_objects,
 )
-from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
-from surprise_rerank.connectors.readers.source import Refusals
+from surprise_rerank.connectors.readers.source import Skipped
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
@@ -33,10 +33,9 @@ _FIELD_LIMIT = 64 * 2**20  # characters; csv's own is 128 KiB, for the whole pro
 def table_format(name: str) -> Table | None:
     """The kind of table by a file's name; `.gz` may come after it where lines are read."""
     path = PurePath(name.lower())
-    suffix = path.suffix
-    if suffix == ".gz" and PurePath(path.stem).suffix in (".jsonl", ".ndjson", ".csv", ".tsv"):
-        suffix = PurePath(path.stem).suffix
-    kind = {".ndjson": "jsonl"}.get(suffix, suffix.removeprefix("."))
+    inner = PurePath(path.stem).suffix if path.suffix == ".gz" else ""
+    suffix = inner if inner in (".jsonl", ".ndjson", ".csv", ".tsv") else path.suffix
+    kind = "jsonl" if suffix == ".ndjson" else suffix.removeprefix(".")
     return next((known for known in get_args(Table) if known == kind), None)
 
 
@@ -49,7 +48,7 @@ def count_table(path: Path, kind: Table) -> int:
 
 
 def read_table(
-    path: Path, kind: Table, fields: Fields, refusals: Refusals, prefix: str = ""
+    path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix: str = ""
 ) -> Iterator[Document]:
     """The documents of a table, in its order.
 
@@ -58,25 +57,24 @@ def read_table(
         kind: of `csv` the delimiter is the one of , ; tab and | that the first line has most of; quotes are
             those of spreadsheets, but for `tsv-unquoted`.
         fields: the columns that were named.
-        refusals: what happens to malformed rows.
+        skipped: what happens to malformed rows.
         prefix: comes before the numbers of rows, if those are ids.
     """
     if kind == "parquet":
-        return _of_parquet(path, fields, refusals, prefix)
+        return _of_parquet(path, fields, skipped, prefix)
     if kind == "jsonl":
         rows = (Row(f"{path}:{n}", f"{prefix}{n}", values) for n, values in read_objects(path))
-        return documents_of(rows, fields, refusals)
-    return _delimited(path, kind, fields, refusals, prefix)
+        return documents_of(rows, fields, skipped)
+    return _delimited(path, kind, fields, skipped, prefix)
 
 
-def _of_parquet(path: Path, fields: Fields, refusals: Refusals, prefix: str) -> Iterator[Document]:
+def _of_parquet(path: Path, fields: Fields, skipped: Skipped, prefix: str) -> Iterator[Document]:
     with _parquet(path) as file:
-        names = file.schema_arrow.names
-        columns = Columns.of_table(fields, names, path)
-        batches = file.iter_batches(batch_size=_BATCH, columns=columns.used(names))
+        columns = Columns.of_table(fields, file.schema_arrow.names, path)
+        batches = file.iter_batches(batch_size=_BATCH)
         values = itertools.chain.from_iterable(_in_microseconds(batch).to_pylist() for batch in batches)
         rows = (Row(f"{path}, row {n}", f"{prefix}{n}", own) for n, own in enumerate(values, start=1))
-        yield from documents_of(rows, fields, refusals, columns=columns)
+        yield from documents_of(rows, fields, skipped, columns=columns)
 
 
 @contextlib.contextmanager
@@ -108,14 +106,10 @@ def _in_microseconds(batch: Any) -> Any:
     return batch.cast(pyarrow.schema(kinds), safe=False)
 
 
-def _delimited(
-    path: Path, kind: Table, fields: Fields, refusals: Refusals, prefix: str
-) -> Iterator[Document]:
+def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix: str) -> Iterator[Document]:
     csv.field_size_limit(max(csv.field_size_limit(), _FIELD_LIMIT))
     lines = read_lines(path, newline="", guess=True)
-    blank = 0
-    while (head := next(lines, "")) and not head.strip():
-        blank += 1
+    blank, head = next(((n, line) for n, line in enumerate(lines) if line.strip()), (0, ""))
     if not head:
         return
     strict = kind != "tsv-unquoted"
@@ -140,7 +134,7 @@ def _delimited(
         Row(f"{path}:{blank + line}", f"{prefix}{number}", _record(names, values))
         for number, (line, values) in enumerate(full, start=1)
     )
-    yield from documents_of(found, fields, refusals, columns=columns)
+    yield from documents_of(found, fields, skipped, columns=columns)
 
 
 def _parsed(reader: Any) -> Iterator[tuple[int, list[str] | RefusedError]]:

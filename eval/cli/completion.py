@@ -62,7 +62,7 @@ class Names(click.ParamType[str]):
 
 def _datasets(begun: str) -> Sequence[str]:
     """`demo`, and the ids of ir_datasets that hold documents of their own, once a part of one is written."""
-    from surprise_rerank.connectors.datasets.demo import DEMO
+    from surprise_rerank.connectors.readers.demo import DEMO
 
     if not begun or DEMO.startswith(begun):
         return [DEMO]

@@ -27,7 +27,7 @@ ROOMS = [
     *("errors", "core", "documents", "candidates"),
     *("encoders", "surprise", "similarities", "rerank", "thresholds", "classify", "explanation"),
     *("pipeline", "text_pool", "text_reranker"),
-    *("connectors.progress", "connectors.datasets", "connectors.lucene"),
+    *("connectors.progress", "connectors.lucene"),
     *(f"connectors.qdrant.{name}" for name in ("lexical", "location", "multivectors", "schema", "manifest")),
     *(f"connectors.qdrant.{name}" for name in ("engines", "storage", "writing", "search")),
     *("connectors.qdrant.index", "connectors.qdrant.retrievers"),

@@ -38,14 +38,6 @@ def test_a_folder_is_loaded_with_its_judged_questions_only(tmp_path: Path) -> No
     assert dataset.missing_documents == dataset.missing_queries == 0
 
 
-def test_another_split_is_loaded_by_name(tmp_path: Path) -> None:
-    spec = beir(tmp_path, test="q0\td0\t1\n", dev="q1\td0\t1\n")
-
-    assert load_dataset(spec, "dev").queries == {"q1": "question 1"}
-    with pytest.raises(DatasetError, match=r"no split 'train'.*there is dev, test"):
-        load_dataset(spec, "train")
-
-
 def test_missing_documents_and_questions_are_counted(tmp_path: Path) -> None:
     rows = "q0\td0\t1\nq0\tgone\t1\nq1\tgone\t1\nq1\tlost\t1\nunasked\td1\t1\n"
 
@@ -82,17 +74,6 @@ def test_a_wrong_split_is_told_before_the_corpus_is_read(tmp_path: Path) -> None
         load_dataset(spec, "dev")
     with pytest.raises(DataError, match=r"corpus\.jsonl:1: not valid JSON"):
         load_dataset(spec)
-
-
-def test_the_demo_is_loaded_by_name() -> None:
-    dataset = load_dataset("demo")
-
-    assert dataset.name == "demo"
-    assert len(dataset.documents) > 1000
-    assert len(judged_questions("demo", "train")[0]) + len(dataset.queries) == len(dataset.documents)
-    assert dataset.missing_documents == 0
-    with pytest.raises(DatasetError, match=r"no split 'dev'"):
-        load_dataset("demo", "dev")
 
 
 def test_hand_made_data_sets_are_checked() -> None:
@@ -159,14 +140,3 @@ def test_a_copy_of_no_questions_is_an_error() -> None:
     whole = RetrievalDataset("x", CORPUS, {"q": "?"}, {"q": {"d1": 1}}, "test")
     with pytest.raises(DataError, match=r"cannot be limited to 0 questions; give at least 1"):
         whole.limited(0)
-
-
-# --- Real ones ---
-
-
-@pytest.mark.shared
-def test_cranfield_is_whole(shared_data: Path) -> None:
-    dataset = load_dataset(str(shared_data / "beir" / "cranfield"))
-
-    assert (dataset.name, dataset.split) == ("cranfield", "test")
-    assert (len(dataset.documents), len(dataset.queries), dataset.missing_documents) == (1400, 225, 0)

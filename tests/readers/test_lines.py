@@ -25,10 +25,6 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
     ]
 
 
-def test_an_empty_file_has_no_lines(tmp_path: Path) -> None:
-    assert list(read_lines(written(tmp_path, b""))) == []
-
-
 def test_other_encodings_are_read(tmp_path: Path) -> None:
     (line,) = read_lines(written(tmp_path, b"caf\xe9"), "latin-1")
     assert line.text == "café"
@@ -50,11 +46,6 @@ def test_a_missing_column_is_named(tmp_path: Path, content: bytes, separator: st
     with pytest.raises(DataError) as told:
         line.fields(separator, ("word", "word", "score"))
     assert f"{line.path}, {said}" in str(told.value)
-
-
-def test_further_columns_may_follow_where_they_are_allowed(tmp_path: Path) -> None:
-    (line,) = read_lines(written(tmp_path, b"a\tb\tc\n"))
-    assert line.fields("\t", ("one", "two"), more=True) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -93,11 +84,6 @@ def test_files_of_unequal_length_are_named_with_the_line_where_one_ends(tmp_path
     with pytest.raises(DataError, match=r"the file beside .*input.txt is empty, expected 2 lines"):
         same_length(first, [])
     same_length(first, first)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"there is no file .*nothing\.txt"):
-        list(read_lines(tmp_path / "nothing.txt"))
 
 
 def test_a_data_folder_is_found_where_it_may_be(tmp_path: Path) -> None:

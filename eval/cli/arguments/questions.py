@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from surprise_rerank.connectors.datasets.beir import read_qrels, read_queries
+from surprise_rerank.connectors.readers.beir import read_qrels, read_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.line_files import Line, read_lines
 

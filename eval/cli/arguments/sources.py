@@ -14,7 +14,6 @@ from surprise_rerank.core.settings import option
 from surprise_rerank.eval.cli import completion
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.progress import Expected
     from surprise_rerank.connectors.readers import DocumentSource, Fields
     from surprise_rerank.connectors.readers.opening import Format
     from surprise_rerank.documents import Document
@@ -121,11 +120,11 @@ class Sources:
             with contextlib.closing(iter(source)) as documents:
                 next(documents, None)
 
-    def expected(self) -> Expected | None:
-        """How many documents there are; None while that cannot be told."""
-        from surprise_rerank.connectors.readers.source import expected_of
-
-        return expected_of(source for _, source in self.named)
+    def expected(self) -> int | None:
+        """About how many documents there are; None where that cannot be told."""
+        counts = [source.expected() for _, source in self.named]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
 
     @property
     def unreadable(self) -> list[str]:

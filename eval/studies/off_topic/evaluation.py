@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from surprise_rerank.candidates import Query
-from surprise_rerank.connectors.datasets.sources import open_source
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.readers import Fields, open_documents
+from surprise_rerank.connectors.readers.datasets import open_source
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.base import encode_queries

@@ -79,7 +79,7 @@ def demo(*, folder: Path | None, port: int, browser: bool) -> None:
 
 def _documents() -> Iterator[Document]:
     """What each function is called, and what it is for."""
-    from surprise_rerank.connectors.datasets.demo import DemoDocumentation
+    from surprise_rerank.connectors.readers.demo import DemoDocumentation
     from surprise_rerank.documents import Document
 
     for entry in DemoDocumentation().entries:
