@@ -43,15 +43,8 @@ def as_encoder(model: object, *, name: str | None = None) -> Encoder:
     | a function | it | the same |
 
     Those of other packages give dense vectors only. Their calls are checked and tried again as
-    `FunctionEncoder` does. One of Haystack's two embedders is used for questions and documents alike.
-
-    Args:
-        model: what makes vectors.
-        name: of the model; by default what the object says, or the name of a function.
-
-    Raises:
-        DataError: if it is something else, or a function without a name and none is given.
-        ModelError: if a named model cannot be loaded.
+    `FunctionEncoder` does. One of Haystack's two embedders is used for questions and documents alike. `name`
+    is that of the model; by default what the object says, or the name of a function.
     """
     if isinstance(model, str):
         from surprise_rerank.encoders.loading import load_encoder
@@ -87,8 +80,8 @@ def _functions(model: Any) -> tuple[Embed, Embed | None] | None:
         return None if documents is None or texts is None else (documents, texts)
     for for_documents, for_questions, one in _METHODS:
         if _has(model, for_documents, for_questions):
-            ask = getattr(model, for_questions)
-            return getattr(model, for_documents), _one_by_one(ask) if one else ask
+            embed, ask = getattr(model, for_documents), getattr(model, for_questions)
+            return embed, functools.partial(_one_by_one, ask) if one else ask
     embed = _haystack(model, "documents") or _haystack(model, "text")
     if embed is None and _has(model, "encode"):
         embed = model.encode
@@ -97,8 +90,8 @@ def _functions(model: Any) -> tuple[Embed, Embed | None] | None:
     return None if embed is None else (embed, None)
 
 
-def _one_by_one(embed: Callable[[str], Any]) -> Embed:
-    return lambda texts: [embed(text) for text in texts]
+def _one_by_one(embed: Callable[[str], Any], texts: list[str]) -> list[Any]:
+    return [embed(text) for text in texts]
 
 
 def _haystack(model: Any, reads: str) -> Embed | None:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, cast
-
-import numpy as np
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.core.tracing import Counts, Known, span
+from surprise_rerank.core.tracing import Known, span
 from surprise_rerank.errors import DataError
 
 Kind: TypeAlias = Literal["query", "document"]
@@ -34,10 +31,8 @@ _NO_TOKENS = (
 class Encoded:
     """n encoded texts.
 
-    Attributes:
-        dense: (n, d) vectors, of length 1 unless the encoder says otherwise.
-        tokens: n lists of token vectors, without the tokenizer's special tokens and the prompt; None where
-            the encoder has none.
+    Dense vectors (n, d) have length 1 unless the encoder says otherwise. Token vectors are without the
+    tokenizer's special tokens and the prompt; None where the encoder has none.
     """
 
     dense: Float32Array
@@ -63,34 +58,27 @@ class Encoder(Protocol):
     @property
     def name(self) -> str:
         """The model's name, as a user would write it; shown in messages and stored in an index."""
-        ...
 
     @property
     def dimension(self) -> int:
         """Dimension d of the dense vectors; an index is made for it."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Digits that differ where the weights differ; an index stores them, and refuses another model's."""
-        ...
 
     @property
     def window(self) -> int | None:
         """Tokens of a document that `encode` reads, without prompt and special tokens; None for all."""
-        ...
 
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
-        """The vectors of texts, in their order.
+        """The vectors of any texts, in their order, empty ones and lone surrogates included.
 
-        Args:
-            texts: any strings; empty ones and lone surrogates included.
-            kind: chooses the side of models that treat questions and documents differently.
-            on_progress: called with the number of texts of every finished batch.
+        `kind` chooses the side of models that treat questions and documents differently; `on_progress` is
+        called with the number of texts of every finished batch.
         """
-        ...
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """Where the tokens of each text lie, of any length: (n, 2) first characters and ends.
@@ -98,7 +86,6 @@ class Encoder(Protocol):
         Long texts are divided by them. Special tokens and the prompt have none. The characters are those of
         `encodable(text)`. A model whose tokens are not known may give words.
         """
-        ...
 
 
 class TokenEncoder(Encoder, Protocol):
@@ -107,18 +94,13 @@ class TokenEncoder(Encoder, Protocol):
     @property
     def token_dimension(self) -> int:
         """Dimension of the token vectors."""
-        ...
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
         """The word of each token vector: one string for every row of `encode(texts, kind).tokens`."""
-        ...
 
 
 def token_dimension(encoder: Encoder) -> int | None:
-    """Dimension of an encoder's token vectors; None where it has none.
-
-    An encoder that has `words` and does not say has tokens of the dimension of its dense vectors.
-    """
+    """Of an encoder's token vectors; None where it has none. With `words` alone it is the dense vectors'."""
     usual = encoder.dimension if callable(getattr(encoder, "words", None)) else None
     found: int | None = getattr(encoder, "token_dimension", usual)
     return found
@@ -144,8 +126,7 @@ def encode_queries(
     on_progress: Progress | None = None,
 ) -> list[Query]:
     """Queries with their vectors and names; without tokens where the encoder has none."""
-    with _encoding(encoder, texts, "query"):
-        encoded = encoder.encode(texts, kind="query", on_progress=on_progress)
+    encoded = _traced(encoder, texts, "query", on_progress)
     tokens = encoded.tokens
     names = [""] * len(texts) if ids is None else list(ids)
     return [
@@ -156,8 +137,7 @@ def encode_queries(
 
 def encode_documents(encoder: Encoder, texts: Sequence[str]) -> Encoded:
     """The vectors of documents, or of their passages, in their order."""
-    with _encoding(encoder, texts, "document"):
-        return encoder.encode(texts)
+    return _traced(encoder, texts, "document")
 
 
 def shown_model(encoder: Encoder) -> str:
@@ -165,17 +145,9 @@ def shown_model(encoder: Encoder) -> str:
     return os.path.basename(encoder.name) if os.path.isabs(encoder.name) else encoder.name
 
 
-def _encoding(encoder: Encoder, texts: Sequence[str], kind: Kind) -> AbstractContextManager[Counts]:
-    """A span of what a model encodes, with the name that OpenInference asks for."""
-    attributes: Known = {
-        "embedding.model_name": shown_model(encoder),
-        "surprise_rerank.texts": len(texts),
-        "surprise_rerank.side": kind,
-    }
-    return span("EMBEDDING", "CreateEmbeddings", attributes)
-
-
-def even_spans(length: int, count: int) -> IntArray:
-    """(n, 2) characters of n tokens that share a text evenly."""
-    ends = np.arange(max(count, 0) + 1) * length // max(count, 1)
-    return np.stack([ends[:-1], ends[1:]], axis=1)
+def _traced(
+    encoder: Encoder, texts: Sequence[str], kind: Kind, on_progress: Progress | None = None
+) -> Encoded:
+    known: Known = {"surprise_rerank.texts": len(texts), "surprise_rerank.side": kind}
+    with span("EMBEDDING", "CreateEmbeddings", {"embedding.model_name": shown_model(encoder), **known}):
+        return encoder.encode(texts, kind, on_progress)

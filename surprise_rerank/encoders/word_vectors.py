@@ -31,15 +31,10 @@ _HEADER = re.compile(rb"(\d{1,15})\s+(\d{1,15})\s*")
 
 
 class WordVectors:
-    """v words and their vectors.
+    """v words, of which a duplicate has the vector of its first row, and their (v, d) vectors.
 
-    Args:
-        words: v words; a duplicate has the vector of its first row.
-        vectors: (v, d) finite floats, as long as they were trained; they may be mapped from disk.
-        name: as a user would write it: a path, or the name of a packaged set.
-
-    Raises:
-        DataError: if the numbers differ, or a value is NaN or infinite.
+    These are finite floats, as long as they were trained, and may be mapped from disk. The name is as a user
+    would write it: a path, or the name of a packaged set.
     """
 
     def __init__(self, words: Sequence[str], vectors: FloatArray, name: str) -> None:
@@ -92,11 +87,6 @@ def load_word_vectors(source: str | Path) -> WordVectors:
     - `.npy`: a matrix (v, d), mapped; `NAME.vocab.txt` or `NAME.txt` beside it has its words, one a line;
     - `.txt`, `.vec`, `.gz` of them: the text form of GloVe, word2vec and fastText, read into memory. A word
       and its d numbers are a line; a line `count dimension` may come first. A word may hold spaces.
-
-    Raises:
-        DataError: if a file is damaged; names the line or the word.
-        ModelError: if it cannot be read, or the packaged vectors are not the published ones.
-        MissingExtraError: if the packaged vectors are not installed.
     """
     name = os.fspath(source)
     if name == GLOVE:

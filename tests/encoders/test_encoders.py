@@ -104,7 +104,7 @@ def test_results_do_not_depend_on_batches(
     batches: int,
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(transformer, "_CPU_BATCH_TOKENS", budget)
+    monkeypatch.setattr(transformer.TransformerEncoder, "batch_tokens", budget)
     steps: list[int] = []
     got = encoder.encode(TEXTS, on_progress=steps.append)
     assert len(steps) == batches

@@ -115,7 +115,7 @@ def test_results_do_not_depend_on_batches(
 ):
     encoder = load()
     alone = [encoder.encode([text]) for text in TEXTS]
-    monkeypatch.setattr(openvino, "_BATCH_TOKENS", budget)
+    monkeypatch.setattr(openvino.OpenVinoEncoder, "batch_tokens", budget)
     steps: list[int] = []
     together = encoder.encode(TEXTS, on_progress=steps.append)
     assert sum(steps) == len(TEXTS)

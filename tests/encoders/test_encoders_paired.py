@@ -99,7 +99,7 @@ def test_long_documents_are_cut_for_both(open_index: Opener):
 
 
 def test_mixtures_that_make_no_sense_are_errors(open_index: Opener):
-    with pytest.raises(DataError, match="token_encoder='api' has no token vectors"):
+    with pytest.raises(DataError, match="'api' has no token vectors"):
         PairedEncoder(WordEncoder(), api())
     pair = PairedEncoder(api(), WordEncoder())
     for one, other in ((pair, WordEncoder()), (WordEncoder(), pair)):
