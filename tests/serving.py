@@ -14,8 +14,10 @@ import httpx
 from fastapi.testclient import TestClient
 from words import WordEncoder
 
-from surprise_rerank.connectors.server import process
+from surprise_rerank.connectors.server import ServerOptions, Service, process
 from surprise_rerank.connectors.server.logs import make_logger
+from surprise_rerank.connectors.systems.loading import text_reranker_of
+from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.encoders.base import Encoded, Kind
 from surprise_rerank.text_reranker import TextReranker
 
@@ -57,6 +59,16 @@ class SteppingEncoder(WordEncoder):
 
 def words_reranker() -> TextReranker:
     return TextReranker(WordEncoder())
+
+
+def service_of(
+    index: Any, system: str = "dynamax", log: Log | None = None, least: float | None = None, **options: Any
+) -> Service:
+    """An index, served by one of its systems; the others can be asked for."""
+    pipelines = IndexPipelines(index, system, min_surprise=least)
+    service = Service(searches=True, options=ServerOptions(**options), logger=(log or Log()).logger())
+    service.open(text_reranker_of(index, system), pipelines[system], system, pipelines)
+    return service
 
 
 def client_of(app: Any, **more: Any) -> TestClient:

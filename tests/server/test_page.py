@@ -18,14 +18,12 @@ pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is no
 from axe_playwright_python.sync_playwright import Axe
 from browsers import find_browser
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from serving import Log, client_of, served
+from serving import Log, client_of, served, service_of
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
 from surprise_rerank.connectors.server.page import PAGE_ROUTES, POLICY
-from surprise_rerank.connectors.systems.loading import text_reranker_of
-from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.documents import Document
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -53,10 +51,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with DocumentIndex.open(folder, WordEncoder()) as index:
         index.sync([*documents, *HOSTILE], background=False)
         index.store_background(varied_questions(40), "auto")
-        pipelines = IndexPipelines(index)
-        service = Service(searches=True, logger=Log().logger())
-        service.open(text_reranker_of(index), pipelines["auto"], "auto", pipelines)
-        yield service
+        yield service_of(index, "auto")
 
 
 @pytest.fixture(scope="module")

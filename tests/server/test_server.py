@@ -15,7 +15,7 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import Log, client_of, words_reranker
+from serving import Log, client_of, service_of, words_reranker
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -23,7 +23,6 @@ from surprise_rerank.connectors.server import Service, create_app, service_app
 from surprise_rerank.connectors.server.ranking import falling
 from surprise_rerank.connectors.systems.backgrounds import SWITCH, store_background
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
-from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.documents import Document
 from surprise_rerank.text_reranker import RankedText, TextReranker
 from surprise_rerank.thresholds.varied_questions import varied_questions
@@ -76,22 +75,12 @@ def test_documents_come_back_in_the_re_rankers_order_with_its_scores(client: Tes
     assert body["usage"] == {"total_tokens": sum(len(t.split()) for t in [QUESTION, *TEXTS])}
 
 
-def test_documents_are_strings_or_objects_and_come_back_as_they_were(client: TestClient) -> None:
-    documents = ["dogs bark", {"text": "cats", "url": "u", "tags": [1]}, {"text": "dogs", "id": 7}]
-    body = {"query": QUESTION, "documents": documents, "return_documents": True}
-    results = client.post("/v1/rerank", json=body).json()["results"]
-    assert {r["index"]: r["document"] for r in results} == {
-        0: {"text": "dogs bark"},
-        1: documents[1],
-        2: documents[2],
-    }
-
-
-def test_rank_fields_name_what_is_ranked(client: TestClient) -> None:
+def test_rank_fields_name_what_is_ranked_of_documents_that_come_back_as_they_were(client: TestClient) -> None:
     documents = [{"text": "dogs bark", "title": "cats"}, {"title": "dogs", "body": "bark"}, "dogs bark at"]
     body = {"query": "dogs bark", "documents": documents, "rank_fields": ["title", "body"]}
-    results = client.post("/v1/rerank", json=body).json()["results"]
+    results = client.post("/v1/rerank", json={**body, "return_documents": True}).json()["results"]
     assert [r["index"] for r in results] == [1, 2, 0]
+    assert [r["document"] for r in results] == [documents[1], {"text": documents[2]}, documents[0]]
     missing = client.post("/v1/rerank", json={**body, "rank_fields": ["author"]})
     assert missing.status_code == 422
     assert missing.json()["message"].startswith("documents[0] has no string to rank")
@@ -282,10 +271,7 @@ def test_metrics_count_requests_documents_and_time(client: TestClient) -> None:
 
 @pytest.fixture
 def systems(index: DocumentIndex) -> TestClient:
-    pipelines = IndexPipelines(index, "dynamax")
-    service = Service(searches=True, logger=Log().logger())
-    service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
-    return client_of(service_app(service))
+    return client_of(service_app(service_of(index)))
 
 
 def _found(answer: dict[str, Any]) -> list[str]:
@@ -343,28 +329,18 @@ def test_excerpts_mark_the_questions_words(systems: TestClient) -> None:
     assert [excerpt["text"][start:end] for start, end in excerpt["marks"]] == ["dogs", "bark"]
 
 
-def test_what_is_refused_comes_where_it_is_asked_for(systems: TestClient) -> None:
-    asked = {"query": "cricket in summer", "min_surprise": 0.95}
-    refused = systems.post("/v1/search", json=asked).json()
-    shown = systems.post("/v1/search", json={**asked, "keep_refused": True}).json()
-    assert refused["verdict"] == shown["verdict"]
-    assert refused["verdict"]["status"] == "off-topic"
-    assert (len(refused["results"]), len(shown["results"])) == (0, 4)
-
-
 def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
     index: DocumentIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SWITCH, "on")  # the other systems are asked the same questions
-    pipelines = IndexPipelines(index, "dynamax", min_surprise=0.9)
-    service = Service(searches=True, logger=Log().logger())
-    service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
-    asking = client_of(service_app(service))
+    asking = client_of(service_app(service_of(index, least=0.9)))
 
     def answer(**more: Any) -> Any:
         return asking.post("/v1/search", json={"query": "cricket in summer", **more}).json()
 
     assert answer()["results"] == answer(system="cosine")["results"] == []
+    shown = answer(keep_refused=True)
+    assert (shown["verdict"]["status"], len(shown["results"])) == ("off-topic", 4)
     assert "send 0" in answer(system="bm25")["message"]
     assert answer(system="bm25", min_surprise=0)["verdict"]
     assert len(answer(system="cosine", min_surprise=0)["results"]) == 4
@@ -372,11 +348,9 @@ def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
 
 
 def test_a_system_that_is_being_made_keeps_no_other_waiting(index: DocumentIndex) -> None:
-    pipelines = IndexPipelines(index, "dynamax")
-    service = Service(searches=True, logger=Log().logger())
-    service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
+    service = service_of(index)
     asking = client_of(service_app(service))
-    with pipelines._lock:
+    with service.required().index._lock:
         busy = asking.post("/v1/search", json={"query": QUESTION, "system": "cosine"})
         assert asking.post("/v1/search", json={"query": QUESTION}).status_code == 200
     assert (busy.status_code, busy.headers["Retry-After"]) == (503, "2")

@@ -10,17 +10,15 @@ from pathlib import Path
 
 import pytest
 from calling import exit_code
-from serving import Log, client_of, served
+from serving import client_of, served, service_of
 from words import WordEncoder
 
 pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
 from surprise_rerank import DataError, Document, DocumentIndex
-from surprise_rerank.connectors.server import ServerOptions, Service, service_app
+from surprise_rerank.connectors.server import service_app
 from surprise_rerank.connectors.server.client import SearchClient
-from surprise_rerank.connectors.systems.loading import text_reranker_of
-from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 TOKEN = "a-token-of-this-test"
@@ -36,10 +34,7 @@ def index(tmp_path: Path) -> Iterator[DocumentIndex]:
 
 
 def app_of(index: DocumentIndex, **options: object) -> object:
-    pipelines = IndexPipelines(index, "auto")
-    service = Service(searches=True, options=ServerOptions(**options), logger=Log().logger())
-    service.open(text_reranker_of(index, "auto"), pipelines["auto"], "auto", pipelines)
-    return service_app(service)
+    return service_app(service_of(index, "auto", **options))
 
 
 @pytest.fixture

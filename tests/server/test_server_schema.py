@@ -16,13 +16,11 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from serving import Log
+from serving import service_of
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.server import ServerOptions, Service, service_app
-from surprise_rerank.connectors.systems.loading import text_reranker_of
-from surprise_rerank.connectors.systems.pipelines import IndexPipelines
+from surprise_rerank.connectors.server import service_app
 from surprise_rerank.documents import Document
 
 PATHS = (
@@ -37,11 +35,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder: Path = tmp_path_factory.mktemp("schema")
     with DocumentIndex.open(folder, WordEncoder()) as index:
         index.sync([Document(str(i), f"text number {i}", metadata={"n": i}) for i in range(5)])
-        options = ServerOptions(token=TOKEN)
-        service = Service(searches=True, options=options, logger=Log().logger())
-        pipelines = IndexPipelines(index, "dynamax")
-        service.open(text_reranker_of(index, "dynamax"), pipelines["dynamax"], "dynamax", pipelines)
-        yield service_app(service)
+        yield service_app(service_of(index, token=TOKEN))
 
 
 @pytest.fixture(scope="module")
