@@ -16,7 +16,7 @@ from machine import describe
 
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.surprise.linear_form import augmented_documents, augmented_query
+from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
 
 _K, _BLOCK = 10, 1024
 
@@ -24,7 +24,7 @@ _K, _BLOCK = 10, 1024
 def bare(vectors: np.ndarray) -> np.ndarray:
     """(n, k) rows of the best by surprise: everything in memory, float32, ties anyhow."""
     moments = Ensemble.from_vectors(vectors, sample_size=0).moments(vectors)
-    keys = torch.from_numpy(augmented_documents(vectors, moments)).T
+    keys = torch.from_numpy(augmented_documents(vectors, LinearForm.of(moments))).T
     found = []
     for start in range(0, len(vectors), _BLOCK):
         scores = torch.from_numpy(augmented_query(vectors[start : start + _BLOCK])) @ keys

@@ -107,9 +107,6 @@ class Candidates:
         best: a document's score is the mean of its `best` best passages'.
         notes: for the reader of a ranking of them, for example that some vectors are out of date.
         inclusion: of the query's tokens in them, where their store computed it.
-
-    Raises:
-        DataError: if a field has another length than `ids`, or `best` is not positive.
     """
 
     ids: tuple[str, ...]
@@ -173,11 +170,7 @@ class Candidates:
         )
 
     def join(self, other: Candidates) -> Candidates:
-        """Both pools in a row; a scorer that only one of them has is NaN for the other's documents.
-
-        Raises:
-            DataError: if a document is in both, a field is filled in one only, or their `best` differ.
-        """
+        """Both pools in a row; a scorer that only one of them has is NaN for the other's documents."""
         twice = sorted(set(self.ids) & set(other.ids))
         if twice:
             raise DataError(f"the document {twice[0]!r} is in both pools; join disjoint pools")
@@ -317,9 +310,6 @@ class Ranking:
         Of passages, the score of a document is the mean of its `candidates.best` best ones', or of all where
         it has fewer. The line has the best passage; of equals, the one with the lowest number. `parts`,
         `notes` and `raw` are as of a ranking, for the candidates as they come.
-
-        Raises:
-            DataError: if the scores are not one finite number per candidate (minus infinity is allowed too).
         """
         values = np.asarray(scores, dtype=np.float64)
         if values.shape != (len(candidates),):

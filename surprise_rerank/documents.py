@@ -25,11 +25,7 @@ def encodable(text: str) -> str:
 
 
 def stripped_question(text: str) -> str:
-    """A question without white space around it, encodable.
-
-    Raises:
-        DataError: if nothing is left.
-    """
+    """A question without white space around it, encodable."""
     if not text.strip():
         raise DataError("the question is empty; ask in words")
     return encodable(text.strip())

@@ -80,9 +80,6 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], of: str) -> None:
         names: that were given.
         known: that there are.
         of: what they are settings of.
-
-    Raises:
-        DataError: if one is not known; names the nearest, and all that there are.
     """
     there = sorted(known)
     for name in names:

@@ -80,9 +80,6 @@ class Pipeline:
             nothing to do with the corpus. Needs a background.
         diversity: different documents first, and near-duplicates in one line; neither by default.
         encodes: False where words alone rank, so that the model is not asked.
-
-    Raises:
-        DataError: if min_surprise is no share, or more than the background can measure.
     """
 
     encoder: Encoder
@@ -105,10 +102,6 @@ class Pipeline:
             question: in words.
             top_k: the most that are returned. With diversity they are chosen from the whole pool.
             options: `filter=`, `min_surprise=`, `depth=`, `diversity=` (or `mmr=`) and `collapse=`.
-
-        Raises:
-            DataError: if top_k is not positive, or neither a re-ranker nor the retriever has scores; as
-                `changed`.
         """
         require_count("top_k", top_k)
         own = self.changed(**options)
@@ -137,9 +130,6 @@ class Pipeline:
             top_k: the most groups, of those in the candidate pool; a larger `depth=` finds more.
             group_size: the most hits of each.
             options: of `search`.
-
-        Raises:
-            DataError: as `search`, or if group_by names nothing.
         """
         path = group_path(group_by)
         require_count("top_k", top_k)
@@ -150,11 +140,7 @@ class Pipeline:
     def search_many(
         self, questions: Sequence[str], top_k: int = 10, **options: Unpack[CallOptions]
     ) -> list[Ranking]:
-        """`search` for each of several questions, which are encoded together.
-
-        Raises:
-            DataError: if it is one string; as `search`.
-        """
+        """`search` for each of several questions, which are encoded together."""
         require_count("top_k", top_k)
         if isinstance(questions, str):
             raise DataError("questions must be a list of strings, got one string; use search for it")
@@ -166,12 +152,7 @@ class Pipeline:
         return found
 
     def changed(self, **options: Unpack[CallOptions]) -> Pipeline:
-        """The same with these in place of its own, and with a filter beside its own.
-
-        Raises:
-            DataError: if there is no such option or one is out of its range, the retriever takes no filter,
-                or min_surprise has no background.
-        """
+        """The same with these in place of its own, and with a filter beside its own."""
         refuse_unknown(options, CallOptions.__annotations__, "search")
         variety = DiversityOptions.__annotations__
         diversity = {name: own for name, own in options.items() if name in variety}
@@ -229,9 +210,6 @@ class Pipeline:
             query: encoded.
             depth: size of the pool, where not the pipeline's.
             texts: whether to fetch the documents' texts as well.
-
-        Raises:
-            DataError: if neither a re-ranker nor the retriever has scores.
         """
         wanted: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
         return self.pooled(query, self.depth if depth is None else depth, wanted)[1]
@@ -251,9 +229,6 @@ class Pipeline:
             depth: size of the pool.
             beside: fields that the pool has beside those that order it.
             top_k: how many will be shown; a span says so.
-
-        Raises:
-            DataError: if neither a re-ranker nor the retriever has scores.
         """
         pool = retrieved(self.retriever, query, depth, fields_for(self.reranker) | beside)
         with reranking(self.reranker, pool, top_k):
@@ -275,9 +250,6 @@ class Pipeline:
             scorer: what the background is called, for readers.
             documents: how many documents are searched; 0 where unknown.
             on_progress: called with the number of questions of every finished part.
-
-        Raises:
-            DataError: if there are too few.
         """
         queries = self._encoded_all(checked_questions(questions))
         measured = self.measured(queries, scorer=scorer, documents=documents, on_progress=on_progress)
@@ -316,10 +288,6 @@ class Pipeline:
             questions: id -> text.
             qrels: as for `fit`; a question without a relevant document counts, too.
             on_progress: called with the number of questions of every finished part.
-
-        Raises:
-            DataError: if there is no background, a judged question has no text, there are fewer than
-                `FEWEST_JUDGED`, or all or none of them have a relevant document among their first ten.
         """
         background = self.background
         if background is None:
@@ -357,10 +325,6 @@ class Pipeline:
             qrels: question's id -> document's id -> gain: 1 for relevant, or more for more; what is not there
                 counts as not relevant. Use training or development questions, never those of a test.
             on_progress: called with the number of questions of every finished part.
-
-        Raises:
-            DataError: if the re-ranker has no weights, a judged question has no text, or none has a relevant
-                document.
         """
         reranker = self.reranker
         if not isinstance(reranker, Weighted):
@@ -454,9 +418,6 @@ def ranked(
         reranker: orders it; the retriever's own scores do where it is None.
         background: other questions' best candidates.
         min_surprise: what is off-topic below it.
-
-    Raises:
-        DataError: if neither a re-ranker nor the retriever has scores.
     """
     ranking = as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
     if background is not None:
@@ -486,11 +447,7 @@ def first_of(
 
 
 def as_retrieved(pool: Candidates) -> Ranking:
-    """A pool in the order of the first of its scores.
-
-    Raises:
-        DataError: if it has candidates and no scores.
-    """
+    """A pool in the order of the first of its scores."""
     if not pool.scores and len(pool):
         raise DataError("the retriever gave no scores to order documents by; give the pipeline a re-ranker")
     name, scores = next(iter(pool.scores.items()), ("score", np.zeros(0)))
@@ -514,11 +471,7 @@ def _require_texts(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str
 
 
 def _judged_names(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Ids of the questions with a relevant document.
-
-    Raises:
-        DataError: if one has no text, or there is none.
-    """
+    """Ids of the questions with a relevant document."""
     _require_texts(questions, qrels)
     names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]
     if not names:

@@ -66,12 +66,7 @@ class GivenTexts:
     def checked(
         cls, texts: Sequence[str], ids: Ids | None = None, vectors: Vectors | None = None
     ) -> GivenTexts:
-        """Texts with what came with them, once it is clear that it fits together.
-
-        Raises:
-            DataError: if texts are no strings, there are not as many ids or vectors, or vectors hold NaN or
-                are of several dimensions.
-        """
+        """Texts with what came with them, once it is clear that it fits together."""
         if isinstance(texts, str):
             raise DataError("texts must be a list of strings, got one string; put it into a list")
         wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)

@@ -128,11 +128,6 @@ class TextReranker:
             top_k: the most that are returned; all by default.
             min_surprise: in place of the re-ranker's own.
             diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the re-ranker's own.
-
-        Raises:
-            DataError: if ids or vectors are not as many as texts, vectors are of several dimensions or hold
-                NaN, top_k is not positive, an input is no string, or min_surprise has no background of such
-                texts: that of an index is of texts that it stores.
         """
         _check(question, top_k)
         least = self.min_surprise if min_surprise is None else min_surprise

@@ -149,10 +149,6 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 other; None for a classification by the labels' descriptions alone.
             ensemble: unlabelled texts, vectors or an `Ensemble` (under the cosine) in place of X. The more
                 similar they are to the texts of `predict`, the better.
-
-        Raises:
-            DataError: if the input or a parameter cannot be used.
-            ModelError: if the encoder cannot be loaded or trained.
         """
         self._check_parameters()
         labels = None if self.labels is None else Labels.of(self.labels)
@@ -192,18 +188,11 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def with_ensemble(self, X: Any) -> Self:  # noqa: N803
-        """A copy of the fitted classifier that compares with another ensemble.
+        """A copy that compares with another ensemble: texts, vectors, or an `Ensemble` of them.
 
         `predict` scores every text against the stored ensemble, so that its class does not depend on the
         other texts of the call (inductive). `classifier.with_ensemble(X).predict(X)` uses the batch itself
         (transductive), as the paper does.
-
-        Args:
-            X: texts; vectors of `encoder_`; or an `Ensemble` of such vectors under the cosine, where no
-                linear map was trained.
-
-        Raises:
-            DataError: if it cannot be used.
         """
         check_is_fitted(self, "label_vectors_")
         other = copy.copy(self)
@@ -247,12 +236,7 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(special.softmax(self._logits(vectors), axis=1))
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write a fitted classifier to a new folder, whole or not at all: JSON, arrays, a trained encoder.
-
-        Raises:
-            DataError: if the folder exists.
-            StoreError: if it cannot be written.
-        """
+        """Write a fitted classifier to a new folder, whole or not at all: JSON, arrays, a trained encoder."""
         check_is_fitted(self, "label_vectors_")
         target = Path(folder)
         if target.exists():
@@ -284,16 +268,7 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, folder: str | PathLike[str], encoder: Encoder | None = None) -> Self:
-        """Read what `save` wrote; nothing in it is executed.
-
-        Args:
-            folder: that was written.
-            encoder: in place of loading the one that the folder names.
-
-        Raises:
-            DataError: if the folder holds no classifier, or is damaged.
-            IndexMismatchError: if the encoder has other weights than the one that the labels are from.
-        """
+        """Read what `save` wrote, with an encoder in place of the one that it names; nothing is executed."""
         source = Path(folder)
         try:
             stored = json.loads((source / _DESCRIPTION).read_text(encoding="utf-8"))

@@ -35,11 +35,7 @@ class _Assigned(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     weight: Weight
 
     def predict(self, X: npt.ArrayLike) -> IntArray:  # noqa: N803 - as scikit-learn has it
-        """(n,) numbers of the centres of (n, d) points, against the ensemble of `fit`; the first of equals.
-
-        Raises:
-            DataError: if the shape is another one, or a value is NaN or infinite.
-        """
+        """(n,) numbers of the centres of (n, d) points, against the ensemble of `fit`."""
         check_is_fitted(self)
         return self._scores.nearest(_points(self, X, reset=False))
 
@@ -48,9 +44,6 @@ class _Assigned(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
 
         They are z at weight 1 (the share in the empirical model), Sigma_w below it, cosines at weight 0;
         float32 for float32 points, float64 for others.
-
-        Raises:
-            DataError: as `predict`.
         """
         check_is_fitted(self)
         return self._scores.scores(_points(self, X, reset=False))
@@ -115,12 +108,7 @@ class SurpriseKMeans(_Assigned):
         self.random_state = random_state
 
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:  # noqa: N803
-        """Find centres and assign (n, d) points of any length; those of zeros have the cosine 0 to all.
-
-        Raises:
-            DataError: if the shape is another one, or a value is NaN or infinite.
-            ValueError: of scikit-learn, for parameters out of their range and fewer points than clusters.
-        """
+        """Find centres and assign (n, d) points of any length; those of zeros have the cosine 0 to all."""
         points = _points(self, X, reset=True)
         found = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
         found.fit(unit_rows(points))
@@ -137,8 +125,7 @@ class SurpriseAssignment(_Assigned):
             one stays as it is; otherwise `fit` fits a clone on the points as they are given. A grid search
             or cross-validation clones estimators, which drops their centres: there, wrap the clusterer in
             scikit-learn's `FrozenEstimator`.
-        model: as for `SurpriseKMeans`.
-        weight: as for `SurpriseKMeans`.
+        model, weight: as for `SurpriseKMeans`.
 
     Attributes:
         clusterer_: the fitted clusterer, whose (k, d) centres are `cluster_centers_`. `labels_`,
@@ -153,12 +140,7 @@ class SurpriseAssignment(_Assigned):
         self.weight = weight
 
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:  # noqa: N803
-        """Take (n, d) points as the ensemble and assign them; find centres where there are none.
-
-        Raises:
-            DataError: if the shape is another one, a value is NaN or infinite, or the clusterer has no
-                centres of dimension d.
-        """
+        """Take (n, d) points as the ensemble and assign them; find centres where there are none."""
         points = _points(self, X, reset=True)
         if not callable(getattr(self.clusterer, "fit", None)):
             raise DataError(f"clusterer must be a scikit-learn clusterer, got {self.clusterer!r:.60}")

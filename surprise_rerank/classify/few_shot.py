@@ -64,9 +64,6 @@ class FewShotTraining:
         target_loss: train until the mean cross-entropy of an epoch's batches is below it; 0: all epochs.
         max_epochs: train no longer than that; `TrainingHistory.reached` reports whether it was enough.
         seed: of the texts' order and the model's dropout.
-
-    Raises:
-        DataError: if one of them is not what it should be.
     """
 
     method: TrainingMethod = "fine-tune"
@@ -115,19 +112,9 @@ def fine_tune(
     """A copy of an encoder, trained on a few labelled texts, and how that went.
 
     The encoder stays as it is. Training runs where the model is, in float32, with the model's dropout; on a
-    CPU the same seed gives the same weights. All labels are encoded in every step.
-
-    Args:
-        encoder: a `SentenceTransformerEncoder`.
-        texts: n. Equal ones are one text that has the labels of all.
-        members: (n, L) which labels are a text's own; it may have several, or none.
-        label_texts: L, in the form that texts are compared with ("this matter is sport").
-        training: its method is not used.
-        on_progress: called with the number of texts of every finished step.
-
-    Raises:
-        ModelError: if the encoder has no weights that can be trained, as word vectors do not.
-        DataError: if training diverges.
+    CPU the same seed gives the same weights. All labels are encoded in every step, in the form that texts are
+    compared with ("this matter is sport"). Of n texts (n, L) members tell which labels are a text's own;
+    equal ones are one text that has the labels of all.
     """
     from torch.nn.functional import normalize
 
@@ -177,17 +164,7 @@ def fit_linear_map(
     """(d, d) weights of the map for a few labelled texts, and how its training went.
 
     The same seed gives the same map. AdamW's weight decay works on W - I: it pulls towards the cosine of the
-    vectors as they are.
-
-    Args:
-        vectors: (n, d) of the texts. Equal ones are one text that has the labels of all.
-        members: (n, L) which labels are a text's own; it may have several, or none.
-        label_vectors: (L, d).
-        training: its method is not used.
-        on_progress: called with the number of texts of every finished step.
-
-    Raises:
-        DataError: if dimensions differ, values are not finite, or training diverges.
+    vectors as they are. Equal vectors are one text that has the labels of all.
     """
     import torch
 
@@ -264,16 +241,8 @@ def minimize(
 ) -> TrainingHistory:
     """Train parameters in place until the cross-entropy is low enough, or for `max_epochs`.
 
-    Args:
-        cosines: (b, L) of b texts, given by their rows, and all labels, with a gradient.
-        parameters: what to train.
-        targets: (n, L), see `pair_targets`.
-        training: when to end, and the seed.
-        learning_rate: of AdamW.
-        on_progress: called with the number of texts of every finished step.
-
-    Raises:
-        DataError: if the loss or its gradient is no longer finite.
+    `cosines` gives those of some texts, by their rows, to all labels, with a gradient. A DataError if the
+    loss or its gradient is no longer finite.
     """
     import torch
 

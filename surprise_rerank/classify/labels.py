@@ -22,12 +22,7 @@ _COINCIDING = 1e-5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labels:
-    """The L labels of a classifier.
-
-    Attributes:
-        classes: (L,) what is predicted: strings, or numbers.
-        descriptions: what each label is compared by: texts, or a vector.
-    """
+    """The L labels of a classifier: strings or numbers, and the texts or the vector each is compared by."""
 
     classes: npt.NDArray[Any]
     descriptions: tuple[tuple[str, ...] | Float32Array, ...]
@@ -38,9 +33,6 @@ class Labels:
 
         Args:
             given: names; or a mapping from a class to its name, to several descriptions, or to a vector.
-
-        Raises:
-            DataError: if there are none, two are equal, or one is described by something else.
         """
         if isinstance(given, str) or not (isinstance(given, Mapping | Sequence) or hasattr(given, "tolist")):
             raise DataError(f"labels must be a list of names or a mapping, got {type(given).__name__}")
@@ -68,16 +60,7 @@ class Labels:
         return [list(map(filled, own)) if isinstance(own, tuple) else [] for own in self.descriptions]
 
     def vectors(self, template: str | None, encode: Encode) -> Float32Array:
-        """(L, d) unit vectors: of the text, the mean over several descriptions, or the vector given.
-
-        Args:
-            template: with `{}` for the description; None for the description alone.
-            encode: makes vectors of texts.
-
-        Raises:
-            DataError: if vectors differ in dimension, or two coincide, as those of the same words in another
-                order do for word vectors, and those of unknown words.
-        """
+        """(L, d) unit vectors: of the text, the mean over several descriptions, or the vector given."""
         texts = self.texts(template)
         encoded = encode([text for group in texts for text in group]) if any(texts) else np.zeros((0, 0))
         rows, start = [], 0
@@ -109,11 +92,7 @@ class Labels:
 
 
 def check_template(template: object) -> None:
-    """Refuse a template that does not hold `{}` exactly once.
-
-    Raises:
-        DataError: if it is one.
-    """
+    """Refuse a template that does not hold `{}` exactly once."""
     if template is None:
         return
     try:
@@ -126,26 +105,15 @@ def check_template(template: object) -> None:
 
 
 def centroids(vectors: FloatArray, members: BoolArray) -> Float32Array:
-    """(L, d) unit vectors: the means of each label's members, every member scaled to length 1.
-
-    Args:
-        vectors: (n, d).
-        members: (n, L) which vector belongs to which label; a label without members gets zeros.
-    """
+    """(L, d) means of each label's (n, L) members, of length 1 before and after; zeros without members."""
     counts = np.maximum(members.sum(axis=0), 1)
     return unit_rows((members.T.astype(np.float32) @ unit_rows(vectors)) / counts[:, None])
 
 
 def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> BoolArray:
-    """Which text belongs to which class: (n, L).
+    """(n, L) which text belongs to which class.
 
-    Args:
-        y: n classes; or n collections of classes; or an (n, L) indicator array of 0 and 1.
-        classes: (L,).
-        none_label: what texts of no class are labelled with.
-
-    Raises:
-        DataError: if a class is not among them, or the shape is another one.
+    `y` are n classes, n collections of classes, or an (n, L) indicator array of 0 and 1.
     """
     if _is_indicator(y):
         indicator = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
@@ -167,11 +135,7 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
 
 
 def classes_in(y: Any, none_label: object = None) -> npt.NDArray[Any]:
-    """(L,) the classes that occur, in order, without `none_label`.
-
-    Raises:
-        DataError: if there is none, one is no string or number, or there are strings and numbers.
-    """
+    """(L,) the classes that occur, in order, without `none_label`."""
     if _is_indicator(y):
         raise DataError("y is an indicator; give labels=, the classes of its columns")
     found = {name for row in _own_classes(y, none_label) for name in row}

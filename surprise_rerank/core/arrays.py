@@ -22,11 +22,7 @@ _CHECKED = 65_536
 
 
 def matrix(values: npt.ArrayLike, name: str, dimension: int | None = None) -> Float32Array:
-    """A finite float32 matrix (n, d); a single vector (d,) becomes one row, and nothing (0, `dimension`).
-
-    Raises:
-        DataError: if the shape is another one or a value is NaN or infinite; calls the argument by `name`.
-    """
+    """A finite float32 matrix (n, d); a single vector (d,) becomes one row, and nothing (0, `dimension`)."""
     try:
         array = np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError) as error:

@@ -1,23 +1,12 @@
-"""What can compute here, and the two float64 products that moments are made of, on any of it.
-
-    scatter  X' X          of (n, d) centred members
-    spread   diag(Q C Q')  of (n, d) anchors
-
-Both are n d^2 multiplications, all that an ensemble of a million members costs.
-"""
+"""What can compute here: the processor and its instructions, and accelerators."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.threads import row_products
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
@@ -47,32 +36,6 @@ def available_devices() -> list[str]:
     return ["cpu", *(f"cuda:{number}" for number in cuda), *there]
 
 
-def scatter(centred: Float64Array, device: str = "cpu") -> Float64Array:
-    """(d, d) sum of x x' over the (n, d) rows; a DataError if there is no such device."""
-    place = _accelerator(device)
-    if place is None:
-        return np.asarray(centred.T @ centred)
-    rows = _moved(centred, place)
-    return np.asarray((rows.T @ rows).cpu().numpy())
-
-
-def spread(
-    anchors: Float64Array, covariance: Float64Array, device: str = "cpu", out: Float64Array | None = None
-) -> Float64Array:
-    """(n,) q' C q of the (n, d) rows; `out` is (n, d) memory to multiply in, on the processor.
-
-    Raises:
-        DataError: if there is no such device.
-    """
-    place = _accelerator(device)
-    if place is None and len(anchors) == 1:  # of a question
-        return row_products(row_products(covariance, anchors[0])[None], anchors[0])
-    if place is None:
-        return np.asarray(np.einsum("nd,nd->n", np.matmul(anchors, covariance, out=out), anchors))
-    rows = _moved(anchors, place)
-    return np.asarray(((rows @ _moved(covariance, place)) * rows).sum(dim=1).cpu().numpy())
-
-
 def processor_has(*instructions: str) -> bool:
     """Whether this processor has one of these sets of instructions, such as `avx512_vnni`."""
     linux = Path("/proc/cpuinfo")
@@ -83,18 +46,3 @@ def processor_has(*instructions: str) -> bool:
 
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name) for name in instructions)
-
-
-@cache
-def _accelerator(device: str) -> Any:
-    """Torch's device; None where numpy multiplies: on the processor, and for devices without float64."""
-    if device == "cpu":
-        return None
-    place = device_of(device)
-    return None if place.type == "mps" else place
-
-
-def _moved(values: Float64Array, place: Any) -> Any:
-    import torch
-
-    return torch.from_numpy(np.ascontiguousarray(values)).to(place)

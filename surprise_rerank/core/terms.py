@@ -25,9 +25,6 @@ class TermBatch:
         offsets: (n + 1,) where each text's entries begin, and where the last one's end.
         terms: (total,) uint32, distinct within a text: words, or hashes of them.
         values: (total,) float64, the weight of each: BM25's saturated frequency.
-
-    Raises:
-        DataError: if there are not as many values as terms, or offsets do not divide them.
     """
 
     offsets: IntArray

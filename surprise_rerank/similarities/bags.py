@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,20 +18,13 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder, Kind, require_token_encoder
 from surprise_rerank.errors import DataError
 
+T = TypeVar("T")
 Input: TypeAlias = Literal["vectors", "words", "query words"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bag:
-    """One text.
-
-    Attributes:
-        tokens: (m, d) its token vectors; None where no encoder made them.
-        words: m strings, word i for row i of `tokens`; None where they were not asked for.
-
-    Raises:
-        DataError: if the shape is another one, a value is NaN or infinite, or there are not as many words.
-    """
+    """One text: (m, d) token vectors and m words, each None where nobody made them."""
 
     tokens: FloatArray | None = None
     words: tuple[str, ...] | None = None
@@ -48,27 +41,13 @@ class Bag:
 
     @property
     def vectors(self) -> FloatArray:
-        """(m, d) token vectors.
-
-        Raises:
-            DataError: if the text has none.
-        """
-        if self.tokens is None:
-            raise DataError("this similarity reads token vectors, and the text has none; encode it first")
-        return self.tokens
+        """(m, d) token vectors."""
+        return _there(self.tokens, "token vectors", "encode it")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The m words.
-
-        Raises:
-            DataError: if they are not there.
-        """
-        if self.words is None:
-            raise DataError(
-                "this similarity reads words, and the text has none; fill `words` with Encoder.words"
-            )
-        return self.words
+        """The m words."""
+        return _there(self.words, "words", "fill `words` with Encoder.words")
 
     def known(self) -> Bag:
         """The bag without the tokens whose vector is zero."""
@@ -81,25 +60,13 @@ class Bag:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Texts:
-    """n texts, as `Bag`s that share their arrays.
-
-    Attributes:
-        tokens: n lists of token vectors, none of them merged; None where no encoder made them.
-        words: n lists of words, aligned with the token vectors where there are any.
-
-    Raises:
-        DataError: if words and token vectors are not aligned, or a vector's length is NaN or infinite.
-    """
+    """n texts, as `Bag`s that share their arrays: token vectors, none of them merged, and words."""
 
     tokens: TokenBatch | None = None
     words: tuple[tuple[str, ...], ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.tokens is None:
-            return
-        if not np.isfinite(self.tokens.norms).all():
-            raise DataError("token vectors hold NaN or infinite values; remove or replace them first")
-        if self.words is None:
+        if self.tokens is None or self.words is None:
             return
         if len(self.words) != len(self.tokens):
             raise DataError(f"the words of {len(self.words)} texts for the vectors of {len(self.tokens)}")
@@ -119,15 +86,7 @@ class Texts:
         *,
         reads_words: bool = False,
     ) -> Texts:
-        """Texts with what a similarity reads.
-
-        Args:
-            encoder: makes the vectors and cuts the words.
-            texts: n strings.
-            inputs: `Similarity.inputs`.
-            kind: chooses the model's prompt, where it has one.
-            reads_words: whether words are needed, although `inputs` does not name those of both texts.
-        """
+        """Texts with what a similarity reads; `reads_words` where it reads those of a query alone."""
         wants_words = reads_words or "words" in inputs
         tokens = encoder.encode(texts, kind=kind).require_tokens() if "vectors" in inputs else None
         return cls(tokens, word_lists(encoder, texts, kind) if wants_words else None)
@@ -144,37 +103,25 @@ class Texts:
 
     @property
     def batch(self) -> TokenBatch:
-        """The token vectors.
-
-        Raises:
-            DataError: if the texts have none.
-        """
-        if self.tokens is None:
-            raise DataError("this similarity reads token vectors, and the texts have none; encode them first")
-        return self.tokens
+        """The token vectors."""
+        return _there(self.tokens, "token vectors", "encode it")
 
     @property
     def names(self) -> tuple[tuple[str, ...], ...]:
-        """The words of each text.
+        """The words of each text."""
+        return _there(self.words, "words", "fill `words` with Encoder.words")
 
-        Raises:
-            DataError: if they are not there.
-        """
-        if self.words is None:
-            raise DataError(
-                "this similarity reads words, and the texts have none; fill `words` with Encoder.words"
-            )
-        return self.words
+
+def _there(part: T | None, what: str, remedy: str) -> T:
+    if part is None:
+        raise DataError(f"this similarity reads {what}, and the text has none; {remedy} first")
+    return part
 
 
 def word_lists(
     encoder: Encoder, texts: Sequence[str], kind: Kind = "document"
 ) -> tuple[tuple[str, ...], ...]:
-    """The words of each text, aligned with the encoder's token vectors.
-
-    Raises:
-        DataError: if the encoder has no token vectors.
-    """
+    """The words of each text, aligned with the encoder's token vectors."""
     own = require_token_encoder(encoder).words(texts, kind=kind)
     return tuple(tuple(words) for words in own)
 
@@ -186,11 +133,7 @@ def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
 
 
 def require_finite(tokens: FloatArray, whose: str) -> None:
-    """Refuse token vectors that are no matrix of finite numbers.
-
-    Raises:
-        DataError: if they are not; names the shape.
-    """
+    """Refuse token vectors that are no matrix of finite numbers."""
     if np.ndim(tokens) != 2 or not np.isfinite(tokens).all():
         raise DataError(
             f"the {whose}'s token vectors have shape {np.shape(tokens)}, expected finite numbers (m, d)"
@@ -198,11 +141,7 @@ def require_finite(tokens: FloatArray, whose: str) -> None:
 
 
 def same_dimension(query: FloatArray, dimension: int) -> None:
-    """Refuse to compare vectors of two dimensions.
-
-    Raises:
-        DataError: if they differ; names both.
-    """
+    """Refuse to compare vectors of two dimensions."""
     if query.ndim != 2 or query.shape[1] != dimension:
         raise DataError(
             f"the query's token vectors have shape {query.shape}, expected (m, {dimension}), the documents' "

@@ -31,14 +31,10 @@ Universe: TypeAlias = Literal["joint", "query"]
 
 
 def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
-    """(u,) memberships of a text's fuzzy set: max(0, max over tokens of <token, u>); zeros without tokens.
+    """(u,) memberships of a text's (m, d) tokens in a (u, d) universe: max(0, max over tokens of <token, u>).
 
     >>> membership(np.array([[1.0, 0.0], [0.5, 2.0]]), np.array([[1.0, 1.0], [-1.0, 0.0]])).tolist()
     [2.5, 0.0]
-
-    Args:
-        tokens: (m, d) token vectors of the text.
-        universe: (u, d) vectors of the universe.
     """
     import torch  # here, because it takes seconds, and a pool may be ranked without tokens
 
@@ -69,11 +65,6 @@ class SetMeasure:
 
     >>> SetMeasure("jaccard").of(np.array([1.0, 0.5, 0.0]), np.array([0.5, 0.5, 1.0]))
     0.4
-
-    Attributes:
-        name: which quotient.
-        alpha: Tversky's weight of the part that only the query has.
-        beta: Tversky's weight of the part that only the document has.
     """
 
     name: Measure = "jaccard"
@@ -85,16 +76,11 @@ class SetMeasure:
             raise DataError(
                 f"the set measure {self.name!r} is not known; choose of {', '.join(get_args(Measure))}"
             )
-        _require_weights(self.alpha, self.beta)
+        if not (0 <= self.alpha < np.inf and 0 <= self.beta < np.inf):
+            raise DataError(f"Tversky's alpha and beta must be at least 0, got {self.alpha} and {self.beta}")
 
     def of(self, a: FloatArray, b: FloatArray, weights: FloatArray | float = 1.0) -> float:
-        """The similarity of two membership vectors.
-
-        Args:
-            a: (u,) the query's.
-            b: (u,) the document's.
-            weights: (u,) of the elements of the universe; 1 by default.
-        """
+        """The similarity of the query's and the document's (u,) memberships, by (u,) weights."""
         sizes = (self.overlap(a, b) * weights).sum(axis=-1, dtype=np.float64)
         return float(self.quotient(*sizes[:, None])[0])
 
@@ -108,16 +94,9 @@ class SetMeasure:
     def quotient(
         self, both: Float64Array, a: Float64Array, b: Float64Array, smallest: Float64Array | float = 0.0
     ) -> Float64Array:
-        """The measure from the three sums over the universe.
+        """(n,) similarities of (n,) sums over the universe: of the common part, A's and B's own.
 
-        Args:
-            both: (n,) of the common part.
-            a: (n,) of the query's own.
-            b: (n,) of the documents' own.
-            smallest: (n,) a denominator that is not larger, in absolute value, counts as 0.
-
-        Returns:
-            (n,) similarities.
+        A denominator that is not larger than `smallest`, in absolute value, counts as 0.
         """
         match self.name:
             case "jaccard":
@@ -156,10 +135,10 @@ class DynaMax:
     unit_tokens: bool = True
 
     def __post_init__(self) -> None:
-        for name, choices in (("measure", get_args(Measure)), ("universe", get_args(Universe))):
-            if getattr(self, name) not in choices:
-                raise DataError(f"DynaMax.{name} is {getattr(self, name)!r}; choose of {', '.join(choices)}")
-        _require_weights(self.alpha, self.beta)
+        if self.universe not in get_args(Universe):
+            choices = ", ".join(get_args(Universe))
+            raise DataError(f"DynaMax.universe is {self.universe!r}; choose of {choices}")
+        _ = self._sets  # refuses a measure that is none
 
     def pair(
         self,
@@ -169,16 +148,9 @@ class DynaMax:
         query_weights: FloatArray | None = None,
         document_weights: FloatArray | None = None,
     ) -> float:
-        """The similarity of one pair, as defined: the reference form.
+        """The similarity of one pair of (m, d) and (k, d) token vectors, as defined: the reference form.
 
-        Args:
-            query: (m, d) token vectors.
-            document: (k, d) token vectors.
-            query_weights: (m,) of the query's tokens in the universe; 1 by default.
-            document_weights: (k,) of the document's tokens in it, where the universe is joint.
-
-        Raises:
-            DataError: if the dimensions differ, or there are not as many weights as tokens.
+        Weights are those of the tokens in the universe, (m,) and (k,) where it is joint; 1 by default.
         """
         for name, tokens in (("query", query), ("document", document)):
             require_finite(tokens, name)
@@ -211,13 +183,6 @@ class DynaMax:
                 that stands for several tokens counts as often besides.
             threads: how many to use; see `pool_maxima`.
             device: where to multiply: `cpu`, `cuda`, ...
-
-        Returns:
-            (n,) scores.
-
-        Raises:
-            DataError: if the dimensions differ, there are not as many weights as tokens, raw tokens are too
-                long for float32, fewer than 1 threads or no such device.
         """
         from surprise_rerank.similarities.kernels import pool_maxima
 
@@ -259,11 +224,6 @@ class DynaMax:
         from surprise_rerank.similarities.kernels import own_memberships
 
         return own_memberships(documents, threads=threads)
-
-
-def _require_weights(alpha: float, beta: float) -> None:
-    if not (0 <= alpha < np.inf and 0 <= beta < np.inf):
-        raise DataError(f"Tversky's alpha and beta must be at least 0, got {alpha} and {beta}")
 
 
 def _filled(weights: FloatArray | None, size: int) -> Float64Array:

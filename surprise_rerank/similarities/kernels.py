@@ -70,9 +70,6 @@ def pool_maxima(
         threads: how many to use; by default one for a pool of up to 2^24 components, and as many as torch
             uses (`torch.get_num_threads()`) for a larger one.
         device: where to multiply: `cpu`, `cuda`, `cuda:1`, ...
-
-    Raises:
-        DataError: if there are fewer than 1 threads, no such device, or products that leave float32.
     """
     m = len(query)
     _require_in_range(row_norms(query), np.ones(1) if unit_tokens else documents.norms)
@@ -111,9 +108,6 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     Args:
         documents: any batch; its `own` is returned where it has one.
         threads: how many to use; see `pool_maxima`.
-
-    Raises:
-        DataError: if there are fewer than 1 threads, or products that leave float32.
     """
     if documents.own is not None:
         return documents.own

@@ -26,9 +26,6 @@ class SimilarityReranker:
         similarity: of two bags of tokens.
         encoder: of the documents; needed where the similarity reads words.
         name: what its part is called in a ranking.
-
-    Raises:
-        DataError: if the similarity reads words and there is no encoder.
     """
 
     similarity: Similarity
@@ -50,11 +47,7 @@ class SimilarityReranker:
         return frozenset(fields)
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
-        """The pool by similarity.
-
-        Raises:
-            DataError: if vectors or documents are missing, of another dimension, or do not belong together.
-        """
+        """The pool by similarity."""
         scores = self.similarity.pool(self._bag(query), self._texts(candidates))
         return Ranking.order(candidates, scores, {self.name: scores})
 
@@ -108,9 +101,6 @@ class TextSimilarity:
     Args:
         name: one of `similarity_names()`; with `-raw` behind it, token vectors keep their lengths.
         encoder: makes token vectors and words.
-
-    Raises:
-        DataError: if the name is not known.
     """
 
     def __init__(self, name: str, encoder: Encoder) -> None:
@@ -123,11 +113,7 @@ class TextSimilarity:
 
     @property
     def similarity(self) -> Similarity:
-        """The similarity of bags of tokens.
-
-        Raises:
-            DataError: if it must be fitted first.
-        """
+        """The similarity of bags of tokens."""
         if self._built is None:
             what = " and ".join(sorted(self._named.fitted_on))
             raise DataError(
@@ -141,9 +127,6 @@ class TextSimilarity:
         Args:
             texts: of the corpus, or a sample of it.
             statistics: of the words of a larger corpus; those of `texts` by default.
-
-        Raises:
-            DataError: if there is nothing in the texts that could be fitted on.
         """
         _require_list(texts)
         named = self._named
@@ -161,11 +144,7 @@ class TextSimilarity:
         return self.similarity.pool(texts[0], Texts.encode(self.encoder, documents, inputs))
 
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Float64Array:
-        """(n,) the similarity of each text of `first` to the same one of `second`, by the reference form.
-
-        Raises:
-            DataError: if there are not as many of both.
-        """
+        """(n,) the similarity of each text of `first` to the same one of `second`, by the reference form."""
         _require_list(first, second)
         if len(first) != len(second):
             raise DataError(f"{len(first)} first texts and {len(second)} second ones; give as many of both")

@@ -68,15 +68,8 @@ def token_matches(
 ) -> list[TokenMatch]:
     """The match of every token of a question; contributions sum to DynaMax's inclusion of the question.
 
-    Args:
-        query: (m, d) token vectors.
-        document: (k, d) token vectors; or a batch of one text, as it is stored, of k tokens.
-        query_words: m strings, of `Encoder.words`.
-        document_words: k strings.
-        weights: (m,) of the question's tokens; 1 by default.
-
-    Raises:
-        DataError: if dimensions differ, or there are not as many strings as tokens.
+    The document is (k, d) token vectors, or a batch of one text, as it is stored, of k tokens. Words are
+    those of `Encoder.words`; the question's tokens have (m,) weights, 1 by default.
     """
     if not isinstance(document, TokenBatch):
         document = TokenBatch.from_arrays([document])

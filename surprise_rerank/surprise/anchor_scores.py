@@ -73,9 +73,6 @@ class AnchorScores:
         model: of the surprise.
         defined: (L,) whether an anchor has a deviation, its own or the pooled one. Those that have none take
             that of the others (root mean square), so that all scores are on one scale.
-
-    Raises:
-        DataError: if shapes do not fit, there is no anchor, or the similarity is another one.
     """
 
     def __init__(self, anchors: npt.ArrayLike, surprise: Surprise) -> None:

@@ -12,16 +12,15 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.core import device as device_moments
 from surprise_rerank.core.arrays import (
     Float32Array,
     Float64Array,
@@ -36,6 +35,7 @@ from surprise_rerank.core.arrays import (
 )
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
 from surprise_rerank.core.moments import POOLED_ANCHORS, Moments, joined
+from surprise_rerank.core.threads import row_products
 from surprise_rerank.errors import DataError
 
 # Rows of a block; its float64 copies take little memory beside the vectors.
@@ -45,21 +45,7 @@ _ROUNDING = 1e-7
 # Similarities in a block that is compared with the sample.
 _BLOCK_SIMILARITIES = 1 << 22
 
-# The file: a .npz archive of plain arrays.
-_FORMAT = 2
-# Field -> what numpy stores it as.
-_STORED: Mapping[str, Callable[..., Any]] = {
-    "count": np.int64,
-    "mean": np.asarray,
-    "scatter": np.asarray,
-    "sample": np.asarray,
-    "priorities": np.asarray,
-    "sample_size": np.int64,
-    "checksum": np.uint64,
-    "model": np.str_,
-    "similarity": np.str_,
-}
-_PYTHON_TYPES: Mapping[Any, Callable[..., Any]] = {np.int64: int, np.uint64: int, np.str_: str}
+_FORMAT = 2  # of the file: a .npz archive of plain arrays
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,22 +97,10 @@ class Ensemble:
         sample_size: int = 4096,
         model: str = "",
         similarity: VectorSimilarity = "dot",
-        device: str = "cpu",
     ) -> Ensemble:
-        """The ensemble of these members.
+        """The ensemble of (n, d) members, of which so many are kept for what has no exact moments.
 
         Memory beside the vectors stays small: they are read in blocks, and may be mapped from a float32 file.
-
-        Args:
-            vectors: (n, d) members.
-            sample_size: how many members are kept for what has no exact moments.
-            model: name of the encoder that made them.
-            similarity: what members and anchors are compared by.
-            device: where products are computed: `cpu`, `cuda`, ...
-
-        Raises:
-            DataError: if the shape is not (n, d), a value is NaN or infinite, or the similarity or the device
-                is not known.
         """
         members = matrix(vectors, "ensemble vectors")
         count, d = members.shape
@@ -139,8 +113,7 @@ class Ensemble:
             centred = np.subtract(block, own, out=buffer[: len(block)])
             delta, seen = own - mean, rows.start + len(block)
             mean += delta * (len(block) / seen)
-            scatter += device_moments.scatter(centred, device)
-            scatter += np.outer(delta, delta) * (rows.start * len(block) / seen)
+            scatter += centred.T @ centred + np.outer(delta, delta) * (rows.start * len(block) / seen)
         kept = np.argsort(priorities, kind="stable")[:sample_size]
         return cls(
             count=count,
@@ -162,18 +135,11 @@ class Ensemble:
         sample_size: int = 4096,
         model: str = "",
         similarity: VectorSimilarity = "dot",
-        device: str = "cpu",
     ) -> Ensemble:
-        """The ensemble of a stream of (n_i, d) batches; only one batch is in memory at a time.
-
-        Raises:
-            DataError: if there is no batch, or the batches differ in dimension.
-        """
+        """The ensemble of a stream of (n_i, d) batches; only one batch is in memory at a time."""
         total: Ensemble | None = None
         for batch in batches:
-            part = cls.from_vectors(
-                batch, sample_size=sample_size, model=model, similarity=similarity, device=device
-            )
+            part = cls.from_vectors(batch, sample_size=sample_size, model=model, similarity=similarity)
             total = part if total is None else total.merge(part)
         if total is None:
             raise DataError("an ensemble needs at least one batch of vectors; got none")
@@ -209,11 +175,7 @@ class Ensemble:
         return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
     def merge(self, other: Ensemble) -> Ensemble:
-        """The union of two disjoint ensembles, exact up to rounding.
-
-        Raises:
-            DataError: if dimension, model or similarity differ.
-        """
+        """The union of two disjoint ensembles, exact up to rounding."""
         for what in ("dimension", "model", "similarity"):
             ours, theirs = getattr(self, what), getattr(other, what)
             if ours != theirs:
@@ -242,21 +204,11 @@ class Ensemble:
         )
         return self.merge(added)
 
-    def moments(self, anchors: npt.ArrayLike, *, device: str = "cpu") -> Moments:
-        """Mean and deviation of the members' similarity to every anchor q.
+    def moments(self, anchors: npt.ArrayLike) -> Moments:
+        """(n,) means and deviations of the members' similarity to (n, d) anchors q; zeros without members.
 
         For dot and cosine exact and without a scan, q.m and sqrt(q' C q): d^2 multiplications an anchor,
         whatever the ensemble's size. For the others an estimate from the sample.
-
-        Args:
-            anchors: (n, d) vectors q.
-            device: where products are computed, for dot and cosine.
-
-        Returns:
-            (n,) means and (n,) deviations; zeros for an empty ensemble.
-
-        Raises:
-            DataError: if the dimension differs.
         """
         if not is_linear(self.similarity):
             return self.moments_by_scan(anchors)
@@ -269,15 +221,15 @@ class Ensemble:
             x[:] = block
             mean[rows] = x @ self.mean
             # Rounding can leave a tiny negative number where the variance is 0.
-            variance = device_moments.spread(x, covariance, device, out=xc)
+            if len(x) == 1:  # of a question, by the thread that asks
+                variance = row_products(row_products(covariance, x[0])[None], x[0])
+            else:
+                variance = np.einsum("nd,nd->n", np.matmul(x, covariance, out=xc), x)
             deviation[rows] = self._beyond_rounding(np.sqrt(np.maximum(variance, 0.0)), x)
         return Moments(mean, deviation, members=self.count)
 
     def moments_by_scan(self, anchors: npt.ArrayLike) -> Moments:
-        """`moments` by computing every similarity to the sample: the reference form, for any similarity.
-
-        Equal to the exact ones where the sample holds all members; estimates otherwise.
-        """
+        """`moments` by computing every similarity to the sample: the reference form, for any similarity."""
         return self._scanned(anchors, Moments.of_rows)
 
     def percentiles(self, anchors: npt.ArrayLike) -> Moments:
@@ -288,16 +240,8 @@ class Ensemble:
         """The moments that a population of anchors shares: the mean of mu_q, the root mean square of sigma_q.
 
         For dot and cosine exact and without a scan, from the anchors' own mean m_a and covariance C_a: m.m_a
-        and sqrt(tr(C C_a) + m_a' C m_a). For the others over a sample of the anchors.
-
-        Args:
-            anchors: the population that anchors come from; the members themselves if not given.
-
-        Returns:
-            Scalars.
-
-        Raises:
-            DataError: if dimension or similarity differ.
+        and sqrt(tr(C C_a) + m_a' C m_a). For the others over a sample of the anchors. The population that
+        anchors come from are the members themselves if none is given.
         """
         population = self if anchors is None else anchors
         self.require_same_kind(population)
@@ -308,19 +252,11 @@ class Ensemble:
         return Moments(np.asarray(self.mean @ m), np.sqrt(np.maximum(variance, 0.0)))
 
     def pooled_over_sample(self, moments: Callable[[Float32Array], Moments]) -> Moments:
-        """Scalar moments that these members share as anchors, over a sample of them.
-
-        Args:
-            moments: (n, d) anchors -> their (n,) moments.
-        """
+        """Scalar moments that these members share as anchors, over a sample of them."""
         return moments(self.sample[:POOLED_ANCHORS]).pooled()
 
     def require_same_kind(self, anchors: Ensemble) -> None:
-        """Refuse a population of anchors that are compared otherwise than the members.
-
-        Raises:
-            DataError: if dimension or similarity differ.
-        """
+        """Refuse a population of anchors that are compared otherwise than the members."""
         for what in ("dimension", "similarity"):
             ours, theirs = getattr(self, what), getattr(anchors, what)
             if ours != theirs:
@@ -343,73 +279,48 @@ class Ensemble:
         return joined(parts)
 
     def _beyond_rounding(self, deviation: Float64Array, anchors: FloatArray) -> Float64Array:
-        """(n,) deviations, 0 where they are only the rounding of float32.
-
-        The scale of a dot product is the anchor's length times the members' root mean square length.
-
-        Args:
-            deviation: (n,) of dot products.
-            anchors: (n, d) as they were multiplied.
-        """
+        """(n,) deviations, 0 where they are only the rounding of float32."""
         scale = self.usual_length * row_norms(anchors)
         return np.where(deviation > _ROUNDING * scale, deviation, 0.0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file, whole or not at all."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(target) as file:
-            self._write(file)
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(Path(path)) as file:
+            file.write(self.to_bytes())
 
     def to_bytes(self) -> bytes:
         """The content of the file that `save` writes, for stores that have no files."""
-        file = io.BytesIO()
-        self._write(file)
+        file, own = io.BytesIO(), {field.name: getattr(self, field.name) for field in fields(self)}
+        np.savez(file, format=np.int64(_FORMAT), **own)
         return file.getvalue()
-
-    def _write(self, file: IO[bytes]) -> None:
-        stored = {name: as_stored(getattr(self, name)) for name, as_stored in _STORED.items()}
-        np.savez(file, format=np.int64(_FORMAT), **stored)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ensemble:
-        """Read what `save` wrote; nothing in the file is executed.
-
-        Raises:
-            DataError: if the file is not an ensemble, is damaged, or is of another format.
-        """
-        return cls._read(path, str(path))
+        """Read what `save` wrote; nothing in the file is executed."""
+        try:
+            return cls.from_bytes(Path(path).read_bytes(), str(path))
+        except FileNotFoundError:
+            raise DataError(f"{path}: no such ensemble file") from None
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Ensemble:
-        """Read what `to_bytes` gave; nothing in it is executed.
-
-        Args:
-            content: the bytes.
-            where: what to call their place in an error.
-
-        Raises:
-            DataError: if it is not an ensemble, is damaged, or is of another format.
-        """
-        return cls._read(io.BytesIO(content), where)
-
-    @classmethod
-    def _read(cls, source: str | os.PathLike[str] | IO[bytes], where: str) -> Ensemble:
+        """Read what `to_bytes` gave; a DataError, which says where, if it is damaged or something else."""
         try:
-            with np.load(source, allow_pickle=False) as stored:
+            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
                 if int(stored["format"]) != _FORMAT:
                     raise DataError(f"{where}: ensemble of another format; make it again with Ensemble.save")
-                fields = {name: _PYTHON_TYPES.get(t, np.asarray)(stored[name]) for name, t in _STORED.items()}
-            d, s = len(fields["mean"]), len(fields["priorities"])
-            if fields["scatter"].shape != (d, d) or fields["sample"].shape != (s, d):
+                own: dict[str, Any] = {field.name: stored[field.name] for field in fields(cls)}
+            own |= {name: int(own[name]) for name in ("count", "sample_size", "checksum")}
+            own |= {name: str(own[name]) for name in ("model", "similarity")}
+            d, s = len(own["mean"]), len(own["priorities"])
+            if own["scatter"].shape != (d, d) or own["sample"].shape != (s, d):
                 raise DataError(f"{where}: its arrays do not fit together; make it again with Ensemble.save")
-        except FileNotFoundError:
-            raise DataError(f"{where}: no such ensemble file") from None
+            return cls(**own)
         except DataError:
             raise
         except UNREADABLE_ARCHIVE as error:
             raise DataError(f"{where}: not an ensemble file; make one with Ensemble.save") from error
-        return cls(**fields)
 
 
 def _blocks(count: int, size: int) -> Iterator[slice]:

@@ -53,21 +53,9 @@ class LinearForm:
         return self.slope * np.asarray(similarity, np.float64) + self.intercept
 
 
-def augmented_documents(vectors: npt.ArrayLike, moments: Moments) -> Float32Array:
-    """Document vectors whose dot product with an `augmented_query` is the surprise z.
-
-    Args:
-        vectors: (n, d) document vectors.
-        moments: (n,) of their similarity to the ensemble.
-
-    Returns:
-        (n, d + 1) float32: [d / sigma, -mu / sigma].
-
-    Raises:
-        DataError: if there is not one pair of moments per vector.
-    """
+def augmented_documents(vectors: npt.ArrayLike, form: LinearForm) -> Float32Array:
+    """(n, d + 1) [d / sigma, -mu / sigma]: their dot product with an `augmented_query` is the surprise z."""
     documents = matrix(vectors, "document vectors")
-    form = LinearForm.of(moments)
     if form.slope.shape != (len(documents),):
         raise DataError(f"{len(documents)} documents need as many moments, got {form.slope.shape}")
     out = np.empty((len(documents), documents.shape[1] + 1), np.float32)

@@ -17,7 +17,7 @@ import torch
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, IntArray, pair_similarities
 from surprise_rerank.core.device import device_of
 from surprise_rerank.errors import DataError
-from surprise_rerank.surprise.linear_form import LinearForm, augmented_query
+from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
 
 # Queries and keys of a block: their float32 product takes 64 MiB.
 QUERY_BLOCK, KEY_BLOCK = 2048, 8192
@@ -98,18 +98,18 @@ def nearest(
         above: the smallest score that counts.
         own: (m,) the rows of the queries among the keys, which are left out; None where they are not there.
         device: where to multiply: `cpu`, `cuda`, ...
-
-    Raises:
-        DataError: if neither k nor a threshold is given or one is no number, too many pairs are above the
-            threshold, or there is no such device.
     """
     check_wanted(k, above)
     place = device_of(device)
     asked = torch.from_numpy(augmented_query(queries)).to(place)
+
+    def augmented(part: slice) -> torch.Tensor:
+        return torch.from_numpy(augmented_documents(keys[part], form.take(part))).to(place)
+
     floor = torch.full((len(queries),), -torch.inf if above is None else above, device=place)
     best = _none()
     for first in range(0, len(keys), KEY_BLOCK):
-        scores = asked @ torch.from_numpy(_augmented(keys, form, slice(first, first + KEY_BLOCK))).to(place).T
+        scores = asked @ augmented(slice(first, first + KEY_BLOCK)).T
         if own is not None:
             mine = np.flatnonzero((own >= first) & (own < first + scores.shape[1]))
             scores[mine, own[mine] - first] = -torch.inf
@@ -133,11 +133,7 @@ def nearest(
 
 
 def check_wanted(k: int | None, above: float | None) -> None:
-    """Refuse a request for no pairs, or for all.
-
-    Raises:
-        DataError: if neither is given, k is not positive or the threshold is not finite.
-    """
+    """Refuse, by a DataError, a request for no pairs, or for all."""
     if k is None and above is None:
         raise DataError("give k, the number of neighbours, or above, the smallest score, or both")
     if k is not None and k < 1:
@@ -148,15 +144,6 @@ def check_wanted(k: int | None, above: float | None) -> None:
 
 def _none() -> Neighbours:
     return Neighbours(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
-
-
-def _augmented(keys: Float32Array, form: LinearForm, part: slice) -> Float32Array:
-    """[slope * key, intercept] of some keys, rounded once."""
-    vectors, own = keys[part], form.take(part)
-    out = np.empty((len(vectors), vectors.shape[1] + 1), np.float32)
-    np.multiply(vectors, own.slope[:, None], out=out[:, :-1], casting="same_kind")
-    out[:, -1] = own.intercept
-    return out
 
 
 def _top(scores: torch.Tensor, k: int, floor: torch.Tensor) -> torch.Tensor:

@@ -6,20 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 
 Anchors = TypeVar("Anchors")
-
-Pool = Callable[[FloatArray, TokenBatch], FloatArray]
 
 
 class EnsembleLike(Protocol):
@@ -28,24 +25,19 @@ class EnsembleLike(Protocol):
     @property
     def count(self) -> int:
         """|E|, the number of members."""
-        ...
 
     @property
     def sampled(self) -> int:
         """How many of them the sample holds."""
-        ...
 
     def moments(self, anchors: Any) -> Moments:
         """(n,) means and deviations of the similarity to every anchor."""
-        ...
 
     def percentiles(self, anchors: Any) -> Moments:
         """(n,) medians and distances from the median to the 84.134th percentile."""
-        ...
 
     def similarities(self, anchors: Any) -> Float64Array:
         """(n, s) similarities of the anchors to the sampled members."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,11 +66,7 @@ class SampledEnsemble(Generic[Anchors]):
             raise DataError(f"a sample of {self.sampled} cannot come from {self.count} members")
 
     def similarities(self, anchors: Anchors) -> Float64Array:
-        """(n, s) similarities of the anchors to the sampled members.
-
-        Raises:
-            DataError: if the function gives another shape, or NaN or infinite values.
-        """
+        """(n, s) similarities of the anchors to the sampled members."""
         values = np.asarray(self.similarity(anchors), dtype=np.float64)
         if values.ndim != 2 or values.shape[1] != self.sampled or not np.isfinite(values).all():
             raise DataError(
@@ -93,37 +81,3 @@ class SampledEnsemble(Generic[Anchors]):
     def percentiles(self, anchors: Anchors) -> Moments:
         """(n,) medians and distances from the median to the 84.134th percentile."""
         return Moments.percentiles(self.similarities(anchors))
-
-
-def of_documents(pool: Pool, documents: TokenBatch, count: int | None = None) -> SampledEnsemble[Any]:
-    """The ensemble of documents under a similarity of token vectors; questions are the anchors.
-
-    Args:
-        pool: (query tokens (m, d), documents) -> (s,) similarities, such as `DynaMax().pool`.
-        documents: s members.
-        count: |E|, where the documents are a sample of more.
-    """
-
-    def similarities(questions: Sequence[FloatArray]) -> Float64Array:
-        rows = [np.asarray(pool(question, documents), np.float64) for question in questions]
-        return np.array(rows).reshape(len(rows), len(documents))
-
-    return SampledEnsemble(similarities, len(documents), len(documents) if count is None else count)
-
-
-def of_questions(
-    pool: Pool, questions: Sequence[FloatArray], count: int | None = None
-) -> SampledEnsemble[TokenBatch]:
-    """The ensemble of questions under a similarity of token vectors; documents are the anchors.
-
-    Args:
-        pool: (query tokens (m, d), documents) -> (n,) similarities, such as `DynaMax().pool`.
-        questions: s members, each (m, d) token vectors.
-        count: |E|, where the questions are a sample of more.
-    """
-
-    def similarities(documents: TokenBatch) -> Float64Array:
-        columns = [np.asarray(pool(question, documents), np.float64) for question in questions]
-        return np.array(columns).reshape(len(columns), len(documents)).T
-
-    return SampledEnsemble(similarities, len(questions), len(questions) if count is None else count)

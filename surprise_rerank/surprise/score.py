@@ -37,7 +37,6 @@ from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.sampled import EnsembleLike
 
 SurpriseModel: TypeAlias = Literal["gaussian", "pooled", "percentile", "empirical"]
-Ties: TypeAlias = Literal["strict", "mean", "weak"]
 Weight: TypeAlias = float | Literal["crossover"]
 
 CROSSOVER_SIZE = 1000
@@ -56,34 +55,22 @@ def probability_by_definition(similarity: float, ensemble_similarities: npt.Arra
 
 
 def empirical_probability(
-    similarity: npt.ArrayLike,
-    ensemble_similarities: npt.ArrayLike,
-    *,
-    ties: Ties = "strict",
-    tolerance: float = 0.0,
+    similarity: npt.ArrayLike, ensemble_similarities: npt.ArrayLike, *, tolerance: npt.ArrayLike = 0.0
 ) -> Float64Array:
-    """Equation (1) for many pairs at once.
+    """Equation (1) for many pairs at once: (n,) shares, NaN for an empty ensemble.
 
     Args:
         similarity: (n,) similarities Psi(k_i, q_i).
         ensemble_similarities: (n, s) similarities Psi(e, q_i) of the ensemble to each pair's anchor.
-        ties: what a member of equal similarity counts: `strict` 0, as (1) has it; `mean` 1/2; `weak` 1.
-        tolerance: members within this distance are tied; (n,) or a scalar. Similarities that were computed in
-            float32, or in batches of another size, differ in their last bits.
-
-    Returns:
-        (n,) probabilities; NaN for an empty ensemble.
+        tolerance: members within this distance are tied, and not below; (n,) or a scalar. Similarities in
+            float32, or of batches of another size, differ in their last bits.
     """
-    psi = np.asarray(similarity, dtype=np.float64)[:, None]
+    psi = np.asarray(similarity, dtype=np.float64)
     others = np.asarray(ensemble_similarities, dtype=np.float64)
     if not others.shape[1]:
         return np.full(len(psi), np.nan)
-    slack = np.broadcast_to(np.asarray(tolerance, dtype=np.float64), (len(psi),))[:, None]
-    below = (others < psi - slack).mean(axis=1)
-    if ties == "strict":
-        return np.asarray(below, dtype=np.float64)
-    not_above = (others <= psi + slack).mean(axis=1)
-    return np.asarray(not_above if ties == "weak" else (below + not_above) / 2, dtype=np.float64)
+    below: Float64Array = (others < (psi - np.asarray(tolerance))[:, None]).mean(axis=1)
+    return below
 
 
 def ordered_share(share: Float64Array, z: Float64Array, members: int) -> Float64Array:
@@ -156,11 +143,9 @@ def crossover_weight(count: int, crossover_size: float = CROSSOVER_SIZE) -> floa
 def normalized_similarity(similarity: npt.ArrayLike, mean: float) -> Float64Array:
     """Psi_hat of (4) from the mean similarity: piecewise linear, 0 -> 0, mean -> 0.5, 1 -> 1.
 
-    It rises with the similarity, so one mean for all pairs keeps their order. This splits at the mean, which
-    needs no scan; its own mean is 0.5 where similarities are symmetric, and `normalized_similarity_exact`
-    makes it 0.5 for any. Means outside (0, 1) are moved to the border, because a similarity that maps 0 to 0
-    and 1 to 1 has its mean between. Similarities below 0, which (4) does not define, stay as they are: the
-    first line with a mean near 0 would move them to minus infinity.
+    One mean for all pairs keeps their order, and needs no scan; `normalized_similarity_exact` has mean 0.5
+    also where similarities are not symmetric. Means outside (0, 1) are moved to the border. Similarities
+    below 0, which (4) does not define, stay as they are: a mean near 0 would move them to minus infinity.
     """
     psi = np.asarray(similarity, dtype=np.float64)
     split = min(max(mean, 1e-6), 1 - 1e-6)
@@ -169,14 +154,9 @@ def normalized_similarity(similarity: npt.ArrayLike, mean: float) -> Float64Arra
 
 
 def normalized_similarity_exact(similarity: npt.ArrayLike, ensemble: npt.ArrayLike) -> Float64Array:
-    """Psi_hat of (4) from the ensemble's similarities: two lines that meet at the median and have mean 0.5.
+    """Psi_hat of (4) from (s,) similarities of the ensemble: two lines that meet at the median, of mean 0.5.
 
-    Args:
-        similarity: (n,) similarities to one anchor.
-        ensemble: (s,) the ensemble's similarities to the same anchor, in [0, 1].
-
-    Raises:
-        DataError: if no such lines exist (an empty ensemble, or all of it at 0 or at 1).
+    The ensemble's and the (n,) similarities are to one anchor, the former in [0, 1].
     """
     psi, others = (np.asarray(a, dtype=np.float64) for a in (similarity, ensemble))
     if not len(others) or others.min() < 0 or others.max() > 1:
@@ -193,14 +173,7 @@ def normalized_similarity_exact(similarity: npt.ArrayLike, ensemble: npt.ArrayLi
 
 
 def mixture(similarity: npt.ArrayLike, sigma: npt.ArrayLike, weight: float, split: float) -> Float64Array:
-    """Equation (4): (1 - w) Psi_hat + w Sigma.
-
-    Args:
-        similarity: Psi of pairs, in any shape.
-        sigma: their surprise, in the same shape.
-        weight: w.
-        split: the mean similarity of all anchors, where Psi_hat is 0.5.
-    """
+    """Equation (4), in any shape: (1 - w) Psi_hat + w Sigma; Psi_hat is 0.5 at `split`, the mean."""
     mixed: Float64Array = (1 - weight) * normalized_similarity(similarity, split) + weight * np.asarray(sigma)
     return mixed
 
@@ -271,20 +244,12 @@ class Surprise:
 
     @cached_property
     def pooled(self) -> Moments:
-        """Scalar moments that all anchors share.
-
-        Raises:
-            DataError: if the ensemble is no `Ensemble` of vectors and no population of anchors was given.
-        """
+        """Scalar moments that all anchors share."""
         return self._over_anchors(percentiles=self.model == "percentile")
 
     @cached_property
     def split(self) -> float:
-        """The mean similarity of members and anchors, where Psi_hat is 0.5 for all anchors.
-
-        Raises:
-            DataError: as for `pooled`.
-        """
+        """The mean similarity of members and anchors, where Psi_hat is 0.5 for all anchors."""
         return float(self._over_anchors(percentiles=False).mean)
 
     def moments(self, anchors: Any) -> Moments:
@@ -292,7 +257,8 @@ class Surprise:
 
         They can be stored beside each document and given to `scores_from` later.
         """
-        moments = self._own_moments(anchors)
+        own = self.ensemble.percentiles if self.model == "percentile" else self.ensemble.moments
+        moments = own(anchors)
         share = 1.0 if self.model == "pooled" else self.shrink_deviation
         if share or self.shrink_mean:
             return moments.shrunk(self.pooled, mean=self.shrink_mean, deviation=share)
@@ -304,9 +270,6 @@ class Surprise:
         Args:
             similarity: (n,) similarities.
             anchors: the q of each pair, or one q for all pairs; (n, d) vectors for an `Ensemble`.
-
-        Raises:
-            DataError: if shapes do not fit or values are not finite.
         """
         q = np.atleast_2d(np.asarray(anchors)) if isinstance(self.ensemble, Ensemble) else anchors
         psi = _finite(similarity)
@@ -316,23 +279,13 @@ class Surprise:
         return self._scores(psi, self.moments(q), others)
 
     def scores_from(self, similarity: npt.ArrayLike, moments: Moments) -> SurpriseScores:
-        """The same from moments that were computed before, by `moments` of this object.
-
-        Raises:
-            DataError: for the empirical model, which has no moments; if shapes do not fit or values are not
-                finite.
-        """
+        """The same from moments that were computed before, by `moments` of this object."""
         psi = _finite(similarity)
         if self.model == "empirical":
             raise DataError("the empirical model needs the ensemble's sample, not its moments; call scores()")
         if np.ndim(moments.mean) and len(moments.mean) not in (1, len(psi)):
             raise DataError(f"{psi.shape} similarities need as many moments or one, got {moments.mean.shape}")
         return self._scores(psi, moments, None)
-
-    def _own_moments(self, anchors: Any) -> Moments:
-        if self.model == "percentile":
-            return self.ensemble.percentiles(anchors)
-        return self.ensemble.moments(anchors)
 
     def _over_anchors(self, *, percentiles: bool) -> Moments:
         """Scalar moments over the population of anchors."""

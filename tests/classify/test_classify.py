@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from words import WordEncoder
 
@@ -66,17 +65,6 @@ def test_surprise_undoes_the_pull_of_a_broad_label() -> None:
     points, y, labels = cone()
     assert (plain(labels).fit(points).predict(points) == y).mean() < 0.8
     assert (SurpriseClassifier(labels).fit(points).predict(points) == y).mean() > 0.85
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_the_weight_follows_the_size_of_the_ensemble(model: str) -> None:
-    points, _, labels = cone(n=500)
-    assert SurpriseClassifier(labels, model=model).fit(points).weight_ == pytest.approx(np.tanh(0.5))
-    by_cosine = plain(labels).fit(points).predict(points)
-    for few in (1, 2, 5):  # they say little about a mean: what is left is the cosine
-        classifier = SurpriseClassifier(labels, model=model).fit(points[:few])
-        assert classifier.weight_ == 0
-        np.testing.assert_array_equal(classifier.predict(points), by_cosine)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.integers(2, 6), st.floats(0, 4))
@@ -199,32 +187,6 @@ def test_a_text_of_no_label_is_told_so() -> None:
     assert learnt.classes_.tolist() == ["bank interest", "team match"]
 
 
-@pytest.mark.parametrize("weight", [0.0, "crossover"])
-def test_odd_texts_and_labels_get_an_answer(weight: object) -> None:
-    encoder = WordEncoder()
-    one = SurpriseClassifier(["bank"], encoder=encoder, weight=weight).fit(NEWS)
-    assert one.predict(NEWS).tolist() == ["bank"] * 6
-    classifier = SurpriseClassifier(NAMES, encoder=encoder, weight=weight).fit([*NEWS, "", "   "])
-    assert set(classifier.predict(["", "\n"]).tolist()) <= set(NAMES)
-    assert np.isfinite(classifier.predict_proba([""])).all()
-    labels = {"sport": "team match", "money": "bank interest", "art": "painting museum"}
-    unseen = SurpriseClassifier(labels, encoder=encoder, weight=weight).fit(
-        NEWS[:3], ["sport"] * 2 + ["money"]
-    )
-    assert unseen.predict(["a museum of painting"]).tolist() == ["art"]
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_one_text_of_a_class_against_a_thousand_of_another(model: str) -> None:
-    rng = np.random.default_rng(0)
-    points = np.vstack([rng.normal([3, 0, 0], 0.3, size=(1000, 3)), [[0, 3, 0]]])
-    y = np.array(["many"] * 1000 + ["one"])
-    labels = {"many": [1.0, 0.1, 0.0], "one": [0.1, 1.0, 0.0]}
-    assert (plain(labels).fit(points, y).predict(points) == y).all()
-    found = SurpriseClassifier(labels, model=model, weight=1.0).fit(points, y).predict(points)
-    assert found[-1] == "one"
-
-
 # What is refused
 
 
@@ -284,13 +246,6 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
 # Fitting again, saving
 
 
-def test_clones_and_classes_keep_what_they_were_given() -> None:
-    classifier = SurpriseClassifier(NAMES, encoder="glove-6b-50d", model="pooled", weight=0.5)
-    assert clone(classifier).get_params() == classifier.get_params()
-    several = plain(encoder=WordEncoder(), exclusive=False, threshold=0.1)
-    assert several.fit(NEWS[:2], ["team", ["team", "match"]]).classes_.tolist() == ["match", "team"]
-
-
 def test_fitting_again_forgets_and_parameters_set_later_do_not_count(tmp_path) -> None:
     encoder = WordEncoder()
     points, _, labels = cone()
@@ -319,15 +274,6 @@ def test_a_saved_classifier_answers_as_before(tmp_path, training) -> None:
     with pytest.raises(DataError, match="exists; name a new folder"):
         classifier.save(tmp_path / "saved")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["saved"]
-
-
-def test_a_classifier_of_vectors_is_saved_without_an_encoder(tmp_path) -> None:
-    points, y, _ = cone()
-    classifier = SurpriseClassifier(model="pooled", weight=1.0).fit(points, y)
-    classifier.save(tmp_path / "saved")
-    loaded = SurpriseClassifier.load(tmp_path / "saved")
-    np.testing.assert_allclose(loaded.decision_function(points), classifier.decision_function(points))
-    assert loaded.n_features_in_ == 12
 
 
 def test_a_saved_classifier_refuses_other_weights_and_damaged_files(tmp_path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -55,18 +54,6 @@ def test_maxima_equal_loops(seed: int, unit_tokens: bool, threads: int | None):
     np.testing.assert_allclose(maxima.of_documents, of_documents, atol=scale)
 
 
-@given(seeds, st.integers(1, 9), st.integers(1, 4))
-@PROPERTY
-def test_chunks_and_threads_change_nothing(seed: int, chunk: int, threads: int):
-    query, documents = scene(seed)
-    whole = pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_CHUNK_TOKENS", chunk)
-        cut = pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=threads)
-    np.testing.assert_allclose(cut.of_query, whole.of_query, atol=1e-5)
-    np.testing.assert_allclose(cut.of_documents, whole.of_documents, atol=1e-5)
-
-
 @given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 40))
 @PROPERTY
 def test_every_text_is_in_one_chunk_and_chunks_are_bounded(lengths: list[int], size: int):
@@ -89,11 +76,6 @@ def test_own_memberships_of_long_texts_are_computed_in_parts(seed: int):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_CHUNK_PRODUCTS", 7)
         np.testing.assert_allclose(own_memberships(batch), whole, rtol=1e-5, atol=1e-5)
-
-
-def test_what_is_not_asked_for_is_not_there():
-    query, documents = scene(1)
-    assert pool_maxima(query, documents, unit_tokens=True, of_documents=False).of_documents is None
 
 
 @given(seeds)
@@ -129,20 +111,6 @@ def test_torchs_number_of_threads_is_as_it_was():
     thread.start()
     thread.join()
     assert seen == [before], "threads that start later compute with as many as before"
-
-
-def test_many_callers_at_once_get_what_each_alone_gets():
-    query, documents = scene(7)
-    alone = pool_maxima(query, documents, unit_tokens=True, of_documents=False, threads=1).of_query
-    with ThreadPoolExecutor(8) as callers:
-        calls = [
-            callers.submit(
-                pool_maxima, query, documents, unit_tokens=True, of_documents=False, threads=n % 3 + 1
-            )
-            for n in range(60)
-        ]
-        for call in calls:
-            np.testing.assert_allclose(call.result(timeout=60).of_query, alone, atol=1e-6)
 
 
 def test_tokens_whose_products_leave_float32_are_refused():

@@ -79,22 +79,6 @@ def test_a_name_means_its_published_definition(name: str):
     assert_scored(find_similarity(name).build(CorpusStatistics(2)), X, Y, CASES[name])
 
 
-def test_the_fuzzy_bag_of_words_compares_memberships_like_sets():
-    universe = np.array([[1.0, 1.0], [1.0, -1.0]], np.float32)
-    z = Bag(np.array([(3.0, 0.0)]), ("z",))  # <z, u> = 3, 3; X has 2, 1
-    assert_scored(by.fuzzy_bag(universe=universe, unit=False), X, z, (2 + 1) / (3 + 3))
-    assert_scored(by.fuzzy_bag("max", "inclusion", universe, unit=False), z, X, 3 / 6)
-    with pytest.raises(DataError, match="the universe has dimension 2, the token vectors have dimension 3"):
-        by.fuzzy_bag(universe=universe, unit=False).pair(Bag(np.ones((1, 3))), Bag(np.ones((1, 3))))
-
-
-def test_averages_keep_their_signs_and_may_cancel():
-    x, y = Bag(np.array([[1.0, -1.0]])), Bag(np.array([[2.0, -3.0]]))
-    assert_scored(by.fuzzy_bag("avg", unit=False), x, y, (1 - 3) / (2 - 1))
-    x = Bag(np.array([[0.1, -0.1], [0.3, -0.3]]))
-    assert_scored(by.fuzzy_bag("avg", unit=False), x, x, 0.0)
-
-
 def test_weights_of_the_universe_and_weights_of_vectors_differ():
     weights = {"a": 1.0, "b": 0.5, "c": 2.0}
 
@@ -144,8 +128,3 @@ def test_a_vocabulary_has_the_commonest_words_first():
     texts = Texts(batch, (("a", "b", "a"), ("unknown",)))
     np.testing.assert_allclose(by.vocabulary(texts, unit=False), [[2, 0], [0, 2]])
     np.testing.assert_allclose(by.vocabulary(texts, 1, unit=True), [[1, 0]])
-
-
-def test_centroids_are_at_most_as_many_as_there_are_vectors():
-    vectors = np.array([[0.0, 0], [0, 0], [4.0, 4]], np.float32)
-    np.testing.assert_allclose(sorted(by.centroids(vectors, 5).tolist()), [[0, 0], [4, 4]], atol=1e-6)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from words import WordEncoder
 
-from surprise_rerank import SimilarityReranker, TextSimilarity, similarity_names
+from surprise_rerank import TextSimilarity, similarity_names
 from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.systems.register import find_systems
 from surprise_rerank.core.extras import is_installed
@@ -17,9 +17,6 @@ from surprise_rerank.encoders.base import Kind, encode_queries
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.eval.retrieval import evaluation
 from surprise_rerank.eval.retrieval.systems import EVALUATED
-from surprise_rerank.rerank.rerankers import DynaMaxReranker
-from surprise_rerank.similarities.definitions import WordStatistics, weighted_dynamax
-from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.table import SIMILARITIES
 
 CORPUS = ["a cat sleeps", "the dog barks at the cat", "the sun is a star", "a dog sleeps in the sun"]
@@ -66,15 +63,6 @@ def test_a_name_that_is_fitted_on_a_corpus_asks_for_it(name: str):
     assert np.isfinite(similarity.scores("a", ["b"])).all()
 
 
-def test_word_weights_can_come_from_a_larger_corpus():
-    encoder = WordEncoder()
-    own = TextSimilarity("idf-cosine", encoder).fit(CORPUS)
-    larger = WordStatistics.of([text.split() for text in CORPUS] + [["cat"]] * 50)
-    other = TextSimilarity("idf-cosine", encoder).fit(CORPUS, larger)
-    # Where every text has a cat, a cat says little.
-    assert other.scores("a cat sleeps", CORPUS)[1] < own.scores("a cat sleeps", CORPUS)[1]
-
-
 def test_bad_calls_are_told():
     with pytest.raises(DataError, match="did you mean 'wmd'"):
         TextSimilarity("wdm", WordEncoder())
@@ -83,13 +71,6 @@ def test_bad_calls_are_told():
         similarity.pairs(["a"], ["b", "c"])
     with pytest.raises(DataError, match="no texts to fit on"):
         TextSimilarity("sif-cosine", WordEncoder()).fit([])
-
-
-@pytest.mark.parametrize("name", AVAILABLE)
-def test_no_texts_have_no_scores(name: str):
-    similarity = TextSimilarity(name, WordEncoder()).fit(CORPUS)
-    assert similarity.scores("a cat", []).shape == (0,)
-    assert similarity.pairs([], []).shape == (0,)
 
 
 def test_words_alone_are_compared_without_encoding():
@@ -126,22 +107,6 @@ def test_every_name_reranks_stored_candidates(name: str):
     assert (np.diff(ranking.scores) <= 0).all()
 
 
-@pytest.mark.parametrize("name", AVAILABLE)
-def test_a_reranker_names_the_fields_it_needs_and_works_with_those_alone(name: str):
-    encoder = WordEncoder()
-    reranker = TextSimilarity(name, encoder).fit(CORPUS).reranker()
-    (query,) = encode_queries(encoder, ["a cat sleeps"])
-    candidates = pool(encoder)
-    only = Candidates(candidates.ids, **{field: getattr(candidates, field) for field in reranker.needs})
-    np.testing.assert_array_equal(
-        reranker.rerank(query, only).scores, reranker.rerank(query, candidates).scores
-    )
-    for field in reranker.needs:
-        without = Candidates(candidates.ids, **{f: getattr(candidates, f) for f in reranker.needs - {field}})
-        with pytest.raises(DataError, match=f"have the retriever fetch the field '{field}'"):
-            reranker.rerank(query, without)
-
-
 def test_needs_are_no_more_than_what_is_read():
     def needs(name: str) -> frozenset[str]:
         return TextSimilarity(name, WordEncoder()).fit(CORPUS).reranker().needs
@@ -149,23 +114,6 @@ def test_needs_are_no_more_than_what_is_read():
     assert needs("dynamax") == needs("dynamax-jaccard") == needs("dynamax-idf") == {"tokens"}
     assert needs("dynamax-jaccard-set") == needs("sif-cosine") == {"tokens", "documents"}
     assert needs("bag-jaccard") == {"documents"}
-
-
-@pytest.mark.parametrize("measure", ["inclusion", "jaccard"])
-def test_dynamax_scores_are_those_of_the_dynamax_reranker(measure: str):
-    encoder = WordEncoder()
-    similarity = DynaMax(measure, "joint")
-    (query,) = encode_queries(encoder, ["a cat sleeps"])
-    ours = SimilarityReranker(weighted_dynamax(similarity)).rerank(query, pool(encoder))
-    theirs = DynaMaxReranker(similarity).rerank(query, pool(encoder))
-    assert ours.ids == theirs.ids
-    np.testing.assert_array_equal(ours.scores, theirs.scores)
-
-
-def test_words_without_an_encoder_are_refused_when_the_reranker_is_made():
-    similarity = TextSimilarity("sif-cosine", WordEncoder()).fit(CORPUS).similarity
-    with pytest.raises(DataError, match="'mine' reads words; give the encoder"):
-        SimilarityReranker(similarity, name="mine")
 
 
 def test_text_that_does_not_belong_to_the_stored_tokens_is_refused():
@@ -208,14 +156,3 @@ def test_word_movers_distance_without_its_library_names_the_pip_line(monkeypatch
     similarity = TextSimilarity("wmd", WordEncoder())
     with pytest.raises(MissingExtraError, match=r"pip install 'surprise-rerank\[transport\]'"):
         similarity.scores("a", ["b"])
-
-
-def test_a_text_in_place_of_a_list_is_refused():
-    similarity = TextSimilarity("set-jaccard", WordEncoder())
-    for call in (
-        lambda: similarity.scores("a dog", "a puppy"),
-        lambda: similarity.pairs("dog", "pup"),
-        lambda: similarity.fit("a corpus"),
-    ):
-        with pytest.raises(DataError, match="expected a list of texts, got the text"):
-            call()

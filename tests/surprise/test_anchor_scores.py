@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from surprise_rerank.core.arrays import unit_rows, vector_similarities
 from surprise_rerank.errors import DataError
-from surprise_rerank.surprise.anchor_scores import AnchorScores, snapped_weight
+from surprise_rerank.surprise.anchor_scores import AnchorScores
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise
 
@@ -57,18 +57,6 @@ def test_mixed_scores_are_equation_4_with_one_split_for_all_anchors(seed: int, m
         np.testing.assert_allclose(found.probabilities(keys), expected.clip(0, 1), atol=1e-5)
 
 
-@given(seed=st.integers(0, 10**6), model=st.sampled_from(MODELS))
-@settings(max_examples=20, deadline=None)
-def test_at_weight_0_the_order_is_the_similaritys(seed: int, model: str) -> None:
-    keys, members, anchors = drawn(seed)
-    found = AnchorScores(anchors, surprise_of(members, anchors, model, 0.0))
-    psi = vector_similarities(keys, anchors, "cosine").ravel()
-    order = np.argsort(psi)
-    clear = np.diff(psi[order]) > 1e-6
-    assert (np.diff(found.scores(keys).ravel()[order])[clear] > 0).all()
-    assert (np.diff(found.probabilities(keys).ravel()[order])[clear & (psi[order][1:] > 0)] > 0).all()
-
-
 @pytest.mark.parametrize("weight", [0.5, 1.0])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 def test_a_narrow_cone_leaves_float32_keys_their_z(weight: float, similarity: str) -> None:
@@ -89,17 +77,6 @@ def test_a_narrow_cone_leaves_float32_keys_their_z(weight: float, similarity: st
         np.testing.assert_allclose(scores.scores(keys[row : row + 1])[0], whole[row], rtol=0, atol=1e-5)
 
 
-@given(seed=st.integers(0, 10**6), model=st.sampled_from(MODELS), weight=st.sampled_from([0.0, 0.4, 1.0]))
-@settings(max_examples=30, deadline=None)
-def test_the_nearest_anchor_has_the_highest_score_and_no_key_depends_on_others(seed, model, weight) -> None:
-    keys, members, anchors = drawn(seed)
-    scores = AnchorScores(anchors, surprise_of(members, anchors, model, weight))
-    whole = scores.scores(keys)
-    np.testing.assert_array_equal(scores.nearest(keys), whole.argmax(axis=1))
-    for row in (0, 17, 39):
-        np.testing.assert_allclose(scores.scores(keys[row : row + 1])[0], whole[row], rtol=1e-9, atol=1e-9)
-
-
 def test_blocks_do_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     keys, members, anchors = drawn(3)
     scores = AnchorScores(anchors, surprise_of(members, anchors, "gaussian", 1.0))
@@ -111,15 +88,6 @@ def test_blocks_do_not_change_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(
         scores.similarities(keys), vector_similarities(keys, anchors, "cosine"), atol=1e-6
     )
-
-
-def test_weight_zero_chooses_by_similarity_and_single_precision_stays_single() -> None:
-    keys, members, anchors = drawn(5)
-    scores = AnchorScores(anchors, surprise_of(members, anchors, "gaussian", 0.0))
-    psi = vector_similarities(keys, anchors, "cosine")
-    np.testing.assert_array_equal(scores.nearest(keys), psi.argmax(axis=1))
-    assert scores.scores(keys.astype(np.float32)).dtype == np.float32
-    assert scores.scores(keys).dtype == np.float64
 
 
 @pytest.mark.parametrize("members", [np.zeros((0, 3)), np.ones((1, 3)), np.ones((5, 3))])
@@ -141,14 +109,6 @@ def test_an_anchor_of_zeros_takes_the_scale_of_the_others(model: str, weight: fl
     assert scores.defined.tolist() == [True] * 5 + [model == "pooled"]  # which has one deviation for all
     assert np.isfinite(scores.scores(keys)).all()
     assert np.isfinite(scores.probabilities(np.zeros((2, 8)))).all()
-
-
-def test_crossover_is_snapped_as_published() -> None:
-    assert [snapped_weight(w) for w in (0.0, 0.009, 0.5, 0.991, 1.0)] == [0.0, 0.0, 0.5, 1.0, 1.0]
-    _, members, anchors = drawn(1, members=3)
-    assert AnchorScores(anchors, surprise_of(members, anchors, "gaussian", "crossover")).weight == 0
-    large = np.repeat(np.asarray(members), 1000, axis=0)
-    assert AnchorScores(anchors, surprise_of(large, anchors, "gaussian", "crossover")).weight == 1
 
 
 def test_bad_shapes_are_refused() -> None:

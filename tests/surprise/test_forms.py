@@ -31,15 +31,15 @@ def test_formula_and_augmented_vectors_give_the_clients_z(seed: int, model: str,
     moments = surprise.moments(documents)
     scale = np.abs(client).max() + 1
     np.testing.assert_allclose(LinearForm.of(moments).scores(cosine), client, atol=1e-9 * scale)
-    augmented = augmented_documents(documents, moments) @ augmented_query(query)
+    augmented = augmented_documents(documents, LinearForm.of(moments)) @ augmented_query(query)
     np.testing.assert_allclose(augmented, client, atol=2e-6 * scale)
 
 
 def test_shapes():
     ensemble = Ensemble.from_vectors(np.eye(3))
-    augmented = augmented_documents(np.eye(3), ensemble.moments(np.eye(3)))
+    augmented = augmented_documents(np.eye(3), LinearForm.of(ensemble.moments(np.eye(3))))
     assert (augmented.shape, augmented.dtype) == ((3, 4), np.float32)
     assert augmented_query([0.5, 0.5, 0]).tolist() == [0.5, 0.5, 0, 1]
     assert augmented_query(np.zeros((2, 3))).shape == (2, 4)
     with pytest.raises(DataError, match=r"2 documents need as many moments, got \(3,\)"):
-        augmented_documents(np.eye(3)[:2], ensemble.moments(np.eye(3)))
+        augmented_documents(np.eye(3)[:2], LinearForm.of(ensemble.moments(np.eye(3))))

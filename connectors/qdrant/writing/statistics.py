@@ -24,7 +24,7 @@ from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.surprise.linear_form import augmented_documents
+from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents
 from surprise_rerank.surprise.score import has_spread
 
 _BATCH = 1000  # points that are refreshed together
@@ -108,7 +108,7 @@ class Statistics:
 
     def augmented(self, vectors: Float32Array, moments: Moments) -> Sequence[Float32Array]:
         """(d + 1,) vector of every document, whose dot product with [q, 1] is its surprise."""
-        return list(augmented_documents(vectors, moments))
+        return list(augmented_documents(vectors, LinearForm.of(moments)))
 
 
 def file_name(record: StatisticsRecord) -> str:
