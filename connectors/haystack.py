@@ -7,19 +7,22 @@ imports only modules that are allowed.
 from __future__ import annotations
 
 import asyncio
+import copy
+import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.components import (
     Adapter,
-    Source,
     found_metadata,
     ranked_metadata,
     stored_names,
     told,
 )
 from surprise_rerank.connectors.filters import from_haystack
+from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.retrievers.base import filterable
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
@@ -32,32 +35,71 @@ except ImportError as error:
     raise MissingExtraError(f"haystack-ai is not installed: run {pip_line('haystack')}") from error
 
 
-class _Component(Adapter):
-    """What both components can do."""
+# One load at a time: whoever waits for one finds what it loaded.
+_loading = threading.Lock()
 
-    _alias: ClassVar = "score_threshold"
-    _source: Source[Any]
+
+class _Component(Adapter):
+    """A component of a pipeline or a re-ranker: given, or made of names when it is first asked for.
+
+    Threads may share it. A copy, deep or not, shares what was loaded or given: models and open indexes cannot
+    be copied.
+    """
+
+    def _take(self, given: Any, names: Mapping[str, Any]) -> None:
+        self._named = self._settings(names)
+        self._given = self._object = given
+        if given is not None and self._named != PipelineSettings():
+            raise DataError(f"both {self._takes}= and names of one are given; give one of the two")
+        place = ",".join(self._named.location.urls)
+        if shown_url(place) != place:
+            name = "index" if self._named.url is None else "url"
+            raise DataError(
+                f"{name}={shown_url(place)!r} came with a password, which would be written with the "
+                "component; give a key by the environment variable QDRANT_API_KEY, or what you opened by "
+                f"{self._takes}="
+            )
+
+    def _get(self) -> Any:
+        """The object; raises what loading raises, and loads anew the next time."""
+        if self._object is None:
+            with _loading:
+                if self._object is None:
+                    self._object = self._made(self._named)
+        return self._object
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        memo |= {id(shared): shared for shared in (self._named, self._given, self._object)}
+        made = copy.copy(self)
+        made.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return made
 
     def warm_up(self) -> None:
         """Load the model and open the index; `run` does so otherwise."""
-        self._source.get()
+        self._get()
 
     async def warm_up_async(self) -> None:
         """The same, while the event loop goes on."""
         await asyncio.to_thread(self.warm_up)
 
     def close(self) -> None:
-        """Let go of the model and the index."""
-        self._source.forget()
+        """Let go of a model and an index that were loaded."""
+        self._object = self._given
 
     def to_dict(self) -> dict[str, Any]:
-        """The component in names.
-
-        Raises:
-            DataError: if it was given an object instead of names.
-        """
-        own = {name: getattr(self, name) for name in self._own}
-        return default_to_dict(self, **self._source.names(), **own)
+        """The component in names; a DataError if it was given an object instead."""
+        given = "encoder" if self._named.encoder is not None else ""
+        if self._given is not None:
+            given = self._takes
+        if given:
+            raise DataError(
+                f"a {type(self).__name__} that was given {given}= cannot be written; make it from names: "
+                "index or url and collection, model, system, min_surprise"
+            )
+        usual, named = PipelineSettings(), self._named
+        names = {field.name: getattr(named, field.name) for field in fields(named)}
+        names = {name: value for name, value in names.items() if value != getattr(usual, name)}
+        return default_to_dict(self, **names, **{name: getattr(self, name) for name in self._own})
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -81,12 +123,8 @@ class SurpriseRanker(_Component):
         meta_fields_to_embed: metadata that is read before the content, a line each, where the index does not
             have the document.
         reranker: what ranks, instead of names. Such a component cannot be written.
-        names: of `attached.settings.PipelineSettings`: index or url, model, system, min_surprise (or
-            score_threshold), background, diversity, collapse, ...
-
-    Raises:
-        DataError: if top_k is not positive, or a name is not known; if there are both a re-ranker and names,
-            or a password in the url.
+        names: of `attached.settings.PipelineSettings`: index or url, model, system, min_surprise, background,
+            diversity, collapse, ...
     """
 
     _takes: ClassVar = "reranker"
@@ -100,7 +138,7 @@ class SurpriseRanker(_Component):
         reranker: TextReranker | None = None,
         **names: Any,
     ) -> None:
-        self._source: Source[TextReranker] = Source(type(self), reranker, names)
+        self._take(reranker, names)
         self.top_k = _positive(top_k)
         self.meta_fields_to_embed = list(meta_fields_to_embed or [])
 
@@ -108,21 +146,14 @@ class SurpriseRanker(_Component):
     def run(self, query: str, documents: list[Document], top_k: int | None = None) -> dict[str, Any]:
         """The documents in order, best first, and the verdict on the question.
 
-        Args:
-            query: in words.
-            documents: to rank; of those with one id, the one with the highest score.
-            top_k: the most that are returned, instead of the component's own.
-
-        Raises:
-            DataError: if top_k is not positive.
-            SurpriseRerankError: if the index or the model cannot be loaded.
+        `top_k` goes before the component's own.
         """
         most = self.top_k if top_k is None else _positive(top_k)
         given = _one_of_each_id(documents)
         texts = [self._text(document) for document in given]
         ids = [stored_names(document.id, document.meta.get("id")) for document in given]
         vectors = [document.embedding for document in given]
-        ranked = self._source.get().rank(query, texts, ids=ids, vectors=vectors, top_k=most)
+        ranked = self._get().rank(query, texts, ids=ids, vectors=vectors, top_k=most)
         found = []
         for line in ranked:
             document, duplicates = given[line.position], [given[i].id for i in line.folded]
@@ -160,12 +191,8 @@ class SurpriseRetriever(_Component):
         top_k: the most documents that are returned.
         filters: of metadata, in Haystack's form; those of `run` replace them.
         pipeline: what retrieves and ranks, instead of names. Such a component cannot be written.
-        names: of `attached.settings.PipelineSettings`: index or url, system, depth, min_surprise (or
-            score_threshold), diversity, collapse, ...
-
-    Raises:
-        DataError: if top_k is not positive, the filters are none, or a name is not known; if there are both a
-            pipeline and names, or a password in the url.
+        names: of `attached.settings.PipelineSettings`: index or url, system, depth, min_surprise, diversity,
+            collapse, ...
     """
 
     _takes: ClassVar = "pipeline"
@@ -179,7 +206,7 @@ class SurpriseRetriever(_Component):
         pipeline: Pipeline | None = None,
         **names: Any,
     ) -> None:
-        self._source: Source[Pipeline] = Source(type(self), pipeline, names)
+        self._take(pipeline, names)
         self.top_k = _positive(top_k)
         self.filters = filters
         if filters:
@@ -191,17 +218,10 @@ class SurpriseRetriever(_Component):
     ) -> dict[str, Any]:
         """The best documents for a question, and the verdict on it.
 
-        Args:
-            query: in words.
-            filters: of metadata, instead of the component's own.
-            top_k: the most that are returned, instead of the component's own.
-
-        Raises:
-            DataError: if top_k is not positive, or the filters are none.
-            SurpriseRerankError: if the index or the model cannot be loaded.
+        `filters` and `top_k` go before the component's own.
         """
         most = self.top_k if top_k is None else _positive(top_k)
-        pipeline, chosen = self._source.get(), filters or self.filters
+        pipeline, chosen = self._get(), filters or self.filters
         if chosen:
             index = filterable(pipeline).index
             pipeline = pipeline.changed(filter=from_haystack(chosen, index.metadata_key, index.id_key))

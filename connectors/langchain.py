@@ -63,7 +63,6 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     _takes: ClassVar = "reranker"
     _own: ClassVar = ("top_n", "id_key")
-    _alias: ClassVar = "score_threshold"
 
     reranker: Annotated[TextReranker, _AS_IT_IS] = Field(repr=False, exclude=True)
     top_n: int | None = Field(default=3, ge=1)
@@ -72,13 +71,7 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """Copies of the best documents, in order; none where none is surprising enough.
-
-        Args:
-            documents: as retrieved.
-            query: the question.
-            callbacks: get the verdict, as the custom event `surprise_verdict`.
-        """
+        """Copies of the best documents, in order; none where none is surprising enough."""
         ids = [self._names(document) for document in documents]
         texts = [document.page_content for document in documents]
         ranked = self.reranker.rank(query, texts, ids=ids, top_k=self.top_n)
@@ -110,7 +103,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     Attributes:
         pipeline: that is searched; `load(index=..., system=...)` makes one of names.
         k: the most documents that are returned; `invoke(question, k=10)` asks for others, and
-            `invoke(question, score_threshold=.95)` for another least surprise than the pipeline's.
+            `invoke(question, min_surprise=.95)` for another least surprise than the pipeline's.
         filter: only documents that it lets through, beside the one of `invoke(question, filter=...)`.
         id_key: the key of the metadata that the stored id is put under; `_id` where a store is attached.
     """
@@ -118,7 +111,6 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     _takes: ClassVar = "pipeline"
     _own: ClassVar = ("k", "filter", "id_key")
-    _alias: ClassVar = "score_threshold"
 
     pipeline: Annotated[Pipeline, _AS_IT_IS] = Field(repr=False, exclude=True)
     k: int = Field(default=4, ge=1)
@@ -137,10 +129,10 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
         filter: models.Filter | None = None,  # noqa: A002 - LangChain's name
-        score_threshold: float | None = None,
+        min_surprise: float | None = None,
     ) -> list[Document]:
         own = self.pipeline.changed(filter=self.filter)
-        found = own.search(query, self.k if k is None else k, filter=filter, min_surprise=score_threshold)
+        found = own.search(query, self.k if k is None else k, filter=filter, min_surprise=min_surprise)
         _tell(run_manager.get_child(), found.verdict)
         documents = []
         for hit in found:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
+from pydantic import GetPydanticSchema
+from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
 from surprise_rerank.candidates import Hit, Ranking, Verdict
 from surprise_rerank.connectors.components import (
     OURS,
     TITLE,
-    Adapter,
     LoadedAdapter,
-    Source,
     found_metadata,
     ranked_metadata,
     stored_names,
@@ -33,8 +33,8 @@ from surprise_rerank.text_reranker import TextReranker
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
-    from llama_index.core.bridge.pydantic import ConfigDict, Field, PrivateAttr
-    from llama_index.core.callbacks import CallbackManager, CBEventType, EventPayload
+    from llama_index.core.bridge.pydantic import ConfigDict, Field
+    from llama_index.core.callbacks import CallbackManager
     from llama_index.core.constants import DEFAULT_SIMILARITY_TOP_K
     from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
     from llama_index.core.instrumentation.events import BaseEvent
@@ -65,7 +65,7 @@ class VerdictEvent(BaseEvent):
         return "VerdictEvent"
 
 
-class SurpriseRerank(Adapter, BaseNodePostprocessor):
+class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     """Re-ranks nodes, best first: copies with their new score; those that are given stay as they are.
 
     The score is the surprise where there is a background (then in `metadata["surprise"]` too, and the
@@ -77,90 +77,48 @@ class SurpriseRerank(Adapter, BaseNodePostprocessor):
     encoder's model and dense vectors are compared; or else the node's text with the metadata that it shows to
     embedding models, as LlamaIndex's re-rankers read it.
 
-    Args:
-        reranker: what ranks, instead of names. Such a component cannot be written.
+    Attributes:
+        reranker: of texts; `load(index=..., system=...)` makes one of names.
         top_n: the most nodes that are returned.
         keep_retrieval_score: keep the score that a node came with in metadata['retrieval_score'].
-        callback_manager: as for every postprocessor.
-        names: of `attached.settings.PipelineSettings`: index or url, model, system, min_surprise (or
-            similarity_cutoff), background, diversity, collapse, ...; the model is loaded with the first
-            nodes. `to_dict`, `to_json`, `from_dict` and `from_json` write and read them.
-
-    Raises:
-        DataError: if a name is not known; if there are both a re-ranker and names, or a password in the url.
-        ValidationError: if top_n is not positive.
     """
 
     _takes: ClassVar = "reranker"
     _own: ClassVar = ("top_n", "keep_retrieval_score", "callback_manager")
-    _alias: ClassVar = "similarity_cutoff"
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
+    reranker: Annotated[TextReranker, GetPydanticSchema(lambda kind, _: is_instance_schema(kind))] = Field(
+        repr=False, exclude=True
+    )
     top_n: int = Field(default=2, gt=0)
     keep_retrieval_score: bool = False
-    _source: Source[TextReranker] = PrivateAttr()
-
-    def __init__(
-        self,
-        reranker: TextReranker | None = None,
-        *,
-        top_n: int = 2,
-        keep_retrieval_score: bool = False,
-        callback_manager: CallbackManager | None = None,
-        **names: Any,
-    ) -> None:
-        if reranker is not None and not isinstance(reranker, TextReranker):
-            raise DataError(f"reranker must be a TextReranker, got {type(reranker).__name__}")
-        source = Source(type(self), reranker, names)
-        own: dict[str, Any] = {"top_n": top_n, "keep_retrieval_score": keep_retrieval_score}
-        if callback_manager is not None:
-            own["callback_manager"] = callback_manager
-        super().__init__(**own)
-        self._source = source
 
     @classmethod
     def class_name(cls) -> str:
-        """The name that it is written under."""
+        """The name that it is told apart by."""
         return "SurpriseRerank"
-
-    def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """All fields but the callback manager, and the names that it is made of.
-
-        Raises:
-            DataError: if it was given a re-ranker, which no names stand for.
-        """
-        return {**super().to_dict(**kwargs), **self._source.names()}
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         if query_bundle is None:
             raise DataError("there is no question to rank nodes by; give query_bundle= or query_str=")
-        reranker, question = self._source.get(), query_bundle.query_str
-        model = reranker.encoder.name
+        question, model = query_bundle.query_str, self.reranker.encoder.name
         start = ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=model)
         _dispatcher.event(start)
-        payload: dict[str, Any] = {
-            EventPayload.NODES: nodes,
-            EventPayload.MODEL_NAME: model,
-            EventPayload.QUERY_STR: question,
-            EventPayload.TOP_K: self.top_n,
-        }
-        with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
-            texts = [given.node.get_content(metadata_mode=MetadataMode.EMBED) for given in nodes]
-            ids = [stored_names(given.node.node_id, _whole_document(given.node)) for given in nodes]
-            vectors = [given.node.embedding for given in nodes]
-            ranked = reranker.rank(question, texts, ids=ids, vectors=vectors, top_k=self.top_n)
-            _tell(question, ranked.verdict)
-            found = []
-            for line in ranked:
-                given = nodes[line.position]
-                duplicates = [nodes[i].node.node_id for i in line.folded]
-                metadata = ranked_metadata(given.node.metadata, line, ranked.verdict, duplicates)
-                if self.keep_retrieval_score:
-                    metadata["retrieval_score"] = given.score
-                found.append(NodeWithScore(node=_with_metadata(given.node, metadata), score=line.relevance))
-            event.on_end(payload={EventPayload.NODES: found})
+        texts = [given.node.get_content(metadata_mode=MetadataMode.EMBED) for given in nodes]
+        ids = [stored_names(given.node.node_id, _whole_document(given.node)) for given in nodes]
+        vectors = [given.node.embedding for given in nodes]
+        ranked = self.reranker.rank(question, texts, ids=ids, vectors=vectors, top_k=self.top_n)
+        _tell(question, ranked.verdict)
+        found = []
+        for line in ranked:
+            given = nodes[line.position]
+            duplicates = [nodes[i].node.node_id for i in line.folded]
+            metadata = ranked_metadata(given.node.metadata, line, ranked.verdict, duplicates)
+            if self.keep_retrieval_score:
+                metadata["retrieval_score"] = given.score
+            found.append(NodeWithScore(node=_with_metadata(given.node, metadata), score=line.relevance))
         _dispatcher.event(ReRankEndEvent(nodes=found))
         return found
 
@@ -186,7 +144,6 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
 
     _takes: ClassVar = "pipeline"
     _own: ClassVar = ("similarity_top_k", "filters", "callback_manager", "verbose")
-    _alias: ClassVar = "similarity_cutoff"
 
     def __init__(
         self,

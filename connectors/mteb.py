@@ -57,9 +57,6 @@ class SurpriseSearch:
         options: what the index stores; without sparse vectors a fusion lacks its third scorer.
         folder: where the index of every task is kept, for the next run; in memory where None.
 
-    Raises:
-        DataError: if there is no such system.
-
     Attributes:
         mteb_model_meta: what results are filed under: system, model, depth and options.
     """
@@ -95,10 +92,6 @@ class SurpriseSearch:
         """Index a corpus, rows of id, text and perhaps title, in place of the one before.
 
         The folder of the index, where there is one, has the names of the task, subset and split.
-
-        Raises:
-            DataError: if two documents have one id.
-            StoreError: if the folder cannot be used.
         """
         self.close()
         place: str | Path = ":memory:"
@@ -127,9 +120,6 @@ class SurpriseSearch:
             top_k: the most documents for a query; no more than `depth` come.
             top_ranked: query's id -> the ids to rank; those of other queries find nothing.
             unused: what else mteb tells.
-
-        Raises:
-            DataError: if no corpus is indexed, or the index lacks what the system needs.
         """
         if self._index is None:
             raise DataError("there is no corpus to search; call index first, as mteb.evaluate does")
@@ -174,16 +164,7 @@ class SurpriseCrossEncoder:
     def predict(
         self, inputs1: DataLoader[BatchedInput], inputs2: DataLoader[BatchedInput], **unused: Any
     ) -> Float64Array:
-        """(n,) scores of n pairs.
-
-        Args:
-            inputs1: batches with n queries as `text`.
-            inputs2: batches with n documents as `text`.
-            unused: what else mteb tells.
-
-        Raises:
-            DataError: if there are not as many documents as queries.
-        """
+        """(n,) scores of n pairs: batches with n queries as `text`, and with n documents."""
         questions, texts = list(_texts(inputs1)), list(_texts(inputs2))
         if len(questions) != len(texts):
             raise DataError(f"{len(questions)} queries and {len(texts)} documents are no pairs; give as many")

@@ -47,12 +47,7 @@ class SurpriseTransformer(LoadedAdapter, pt.Transformer):
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """The rows with new `score` and `rank`; without those that are not surprising enough, if asked for.
 
-        Args:
-            inp: the columns qid, docno, query and text, and any others, which are kept.
-
-        Raises:
-            pt.validate.InputValidationError: if a column is missing.
-            DataError: if a text or a query is no string.
+        It needs the columns qid, docno, query and text; any others are kept.
         """
         pt.validate.result_frame(inp, extra_columns=["query", self.text_field], context=self)
         rows: list[int] = []
@@ -83,9 +78,6 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
     Attributes:
         pipeline: that is searched; `load(index=..., system=...)` makes one of names.
         num_results: the most documents for a query.
-
-    Raises:
-        DataError: if num_results is not positive.
     """
 
     _takes: ClassVar = "pipeline"
@@ -98,15 +90,7 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
         self.num_results = num_results
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """The results of every row, in the order of the rows.
-
-        Args:
-            inp: the columns qid and query, and any others, which are kept.
-
-        Raises:
-            pt.validate.InputValidationError: if a column is missing, or these are results already.
-            DataError: if a query is no string.
-        """
+        """The results of every row, which has qid and query, in the order of the rows."""
         pt.validate.query_frame(inp, extra_columns=["query"], context=self)
         rows: list[int] = []
         ours: list[dict[str, Any]] = []

@@ -56,9 +56,6 @@ class SurpriseRanker(LoadedAdapter, BaseRanker):  # type: ignore[misc]  # rerank
             docs: n texts, or n documents of rerankers; one of them counts as a list of one.
             doc_ids: n ids, in place of the documents' own; their positions where there are none at all.
             metadata: n of them, in place of the documents' own.
-
-        Raises:
-            DataError: if ids or metadata are not as many as documents, or a document has no text.
         """
         documents = _copies(docs, doc_ids, metadata)
         texts = [document.text for document in documents]
@@ -80,15 +77,7 @@ class SurpriseRanker(LoadedAdapter, BaseRanker):  # type: ignore[misc]  # rerank
         return await asyncio.to_thread(self.rank, *args, **kwargs)
 
     def score(self, query: str, doc: str) -> float:
-        """The score that `rank` gives this text, however little surprising it is.
-
-        Args:
-            query: the question.
-            doc: a text.
-
-        Raises:
-            DataError: if one of them is no string.
-        """
+        """The score that `rank` gives this text, however little surprising it is."""
         (line,) = replace(self.reranker, min_surprise=None).rank(query, [doc])
         return line.relevance
 

@@ -42,7 +42,9 @@ def main() -> None:
         engine = RetrieverQueryEngine(
             SurpriseRetriever.load(index=folder, system="cosine", similarity_top_k=5),
             ContextOnly(llm=MockLLM()),
-            node_postprocessors=[SurpriseRerank(index=folder, system="dynamax", min_surprise=0.95, top_n=2)],
+            node_postprocessors=[
+                SurpriseRerank.load(index=folder, system="dynamax", min_surprise=0.95, top_n=2)
+            ],
         )
         for question in QUESTIONS:
             response = engine.query(question)

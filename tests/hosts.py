@@ -26,8 +26,8 @@ class Host:
     """LangChain; the others differ from it."""
 
     module, package, extra = "langchain", "langchain_core", "langchain"
-    ranker_name, most, alias = "SurpriseRerank", "top_n", "score_threshold"
-    retriever_most, has_retriever, is_written = "k", True, False
+    ranker_name, most = "SurpriseRerank", "top_n"
+    retriever_most = "k"
 
     @property
     def adapter(self) -> Any:
@@ -41,7 +41,7 @@ class Host:
         return self.ranker_class(reranker=reranker, **own)
 
     def named_ranker(self, **names: Any) -> Any:
-        return (self.ranker_class if self.is_written else self.ranker_class.load)(**names)
+        return self.ranker_class.load(**names)
 
     def retriever(self, pipeline: Any, **own: Any) -> Any:
         return self.adapter.SurpriseRetriever(pipeline=pipeline, **own)
@@ -73,7 +73,7 @@ class Host:
 
 class LlamaIndex(Host):
     module, package, extra = "llama_index", "llama_index.core", "llama-index"
-    alias, retriever_most, is_written = "similarity_cutoff", "similarity_top_k", True
+    retriever_most = "similarity_top_k"
 
     def document(self, name: str, text: str, meta: dict[str, Any]) -> Any:
         from llama_index.core.schema import NodeWithScore, TextNode
@@ -100,7 +100,10 @@ class LlamaIndex(Host):
 
 class Haystack(Host):
     module, package, extra = "haystack", "haystack", "haystack"
-    ranker_name, most, retriever_most, is_written = "SurpriseRanker", "top_k", "top_k", True
+    ranker_name, most, retriever_most = "SurpriseRanker", "top_k", "top_k"
+
+    def named_ranker(self, **names: Any) -> Any:
+        return self.adapter.SurpriseRanker(**names)
 
     def named_retriever(self, **names: Any) -> Any:
         return self.adapter.SurpriseRetriever(**names)
@@ -128,7 +131,7 @@ class Haystack(Host):
 
 class Rerankers(Host):
     module, package, extra = "rerankers", "rerankers", "rerankers"
-    ranker_name, most, alias, has_retriever = "SurpriseRanker", "", "", False
+    ranker_name, most = "SurpriseRanker", ""
 
     def document(self, name: str, text: str, meta: dict[str, Any]) -> Any:
         from rerankers import Document

@@ -9,7 +9,6 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
 from words import WordEncoder
 
 from surprise_rerank import Document
-from surprise_rerank.connectors.attached.settings import PipelineSettings
-from surprise_rerank.connectors.components import Adapter, Source, stored_names
+from surprise_rerank.connectors.components import stored_names
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.errors import DataError, MissingExtraError, StoreError
 from surprise_rerank.text_reranker import TextReranker
@@ -147,12 +145,6 @@ def test_names_are_enough_and_wrong_ones_are_told(host: Host, named_index: str, 
         host.named_ranker(system="atuo")
     with pytest.raises(StoreError, match="nowhere"):
         host.rank(host.named_ranker(index=str(tmp_path / "nowhere")), of_index(host), ON_TOPIC)
-    if host.alias:
-        both = f"min_surprise=0.9 and {host.alias}=0.8 are both given"
-        with pytest.raises(DataError, match=both):
-            host.named_ranker(**names, min_surprise=0.9, **{host.alias: 0.8})
-        other = host.named_ranker(**names, **{host.alias: 0.9})
-        assert host.rank(other, of_index(host), OFF_TOPIC) == []
 
 
 @pytest.mark.parametrize("host", HOSTS[:3])
@@ -177,7 +169,7 @@ def test_a_retriever_hands_out_what_is_stored(host: Host, index: DocumentIndex) 
 @pytest.mark.parametrize("host", HOSTS[:3])
 def test_a_retriever_made_of_names_refuses_what_is_off_topic(host: Host, named_index: str) -> None:
     names = {"index": named_index, "system": "dynamax"}
-    retriever = host.named_retriever(**names, **{host.alias: 0.9})
+    retriever = host.named_retriever(**names, min_surprise=0.9)
     (found,) = host.retrieve(retriever, ON_TOPIC)
     ours = {"surprise": found.score, "surprise_verdict": "unknown", "title": "dogs"}
     assert found.meta.items() >= ours.items()
@@ -197,67 +189,6 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
     monkeypatch.delitem(sys.modules, f"surprise_rerank.connectors.{host.module}")
     with pytest.raises(MissingExtraError, match=rf"pip install 'surprise-rerank\[{host.extra}\]'"):
         importlib.import_module(f"surprise_rerank.connectors.{host.module}")
-
-
-class Component(Adapter):
-    _takes = "reranker"
-
-
-def source(given: Any = None, **names: Any) -> Source[TextReranker]:
-    return Source(Component, given, names)
-
-
-def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    loads: list[TextReranker] = []
-
-    def load(self: PipelineSettings) -> TextReranker:
-        loads.append(TextReranker(WordEncoder()))
-        if len(loads) == 1:
-            raise DataError("not yet")
-        return loads[-1]
-
-    monkeypatch.setattr(PipelineSettings, "text_reranker", load)
-    shared = source(system="cosine")
-    with pytest.raises(DataError, match="not yet"):
-        shared.get()
-    with ThreadPoolExecutor(4) as pool:
-        assert {id(own) for own in pool.map(lambda _: shared.get(), range(8))} == {id(loads[1])}
-    copied = copy.deepcopy({"component": shared})["component"]
-    assert copied.get() is loads[1]
-    copied.forget()
-    assert copied.get() is loads[2]
-    assert shared.get() is loads[1]
-
-
-def test_what_was_given_stays_and_has_no_names() -> None:
-    mine = TextReranker(WordEncoder())
-    given = source(mine)
-    given.forget()
-    assert copy.deepcopy(given).get() is mine
-    with pytest.raises(DataError, match="a Component that was given reranker= cannot be written"):
-        given.names()
-    with pytest.raises(DataError, match="given encoder= cannot be written"):
-        source(encoder=WordEncoder()).names()
-    assert source(system="cosine", collection="documents").names() == {"system": "cosine"}
-
-
-@pytest.mark.parametrize(
-    ("given", "names", "message"),
-    [
-        (TextReranker(WordEncoder()), {"model": "words"}, "both reranker= and names of one are given"),
-        (None, {"index": "a", "url": "http://localhost"}, "are both given"),
-        (None, {"model": "m", "encoder": len}, "are both given"),
-        (None, {"index": "i", "background": "b"}, "is for texts without an index"),
-        (None, {"url": "http://me:secret@localhost"}, "url='http://localhost' came with a password"),
-        (None, {"index": "http://me:secret@localhost/a"}, "index='http://localhost' came with a password"),
-    ],
-)
-def test_what_contradicts_itself_or_would_write_a_secret_is_refused(
-    given: Any, names: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(DataError, match=message) as refused:
-        source(given, **names)
-    assert "secret" not in str(refused.value)
 
 
 def test_ids_of_an_index_are_strings_and_uuids() -> None:

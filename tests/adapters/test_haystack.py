@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from words import WordEncoder
 from surprise_rerank import Document as Stored
 from surprise_rerank import Pipeline as SearchPipeline
 from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
@@ -120,7 +122,7 @@ def test_filters_of_a_retriever_that_takes_none_are_refused() -> None:
 def search_pipeline(index: str) -> Pipeline:
     pipeline = Pipeline()
     pipeline.add_component("retriever", SurpriseRetriever(index=index, system="cosine", top_k=4))
-    pipeline.add_component("ranker", SurpriseRanker(index=index, system="dynamax", score_threshold=0.9))
+    pipeline.add_component("ranker", SurpriseRanker(index=index, system="dynamax", min_surprise=0.9))
     prompt = "{% for d in documents %}{{ d.content }}{% endfor %}"
     pipeline.add_component("prompt", PromptBuilder(prompt, required_variables=["documents"]))
     pipeline.connect("retriever.documents", "ranker.documents")
@@ -153,7 +155,7 @@ def test_a_pipeline_answers_from_what_is_surprising_and_is_written_and_read(name
 @pytest.mark.parametrize("kind", [SurpriseRanker, SurpriseRetriever])
 def test_a_router_sends_a_refused_question_elsewhere(named_index: str, kind: Any) -> None:
     pipeline = Pipeline()
-    pipeline.add_component("ours", kind(index=named_index, system="dynamax", score_threshold=0.9))
+    pipeline.add_component("ours", kind(index=named_index, system="dynamax", min_surprise=0.9))
     found = ("{{ verdict.status != 'off-topic' }}", "{{ documents }}", "found", list[Document])
     refused = ("{{ True }}", "{{ verdict.status }}: {{ verdict.reason }}", "refused", str)
     keys = ("condition", "output", "output_name", "output_type")
@@ -196,10 +198,59 @@ def test_all_that_is_given_by_name_is_written_and_copied() -> None:
         type_name = f"surprise_rerank.connectors.haystack.{kind.__name__}"
         assert data == {"type": type_name, "init_parameters": parameters}
         assert kind.from_dict(data).to_dict() == copy.deepcopy(kind(**parameters)).to_dict() == data
-        with pytest.raises(DataError, match="came with a password"):
-            kind(url="http://me:secret@localhost")
-    with pytest.raises(DataError, match="a SurpriseRanker that was given reranker= cannot be written"):
-        ranker().to_dict()
+    for given, said in ((ranker(), "reranker="), (SurpriseRanker(encoder=WordEncoder()), "encoder=")):
+        with pytest.raises(DataError, match=f"a SurpriseRanker that was given {said} cannot be written"):
+            given.to_dict()
+
+
+def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[TextReranker] = []
+
+    def load(self: PipelineSettings) -> TextReranker:
+        loads.append(TextReranker(WordEncoder()))
+        if len(loads) == 1:
+            raise DataError("not yet")
+        return loads[-1]
+
+    monkeypatch.setattr(PipelineSettings, "text_reranker", load)
+    shared = SurpriseRanker(system="cosine")
+    with pytest.raises(DataError, match="not yet"):
+        shared.warm_up()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: shared.warm_up(), range(8)))
+    copied = copy.deepcopy({"component": shared})["component"]
+    copied.warm_up()
+    assert len(loads) == 2
+    copied.close()
+    copied.warm_up()
+    shared.warm_up()
+    assert len(loads) == 3
+    own = ranker()
+    own.close()
+    own.warm_up()  # what was given stays
+    assert len(loads) == 3
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            {"reranker": TextReranker(WordEncoder()), "model": "w"},
+            "both reranker= and names",
+        ),
+        ({"index": "a", "url": "http://localhost"}, "are both given"),
+        ({"model": "m", "encoder": len}, "are both given"),
+        ({"index": "i", "background": "b"}, "is for texts without an index"),
+        ({"url": "http://me:secret@localhost"}, "url='http://localhost' came with a password"),
+        ({"index": "http://me:secret@localhost/a"}, "index='http://localhost' came with a password"),
+    ],
+)
+def test_what_contradicts_itself_or_would_write_a_secret_is_refused(
+    names: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message) as refused:
+        SurpriseRanker(**names)
+    assert "secret" not in str(refused.value)
 
 
 def test_a_background_in_a_file_judges_without_an_index(tmp_path: Path) -> None:

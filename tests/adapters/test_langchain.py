@@ -132,7 +132,7 @@ class Recorder(BaseCallbackHandler):
 
 
 def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(named_index: str) -> None:
-    retriever = SurpriseRetriever.load(index=named_index, system="dynamax", score_threshold=0.9)
+    retriever = SurpriseRetriever.load(index=named_index, system="dynamax", min_surprise=0.9)
     recorder = Recorder()
     config = {"callbacks": [recorder]}
     assert retriever.invoke(OFF_TOPIC, config) == []
@@ -140,9 +140,9 @@ def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(n
     assert asyncio.run(retriever.ainvoke(OFF_TOPIC, config)) == []
     statuses = ["off-topic", "unknown", "off-topic"]
     assert recorder.verdicts == list(zip(statuses, recorder.runs, strict=True))
-    assert len(retriever.invoke(OFF_TOPIC, score_threshold=0)) == 4
+    assert len(retriever.invoke(OFF_TOPIC, min_surprise=0)) == 4
     with pytest.raises(DataError, match="measure a surprise of at most"):
-        retriever.invoke(OFF_TOPIC, score_threshold=0.999)
+        retriever.invoke(OFF_TOPIC, min_surprise=0.999)
 
     async def streamed() -> list[Any]:
         stream = retriever.astream_events(OFF_TOPIC, version="v2")
@@ -152,7 +152,7 @@ def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(n
     assert (event["name"], event["data"]["status"]) == (EVENT, "off-topic")
     assert event["data"]["reason"]
 
-    rerank = SurpriseRerank.load(index=named_index, system="dynamax", score_threshold=0.9)
+    rerank = SurpriseRerank.load(index=named_index, system="dynamax", min_surprise=0.9)
     documents = [Document(own.content, id=own.id) for own in DOCUMENTS]
     recorder = Recorder()
     assert rerank.compress_documents(documents, OFF_TOPIC, [recorder]) == []

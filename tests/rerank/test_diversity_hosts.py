@@ -101,8 +101,6 @@ def test_llama_index_shows_the_duplicates_to_no_model(index: DocumentIndex) -> N
     assert "duplicates" in first.excluded_llm_metadata_keys
     retriever = llama.SurpriseRetriever(index.pipeline("cosine", collapse=0.9))
     assert retriever.retrieve(QUESTION)[0].node.metadata["duplicates"] == [NAMES[COPY]]
-    named = llama.SurpriseRerank(mmr=0.75, collapse=0.9).to_dict()
-    assert (named["mmr"], named["collapse"]) == (0.75, 0.9)
 
 
 def test_haystack_and_rerankers_name_the_duplicates() -> None:
