@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
 
+T = TypeVar("T")
 # What a re-ranker may need of a pool beside ids and scores.
 Field: TypeAlias = Literal["dense", "tokens", "terms", "documents"]
 
@@ -25,14 +26,7 @@ _OPTIONAL = ("dense", "tokens", "terms", "documents", "passages", "inclusion")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """An encoded query.
-
-    Attributes:
-        text: the words.
-        dense: (d,) its dense vector, where an encoder made one.
-        tokens: (m, d) its token vectors, where an encoder made them.
-        id: its name in a data set; empty for a question that has none.
-    """
+    """A query in words, with its (d,) dense and (m, d) token vectors, and its name in a data set."""
 
     text: str
     dense: Float32Array | None = None
@@ -41,19 +35,16 @@ class Query:
 
     def require_dense(self) -> Float32Array:
         """(d,) its dense vector; a DataError if no encoder made one."""
-        if self.dense is None:
-            raise DataError("the query has no dense vector; encode it with an Encoder first")
-        return self.dense
+        return _there(self.dense, "the query has no dense vector; encode it with an Encoder first")
 
     def require_tokens(self) -> Float32Array:
         """(m, d) its token vectors; a DataError if no encoder made them."""
-        if self.tokens is None:
-            raise DataError(
-                "the query has no token vectors; encode it with an encoder that makes them (token_encoder="
-                "load_encoder() beside one that does not), or choose a re-ranker of dense vectors, such as "
-                "cosine or auto"
-            )
-        return self.tokens
+        return _there(
+            self.tokens,
+            "the query has no token vectors; encode it with an encoder that makes them (token_encoder="
+            "load_encoder() beside one that does not), or choose a re-ranker of dense vectors, such as "
+            "cosine or auto",
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,28 +127,23 @@ class Candidates:
 
     def require_dense(self) -> Float32Array:
         """(n, d) dense vectors; a DataError if they were not fetched."""
-        if self.dense is None:
-            raise DataError(
-                "the candidates have no dense vectors; have the retriever fetch the field 'dense'"
-            )
-        return self.dense
+        return _there(
+            self.dense, "the candidates have no dense vectors; have the retriever fetch the field 'dense'"
+        )
 
     def require_tokens(self) -> TokenBatch:
         """Each candidate's token vectors; a DataError if they were not fetched."""
-        if self.tokens is None:
-            raise DataError(
-                "the candidates have no token vectors; have the retriever fetch the field 'tokens'"
-            )
-        return self.tokens
+        return _there(
+            self.tokens, "the candidates have no token vectors; have the retriever fetch the field 'tokens'"
+        )
 
     def require_inclusion(self) -> Inclusion:
         """Inclusion of the query's tokens; a DataError if no store computed it."""
-        if self.inclusion is None:
-            raise DataError(
-                "no store has computed inclusion of the query's tokens in the candidates; take a retriever "
-                "from an index of multivectors, or fetch the field 'tokens' and compare them here"
-            )
-        return self.inclusion
+        return _there(
+            self.inclusion,
+            "no store has computed inclusion of the query's tokens in the candidates; take a retriever from "
+            "an index of multivectors, or fetch the field 'tokens' and compare them here",
+        )
 
     def take(self, rows: npt.ArrayLike) -> Candidates:
         """The candidates at these positions, in this order."""
@@ -183,13 +169,12 @@ class Candidates:
             if (getattr(self, name) is None) != (getattr(other, name) is None):
                 raise DataError(f"the field {name!r} is filled in one of two pools only; fetch it for both")
 
-        def part(pool: Candidates, name: str) -> FloatArray:
-            return pool.scores.get(name, np.full(len(pool), np.nan))
+        def scores(name: str) -> FloatArray:
+            return np.concatenate([p.scores.get(name, np.full(len(p), np.nan)) for p in (self, other)])
 
-        names = [*self.scores, *(name for name in other.scores if name not in self.scores)]
         return Candidates(
             ids=self.ids + other.ids,
-            scores={name: np.concatenate([part(self, name), part(other, name)]) for name in names},
+            scores={name: scores(name) for name in dict.fromkeys((*self.scores, *other.scores))},
             corpus_moments={**other.corpus_moments, **self.corpus_moments},
             best=self.best,
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
@@ -400,6 +385,12 @@ class Ranking:
 def verdict_json(verdict: Verdict | None) -> dict[str, Any] | None:
     """A verdict as all interfaces write it; None where nobody asked for one."""
     return None if verdict is None else asdict(verdict)
+
+
+def _there(part: T | None, missing: str) -> T:
+    if part is None:
+        raise DataError(missing)
+    return part
 
 
 def _keys(ids: Sequence[str], passages: Sequence[Passage] | None) -> list[tuple[str, int]]:

@@ -11,10 +11,7 @@ from surprise_rerank.errors import DataError
 
 
 def encodable(text: str) -> str:
-    r"""The text with every lone surrogate replaced by U+FFFD; valid text is returned unchanged.
-
-    Neither tokenisers nor JSON nor gRPC can carry a lone surrogate, and one bad character
-    should not stop an indexing run. Surrogate *pairs* are joined into the character they mean.
+    r"""The text with every lone surrogate, which nothing can carry, replaced by U+FFFD; pairs are joined.
 
     >>> encodable("caf\u00e9 \ud800!") == "caf\u00e9 \ufffd!"
     True
@@ -68,12 +65,7 @@ class Document:
 
 
 def without_title(text: str, title: str, start: int = 0) -> str:
-    """A document's content, or a passage of it, without the title that it may begin with.
-
-    Args:
-        text: characters of `Document.content`.
-        title: of the document.
-        start: where in the content the text begins; a later passage has no title before it.
+    """A document's content, or a passage that begins at `start`, without the title it may begin with.
 
     >>> without_title("Dogs Dogs bark.", "Dogs"), without_title("Dogs bark.", "Dog")
     ('Dogs bark.', 'Dogs bark.')
@@ -84,13 +76,7 @@ def without_title(text: str, title: str, start: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of a document: characters start..end of `Document.content`.
-
-    Attributes:
-        number: 0 for the first of its document.
-        start: where it begins.
-        end: after its last character.
-    """
+    """A stretch of a document, numbered from 0: characters start..end of `Document.content`."""
 
     number: int
     start: int

@@ -31,11 +31,7 @@ class NoIndexError(StoreError):
 
 
 class IndexingError(StoreError):
-    """Documents that could not be stored.
-
-    Attributes:
-        missing: ids of the documents that are not known to be stored, in their order.
-    """
+    """Documents that could not be stored; `missing` has the ids of those that are not known to be."""
 
     def __init__(self, message: str, missing: Sequence[str]) -> None:
         super().__init__(message)
@@ -47,11 +43,7 @@ class IndexMismatchError(StoreError):
 
 
 class UnreadableIndexError(IndexMismatchError):
-    """An index of another schema, or a damaged one; `DocumentIndex.renew` puts a new one into its place.
-
-    Attributes:
-        model: of its vectors, where that is known.
-    """
+    """An index of another schema or a damaged one, which `DocumentIndex.renew` replaces; and its model."""
 
     def __init__(self, message: str, model: str = "") -> None:
         super().__init__(message)
@@ -74,13 +66,7 @@ class MissingExtraError(SurpriseRerankError, ImportError):
 
 
 def refuse_unknown(names: Iterable[str], known: Iterable[str], of: str) -> None:
-    """Refuse settings that there are not.
-
-    Args:
-        names: that were given.
-        known: that there are.
-        of: what they are settings of.
-    """
+    """Refuse, by a DataError, names of settings that there are not, of what is called `of`."""
     there = sorted(known)
     for name in names:
         if name not in there:

@@ -31,12 +31,7 @@ _POINTS = 121  # of a curve
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Histogram:
-    """How many values lie between one edge and the next.
-
-    Attributes:
-        borders: (b + 1,) edges, ascending; the last bin contains its right edge.
-        counts: (b,) numbers of values.
-    """
+    """(b + 1,) edges, ascending, and (b,) numbers of values between; the last bin contains its right edge."""
 
     borders: Float64Array
     counts: IntArray
@@ -106,15 +101,10 @@ class ScoreDistribution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScorerShare:
-    """One scorer's scores of n candidates, and what it adds to their scores.
+    """One scorer's (n,) similarities of candidates, NaN where it has none, and what it adds to their scores.
 
-    Attributes:
-        name: the scorer's.
-        raw: (n,) its similarities; NaN where it has none.
-        moments: of its scores over the sample: scalars where the question is the anchor, (n,) where each
-            document is its own.
-        weight: its weight in the sum; 0 for one that only retrieves.
-        contribution: (n,) what it adds to the score.
+    The moments are of its scores over the sample: scalars where the question is the anchor, (n,) where each
+    document is its own. The weight is 0 for one that only retrieves.
     """
 
     name: str
@@ -177,19 +167,13 @@ class RankingExplanation:
         return next(own for own in self.shares if own.name == name)
 
     def before(self, name: str) -> list[int | None]:
-        """Each candidate's rank by one scorer alone, from 1; None where that has no score for it.
-
-        Equal scores share the better rank.
-        """
+        """Each candidate's rank by one scorer alone, from 1, the better of equals; None without a score."""
         raw = self.share(name).raw
         ranks = stats.rankdata(-raw, method="min", nan_policy="omit")
         return [None if math.isnan(rank) else int(rank) for rank in ranks.tolist()]
 
     def places(self, distribution: ScoreDistribution) -> list[tuple[int, float]]:
-        """Ranks (from 1) and similarities of the shown candidates on a distribution.
-
-        On that of a document there is this document alone.
-        """
+        """Ranks (from 1) and similarities of what is shown on a distribution; on a document's its own."""
         raw = self.share(distribution.scorer).raw
         rows = [row for row in self.shown if distribution.anchor in (None, self.ranking.ids[row])]
         return [(row + 1, float(raw[row])) for row in rows if math.isfinite(raw[row])]

@@ -37,11 +37,7 @@ class Retriever(Protocol):
     """Anything that makes a candidate pool for a query."""
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """At most `depth` candidates with these fields filled, best first.
-
-        The scores that they are ordered by are the first of `Candidates.scores`.
-        """
-        ...
+        """At most `depth` candidates with these fields filled, best first by the first of their `scores`."""
 
 
 class CallOptions(DiversityOptions, total=False):
@@ -61,7 +57,6 @@ class FilterableRetriever(Retriever, Protocol):
 
     def among(self, condition: Any) -> Self:
         """The same over the documents that a filter lets through, beside its own filter."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +119,8 @@ class Pipeline:
     ) -> list[tuple[str | int, list[Hit]]]:
         """The best groups of documents with the same value, such as a document's chunks, best hit first.
 
-        Args:
-            question: in words.
-            group_by: where the value is in the metadata, as `metadata.doc_id`; see `grouped`.
-            top_k: the most groups, of those in the candidate pool; a larger `depth=` finds more.
-            group_size: the most hits of each.
-            options: of `search`.
+        `group_by` says where the value is in the metadata, as `metadata.doc_id`. Groups are those of the
+        candidate pool; a larger `depth=` finds more. Options are those of `search`.
         """
         path = group_path(group_by)
         require_count("top_k", top_k)
@@ -204,13 +195,7 @@ class Pipeline:
         return first_of(ranking, pool, self.diversity, top_k, self.min_surprise)
 
     def rank(self, query: Query, depth: int | None = None, *, texts: bool = True) -> Ranking:
-        """All candidates of an encoded question in order, whatever their surprise and diversity.
-
-        Args:
-            query: encoded.
-            depth: size of the pool, where not the pipeline's.
-            texts: whether to fetch the documents' texts as well.
-        """
+        """All candidates of an encoded question in order, with or without texts, whatever their surprise."""
         wanted: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
         return self.pooled(query, self.depth if depth is None else depth, wanted)[1]
 
@@ -224,11 +209,7 @@ class Pipeline:
     ) -> tuple[Candidates, Ranking]:
         """The pool of an encoded question, and its ranking: all of it, with a verdict on it.
 
-        Args:
-            query: encoded.
-            depth: size of the pool.
-            beside: fields that the pool has beside those that order it.
-            top_k: how many will be shown; a span says so.
+        It has the fields `beside` those that order it. A span says how many will be shown.
         """
         pool = retrieved(self.retriever, query, depth, fields_for(self.reranker) | beside)
         with reranking(self.reranker, pool, top_k):
@@ -244,12 +225,9 @@ class Pipeline:
     ) -> Pipeline:
         """The same with these questions' best candidates as the background of `surprise`.
 
-        Args:
-            questions: that have nothing to do with the corpus: logged ones, or titles of another corpus. Some
-                hundred; n of them measure a surprise of at most n / (n + 1).
-            scorer: what the background is called, for readers.
-            documents: how many documents are searched; 0 where unknown.
-            on_progress: called with the number of questions of every finished part.
+        Some hundred questions that have nothing to do with the corpus: logged ones, or titles of another
+        corpus; n of them measure a surprise of at most n / (n + 1). `scorer` is what the background is
+        called, for readers; `documents` is how many are searched, 0 where unknown.
         """
         queries = self._encoded_all(checked_questions(questions))
         measured = self.measured(queries, scorer=scorer, documents=documents, on_progress=on_progress)
@@ -282,12 +260,9 @@ class Pipeline:
         *,
         on_progress: Callable[[int], None] | None = None,
     ) -> Pipeline:
-        """The same with a chance of relevance that is calibrated on judged questions.
+        """The same with a chance of relevance that is calibrated on judged questions, given as to `fit`.
 
-        Args:
-            questions: id -> text.
-            qrels: as for `fit`; a question without a relevant document counts, too.
-            on_progress: called with the number of questions of every finished part.
+        A question without a relevant document counts, too.
         """
         background = self.background
         if background is None:
@@ -317,14 +292,9 @@ class Pipeline:
     ) -> FittedPipeline:
         """The same with weights that are learned from judged questions, if they rank held-back ones better.
 
-        A handful of weights wants a hundred questions or more; see `rerank.weight_fitting.fit_guarded`, and
-        docs/scores.md for what to expect. This pipeline stays as it is.
-
-        Args:
-            questions: id -> text, judged or not.
-            qrels: question's id -> document's id -> gain: 1 for relevant, or more for more; what is not there
-                counts as not relevant. Use training or development questions, never those of a test.
-            on_progress: called with the number of questions of every finished part.
+        Questions are id -> text, judged or not; qrels question's id -> document's id -> gain, 1 for relevant
+        or more for more. Use training or development questions, never those of a test. A handful of weights
+        wants a hundred or more; docs/scores.md has what to expect. This pipeline stays as it is.
         """
         reranker = self.reranker
         if not isinstance(reranker, Weighted):
@@ -333,7 +303,12 @@ class Pipeline:
                 f"the pipeline has {kind}, which has no weights to fit; fit one with AutoReranker or "
                 "FusionReranker (the systems auto and fusion)"
             )
-        names = _judged_names(questions, qrels)
+        _require_texts(questions, qrels)
+        names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]
+        if not names:
+            raise DataError(
+                f"none of {len(qrels)} judged questions has a relevant document; give judgements above 0"
+            )
 
         def judged() -> Iterator[tuple[Query, Candidates, Mapping[str, float]]]:
             for start in range(0, len(names), _ENCODED):
@@ -410,16 +385,8 @@ def ranked(
     background: QuestionBackground | None = None,
     min_surprise: float | None = None,
 ) -> Ranking:
-    """A pool in order with a verdict, and with every document's surprise where there is a background.
-
-    Args:
-        query: encoded.
-        pool: with the fields of `fields_for`.
-        reranker: orders it; the retriever's own scores do where it is None.
-        background: other questions' best candidates.
-        min_surprise: what is off-topic below it.
-    """
-    ranking = as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
+    """A pool in order with a verdict, and with every document's surprise where there is a background."""
+    ranking = _as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
     if background is not None:
         return background.judged(ranking, query.text, min_surprise)
     return replace(ranking, verdict=not_measured() if len(ranking) else no_match())
@@ -432,21 +399,13 @@ def first_of(
     most: int | None = None,
     min_surprise: float | None = None,
 ) -> Ranking:
-    """What is shown of a ranking.
-
-    Args:
-        ranking: of the whole pool, best first.
-        pool: with the fields of `fields_for`.
-        diversity: of what is shown.
-        most: the most lines; all where None.
-        min_surprise: leave out what is less surprising.
-    """
+    """What is shown of a ranking of the whole pool: at most so many lines, all where None."""
     enough = None if min_surprise is None else lines_above(ranking, min_surprise)
     shown = diversity.applied(ranking, pool, enough, most)
     return shown if most is None else shown.top(most)
 
 
-def as_retrieved(pool: Candidates) -> Ranking:
+def _as_retrieved(pool: Candidates) -> Ranking:
     """A pool in the order of the first of its scores."""
     if not pool.scores and len(pool):
         raise DataError("the retriever gave no scores to order documents by; give the pipeline a re-ranker")
@@ -462,20 +421,10 @@ def require_count(name: str, value: object) -> None:
 
 
 def _require_texts(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> None:
+    """Refuse, by a DataError, judgements of questions that were not given."""
     unknown = [name for name in qrels if name not in questions]
     if unknown:
         raise DataError(
             f"{len(unknown)} of {len(qrels)} judged questions have no text, the first is {unknown[0]!r}; "
             "give the questions that the judgements are for"
         )
-
-
-def _judged_names(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Ids of the questions with a relevant document."""
-    _require_texts(questions, qrels)
-    names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]
-    if not names:
-        raise DataError(
-            f"none of {len(qrels)} judged questions has a relevant document; give judgements above 0"
-        )
-    return names

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.core.arrays import Float32Array, unit_rows
+from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.core.tracing import span
@@ -48,14 +48,7 @@ class StoredDocuments(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenTexts:
-    """n texts with what came with them.
-
-    Attributes:
-        texts: in words.
-        ids: what each may be stored under, the best first; empty for a text without one.
-        vectors: row -> (d,) float32 its dense vector, for those that have one; of one dimension, finite.
-        has_ids: whether whoever gives them says what they are stored under, if anything.
-    """
+    """n texts with what came with them: the ids each may be stored under, best first, and vectors by row."""
 
     texts: Sequence[str]
     ids: Sequence[tuple[str, ...]]
@@ -87,11 +80,6 @@ class GivenTexts:
         """Their places, written so that they sort as numbers do."""
         width = len(str(len(self.texts)))
         return [f"{i:0{width}d}" for i in range(len(self.texts))]
-
-    @property
-    def names(self) -> list[str]:
-        """All ids, once each."""
-        return list(dict.fromkeys(name for own in self.ids for name in own))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,14 +122,14 @@ class TextPools:
         positions, rows, notes = given.positions, list(range(len(given.texts))), []
         stored = None
         if self.stored is not None:
-            asked = given.names
+            asked = list(dict.fromkeys(name for own in given.ids for name in own))
             with span("RETRIEVER", "surprise_rerank.fetch", {"surprise_rerank.asked": len(asked)}) as counts:
                 found = self.stored.candidates(query, asked, needs)
                 counts["surprise_rerank.documents"] = len(set(found.ids))
             stored = _at_positions(found, positions, given.ids)
             known = frozenset(stored.ids)
             rows = [row for row in rows if positions[row] not in known]
-            notes.append(self._told_stored(given, len(known)))
+            notes.append(self._told_stored(given, asked, len(known)))
         if stored is not None and not rows:
             return TextPool(stored, tuple(notes))
         vectors, about = self._usable(given, rows) if "dense" in needs else ({}, "")
@@ -251,43 +239,34 @@ class TextPools:
         _logger.debug("vectors of %d of %d texts were given", len(found), len(given.texts))
         return found, f"vectors of {len(found)} of {len(given.texts)} texts were given"
 
-    def _told_stored(self, given: GivenTexts, known: int) -> str:
+    def _told_stored(self, given: GivenTexts, asked: Sequence[str], known: int) -> str:
         """A note on how many texts are stored; a warning, too, the first time that none is."""
         count = len(given.texts)
         _logger.debug("stored %d of %d", known, count)
         if count and not known and given.has_ids and "none is stored" not in self.known:
             self.known["none is stored"] = True
-            tried = given.names
             # What is asked is nobody's business at this level: a server writes it into its log.
-            why = "the index has none of their ids (see level debug)" if tried else "none came with an id"
+            why = "the index has none of their ids (see level debug)" if asked else "none came with an id"
             _logger.warning("none of %d texts is stored, so all are encoded: %s", count, why)
-            _logger.debug("the ids that were looked for: %s", tried[:_SHOWN])
+            _logger.debug("the ids that were looked for: %s", asked[:_SHOWN])
         others = f"; {count - known} were encoded" if known < count else ""
         return f"stored {known} of {count}{others}"
 
 
 def _checked_vectors(vectors: Vectors) -> dict[int, Float32Array]:
-    """Row -> its vector, of those that there are; a DataError as of `GivenTexts.checked`."""
-    found: dict[int, Float32Array] = {}
-    for row, given in enumerate(vectors):
-        if given is None:
-            continue
-        try:
-            vector = np.asarray(given, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"vectors[{row}] is no list of numbers: {error}") from error
-        if vector.ndim != 1 or not len(vector):
-            raise DataError(f"vectors[{row}] has shape {vector.shape}, expected (dimension,)")
-        if not np.isfinite(vector).all():
-            raise DataError(f"vectors[{row}] holds NaN or infinite values; leave it out (None)")
-        found[row] = vector
-    dimensions = sorted({len(vector) for vector in found.values()})
-    if len(dimensions) > 1:
+    """Row -> its vector, of those that there are, finite and of one dimension."""
+    rows = [row for row, own in enumerate(vectors) if own is not None]
+    lengths = sorted({np.size(cast(npt.ArrayLike, vectors[row])) for row in rows})
+    if len(lengths) > 1:
         raise DataError(
-            f"vectors have dimensions {' and '.join(map(str, dimensions))}; give those of one model, and "
-            "None for the other texts"
+            f"vectors have dimensions {' and '.join(map(str, lengths))}; give those of one model, and None "
+            "for the other texts"
         )
-    return found
+    found = {row: matrix(cast(npt.ArrayLike, vectors[row]), f"vectors[{row}]") for row in rows}
+    for row, own in found.items():
+        if np.ndim(cast(npt.ArrayLike, vectors[row])) != 1 or not own.size:
+            raise DataError(f"vectors[{row}] has shape {own.shape}, expected (dimension,)")
+    return {row: own[0] for row, own in found.items()}
 
 
 def _joined(stored: Candidates, fresh: Candidates, texts: Sequence[str]) -> Candidates:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Unpack
+from typing import Any, Unpack
 
 from surprise_rerank.candidates import Hit, Ranking, Verdict
 from surprise_rerank.core.tracing import span
@@ -15,7 +15,15 @@ from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import encoded_question, fields_for, first_of, outcome, ranked, reranking
+from surprise_rerank.pipeline import (
+    encoded_question,
+    fields_for,
+    first_of,
+    outcome,
+    ranked,
+    require_count,
+    reranking,
+)
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
 from surprise_rerank.text_pool import GivenTexts, Ids, StoredDocuments, TextPool, TextPools, Vectors
@@ -121,15 +129,17 @@ class TextReranker:
         Args:
             question: in words.
             texts: n of them; the same one may come twice, and there may be none.
-            ids: n ids, for texts that may be stored; None for those that are not. Of several in a tuple the
-                first that is stored counts.
-            vectors: n dense vectors of these texts, for those that have one, of the encoder's model. They are
-                taken instead of encoding. Vectors of another model are not used, which a note says.
+            ids: n ids, None for texts that are not stored; of several in a tuple the first stored one counts.
+            vectors: n dense vectors, None for texts that have none, taken instead of encoding where they are
+                of the encoder's model; a note says where they are not.
             top_k: the most that are returned; all by default.
-            min_surprise: in place of the re-ranker's own.
-            diversity: `diversity=` (or `mmr=`) and `collapse=` in place of the re-ranker's own.
+            min_surprise: in place of the re-ranker's own, as are `diversity=` (or `mmr=`) and `collapse=`.
+            diversity: see there.
         """
-        _check(question, top_k)
+        if not isinstance(question, str):
+            raise DataError(f"the question must be a string, got {type(question).__name__}")
+        if top_k is not None:
+            require_count("top_k", top_k)
         least = self.min_surprise if min_surprise is None else min_surprise
         if min_surprise is not None:
             require_background(self.background, min_surprise)
@@ -153,28 +163,9 @@ class TextReranker:
             counts.update(outcome(shown))
         return _ranked_texts(shown, pool, own)
 
-    async def arank(
-        self,
-        question: str,
-        texts: Sequence[str],
-        *,
-        ids: Ids | None = None,
-        vectors: Vectors | None = None,
-        top_k: int | None = None,
-        min_surprise: float | None = None,
-        **diversity: Unpack[DiversityOptions],
-    ) -> RankedTexts:
-        """`rank` in another thread, while the event loop goes on."""
-        return await asyncio.to_thread(
-            self.rank,
-            question,
-            texts,
-            ids=ids,
-            vectors=vectors,
-            top_k=top_k,
-            min_surprise=min_surprise,
-            **diversity,
-        )
+    async def arank(self, question: str, texts: Sequence[str], **options: Any) -> RankedTexts:
+        """`rank`, with its options, in another thread, while the event loop goes on."""
+        return await asyncio.to_thread(self.rank, question, texts, **options)
 
     def with_background(
         self, questions: Sequence[str], retrieve: Callable[[str], Sequence[str]], *, scorer: str = ""
@@ -230,10 +221,3 @@ def _place(hit: Hit, pool: TextPool) -> Passage | None:
     if before is None or hit.passage is None:
         return None
     return replace(hit.passage, start=hit.passage.start + before, end=hit.passage.end + before)
-
-
-def _check(question: str, top_k: int | None) -> None:
-    if not isinstance(question, str):
-        raise DataError(f"the question must be a string, got {type(question).__name__}")
-    if top_k is not None and not (isinstance(top_k, int) and top_k >= 1):
-        raise DataError(f"top_k must be a whole number of at least 1, got {top_k!r}")

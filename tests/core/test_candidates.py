@@ -54,27 +54,6 @@ def test_take_moves_every_field_alike(rows: list[int]):
     assert_aligned(taken)
 
 
-def test_take_leaves_missing_fields_missing():
-    taken = Candidates(ids=("a", "b")).take([1])
-    assert taken.passages is None
-    assert (taken.ids, taken.scores, taken.dense, taken.tokens, taken.documents) == (
-        ("b",),
-        {},
-        None,
-        None,
-        None,
-    )
-
-
-def test_without_removes_one_document_from_every_field():
-    candidates = pool()
-    rest = candidates.without("d2")
-    assert rest.ids == ("d0", "d1", "d3")
-    assert_aligned(rest)
-    assert candidates.without("elsewhere") is candidates
-    assert len(pool(1).without("d0")) == 0
-
-
 @given(st.lists(st.integers(0, 3), unique=True), st.data())
 @PROPERTY
 def test_joining_parts_gives_the_whole(rows: list[int], data: st.DataObject):
@@ -103,26 +82,6 @@ def test_pools_that_overlap_or_hold_different_fields_are_not_joined():
             pool(3).join(lacking)
 
 
-def test_pools_of_passages_are_joined_if_they_score_documents_alike():
-    one, other = (dataclasses.replace(pool().take(rows), best=2) for rows in ([0, 0], [3]))
-    joined = one.join(other)
-    assert (joined.ids, joined.best) == (("d0", "d0", "d3"), 2)
-    assert_aligned(joined)
-    with pytest.raises(DataError, match="one pool scores documents by 1 of their passages, the other by 2"):
-        pool().take([1]).join(other)
-
-
-def test_without_removes_every_passage_of_a_document():
-    rest = pool().take([2, 1, 2, 0]).without("d2")
-    assert rest.ids == ("d1", "d0")
-    assert_aligned(rest)
-
-
-def test_scores_by_no_passage_are_refused():
-    with pytest.raises(DataError, match=r"Candidates\.best must be at least 1 passage of a document, got 0"):
-        Candidates(ids=(), best=0)
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
@@ -136,11 +95,6 @@ def test_scores_by_no_passage_are_refused():
 def test_a_field_of_another_length_is_refused_and_named(field: str, value: object):
     with pytest.raises(DataError, match=rf"Candidates\.{field}.* entries for 2 ids"):
         Candidates(ids=("a", "b"), **{field: value})
-
-
-def test_a_pool_cannot_be_changed():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        pool().ids = ()
 
 
 # Rankings
@@ -171,16 +125,6 @@ def test_parts_documents_and_notes_follow_the_order():
     assert ranking.notes == ("a note",)
 
 
-def test_iterating_gives_hits_best_first():
-    ranking = Ranking.order(pool(2), np.array([0.1, 0.2]), {"p": np.array([7.0, np.nan])})
-    first, second = ranking
-    assert (first.id, first.score, first.document.text) == ("d1", 0.2, "text d1")
-    assert np.isnan(first.parts["p"])
-    assert second == Hit("d0", 0.1, {"p": 7.0}, Document(id="d0", text="text d0"), Passage(0, 0, 1))
-    assert isinstance(first.score, float)
-    assert next(iter(Ranking.order(Candidates(ids=("a",)), np.zeros(1)))).document is None
-
-
 @pytest.mark.parametrize(("k", "kept"), [(0, 0), (1, 1), (4, 4), (9, 4)])
 def test_top_keeps_the_first_of_every_field(k: int, kept: int):
     ranking = Ranking.order(pool(), np.arange(4.0), {"p": np.arange(4.0)}, ["note"])
@@ -192,32 +136,10 @@ def test_top_keeps_the_first_of_every_field(k: int, kept: int):
     assert top.notes == ("note",)
 
 
-def test_the_order_without_documents_has_none():
-    ranking = Ranking.order(Candidates(ids=("a", "b")), np.zeros(2))
-    assert ranking.documents is ranking.passages is None
-    assert ranking.top(1).documents is ranking.top(1).passages is None
-    assert ranking.top(1).ids == ("a",)
-
-
 @pytest.mark.parametrize(("bad", "word"), [(np.nan, "nan"), (np.inf, "inf")])
 def test_a_score_that_is_no_number_names_its_document(bad: float, word: str):
     with pytest.raises(DataError, match=f"document 'd2' is {word}"):
         Ranking.order(pool(), np.array([0.0, 1.0, bad, 2.0]))
-
-
-def test_minus_infinity_puts_a_document_last():
-    assert Ranking.order(pool(3), np.array([-np.inf, -1.0, 5.0])).ids == ("d2", "d1", "d0")
-
-
-@pytest.mark.parametrize("scores", [np.zeros(3), np.zeros((4, 1)), np.zeros(())])
-def test_scores_of_another_shape_are_refused(scores: np.ndarray):
-    with pytest.raises(DataError, match="scores for 4 candidates"):
-        Ranking.order(pool(), scores)
-
-
-def test_an_empty_pool_is_an_empty_ranking():
-    ranking = Ranking.order(Candidates(ids=()), np.zeros(0), {"p": np.zeros(0)})
-    assert (len(ranking), list(ranking), len(ranking.top(3))) == (0, [], 0)
 
 
 # Rankings of passages
@@ -260,12 +182,6 @@ def test_documents_are_ordered_by_their_best_passages(
         assert hit.document.id == hit.id
         assert hit.passage.number == numbers[int(hit.parts["row"])]
         assert hit.text == str(hit.passage.number)
-
-
-def test_a_score_that_is_no_number_is_refused_of_a_passage_too():
-    candidates = Candidates(ids=("a", "a"), passages=(Passage(0, 0, 1), Passage(1, 1, 2)))
-    with pytest.raises(DataError, match="document 'a' is nan"):
-        Ranking.order(candidates, np.array([1.0, np.nan]))
 
 
 def test_the_text_of_a_hit_is_its_passage_or_all_of_its_document():

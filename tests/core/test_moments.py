@@ -20,19 +20,6 @@ def test_similarities_that_are_no_finite_matrix_are_refused(block: object):
         Moments.of_rows(block)
 
 
-def test_nothing_seen_has_no_spread():
-    for none in (Moments.of_rows(np.zeros((2, 0))), Moments.percentiles(np.zeros((2, 0)))):
-        assert none.mean.tolist() == none.deviation.tolist() == [0, 0]
-    assert float(Moments(np.zeros(0), np.zeros(0)).pooled().deviation) == 0.0
-
-
-def test_percentiles_of_a_normal_sample_are_its_mean_and_deviation():
-    rows = np.random.default_rng(1).normal(3.0, 2.0, size=(5, 20_000))
-    plain, found = Moments.of_rows(rows), Moments.percentiles(rows)
-    np.testing.assert_allclose(found.mean, plain.mean, atol=0.1)
-    np.testing.assert_allclose(found.deviation, plain.deviation, atol=0.1)
-
-
 def test_pooled_moments_are_the_mean_and_the_root_mean_square():
     pooled = Moments(np.array([1.0, 3.0]), np.array([1.0, 7.0])).pooled()
     assert (float(pooled.mean), float(pooled.deviation)) == (2.0, 5.0)

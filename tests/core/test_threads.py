@@ -14,9 +14,8 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch, TermSpace
-from surprise_rerank.core.threads import row_products, using_threads
+from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import AutoReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -35,18 +34,6 @@ def test_a_limit_holds_for_its_block_and_its_thread() -> None:
         assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == before
     assert seen == [before]
-
-
-def test_fewer_than_one_thread_is_refused() -> None:
-    with pytest.raises(DataError, match="threads must be at least 1, got 0"), using_threads(0):
-        pass
-
-
-def test_row_products_are_the_matrix_product() -> None:
-    rng = np.random.default_rng(3)
-    rows, vector = rng.normal(size=(3, 40, 16)).astype(np.float32), rng.normal(size=16)
-    np.testing.assert_allclose(row_products(rows, vector), rows.astype(np.float64) @ vector, rtol=1e-12)
-    assert row_products(rows[0, :0], vector).shape == (0,)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what each thread has computed from /proc")

@@ -10,16 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from words import WordEncoder
 
-from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import TokenBatch, clusters, pooled_tokens
-from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
-from surprise_rerank.similarities.definitions import once_per_word, weighted_dynamax
 from surprise_rerank.similarities.dynamax import DynaMax, Measure
-from surprise_rerank.similarities.text_similarity import SimilarityReranker
 
 
 def vectors(count: int, seed: int = 0, dimension: int = 12) -> np.ndarray:
@@ -72,33 +67,12 @@ def test_a_text_is_merged_alike_in_any_batch_and_again(seed: int, lengths: list[
             assert np.array_equal(one.members.owners, alone.members.owners)
 
 
-@given(st.integers(0, 2**16), st.lists(st.integers(0, 30), min_size=1, max_size=5))
-@settings(max_examples=30, deadline=None)
-def test_expanded_vectors_stand_where_their_tokens_stood(seed: int, lengths: list[int]) -> None:
-    merged = pooled_tokens(texts(seed, lengths), 3, 1)
-    every = merged.expanded()
-    assert every.lengths.tolist() == lengths
-    assert every.weights.tolist() == [1] * sum(lengths)
-    assert merged.members is not None
-    for i in range(len(lengths)):
-        assert np.array_equal(every[i], merged[i][merged.members.text(i)])
-    assert every.expanded() is every
-
-
 def test_ward_merges_what_is_nearest() -> None:
     angles = np.radians([0, 90, 2, 180, 92, 4])
     unit = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     assert clusters(unit, 2).tolist() == [0, 1, 0, 2, 1, 0]
     assert clusters(unit, 3).tolist() in ([0, 1, 0, 1, 1, 0], [0, 0, 0, 1, 0, 0])
     assert clusters(unit, 3, least=4).max() == 3
-
-
-def test_one_token_and_none_stay_what_they_are() -> None:
-    tokens = TokenBatch.from_arrays([vectors(1), np.zeros((0, 12)), vectors(1, 1)], 12)
-    merged = pooled_tokens(tokens)
-    assert merged.lengths.tolist() == merged.token_counts.tolist() == [1, 0, 1]
-    np.testing.assert_allclose(merged[0], tokens[0], atol=1e-6)
-    assert len(pooled_tokens(TokenBatch.from_arrays([], 12))) == 0
 
 
 def test_tokens_of_zeros_share_a_vector_that_nothing_is_similar_to() -> None:
@@ -112,15 +86,6 @@ def test_tokens_of_zeros_share_a_vector_that_nothing_is_similar_to() -> None:
     assert merged.lengths.tolist() == [3 + 1, 1]
     assert not merged[0][owners[1]].any()
     assert not merged[1].any()
-
-
-def test_repeated_tokens_are_merged_before_others() -> None:
-    three = np.eye(3, dtype=np.float32)
-    merged = pooled_tokens(TokenBatch.from_arrays([np.tile(three, (7, 1))]), 7, 1)
-    np.testing.assert_allclose(merged[0], three)
-    assert merged.weights.tolist() == [7, 7, 7]
-    same = pooled_tokens(TokenBatch.from_arrays([np.ones((50, 4))]), 5, 1)
-    np.testing.assert_allclose(same.directions, np.full((10, 4), 0.5), atol=1e-6)
 
 
 def test_ten_thousand_tokens_take_no_square_of_memory() -> None:
@@ -159,24 +124,3 @@ def test_a_merged_text_counts_every_token_in_a_joint_universe() -> None:
             )
     weights = similarity.pair(query, merged[0], document_weights=merged.weights.astype(float))
     np.testing.assert_allclose(weights, similarity.pool(query, whole)[0], rtol=1e-5)
-
-
-def test_a_similarity_that_reads_words_gets_a_vector_for_each() -> None:
-    encoder = WordEncoder(dimension=64)
-    words = [f"word{i}" for i in range(12)]
-    contents = [" ".join(np.random.default_rng(i).choice(words, 90)) for i in range(4)]
-    documents = tuple(Document(str(i), text) for i, text in enumerate(contents))
-    tokens = encoder.encode(contents).require_tokens()
-    # As many vectors as different words: the tokens of each word have one of their own.
-    merged = pooled_tokens(tokens, 7.5, 12)
-    assert merged.lengths.tolist() == [12] * 4
-    own = encoder.encode(["word3 word5"], "query").require_tokens()
-    query = Query("word3 word5", tokens=own[0])
-    similarity = weighted_dynamax(DynaMax("jaccard", "joint"), once_per_word)
-    assert {"words", "vectors"} <= similarity.inputs
-    found = []
-    for batch in (tokens, merged):
-        pool = Candidates(ids=tuple("0123"), tokens=batch, documents=documents)
-        ranking = SimilarityReranker(similarity, encoder).rerank(query, pool)
-        found.append(dict(zip(ranking.ids, ranking.scores, strict=True)))
-    assert found[1] == pytest.approx(found[0], abs=0.01)

@@ -48,14 +48,6 @@ def test_token_vectors_come_back_as_they_went_in(texts: tuple[list[np.ndarray], 
         np.testing.assert_array_equal(got[~expected.any(axis=1)], 0.0)
 
 
-@given(ragged(min_texts=1))
-@PROPERTY
-def test_directions_have_length_one_or_zero(texts: tuple[list[np.ndarray], int]):
-    batch = TokenBatch.from_arrays(*texts)
-    lengths = np.linalg.norm(batch.directions, axis=1)
-    np.testing.assert_allclose(lengths, (batch.norms > 0).astype(float), atol=1e-6)
-
-
 @given(ragged(min_texts=1), st.data())
 @PROPERTY
 def test_take_picks_texts_in_the_order_asked_for(texts: tuple[list[np.ndarray], int], data: st.DataObject):
@@ -67,13 +59,6 @@ def test_take_picks_texts_in_the_order_asked_for(texts: tuple[list[np.ndarray], 
         assert taken.directions.dtype == form.directions.dtype
         for got, row in zip(taken, rows, strict=True):
             np.testing.assert_array_equal(got, form[row])
-
-
-def test_positions_from_the_end_count_as_in_any_sequence():
-    batch = TokenBatch.from_arrays([np.eye(3), 2 * np.eye(3)[:1], np.zeros((0, 3))])
-    np.testing.assert_array_equal(batch[-2], batch[1])
-    np.testing.assert_array_equal(batch.take([-2])[0], batch[1])
-    assert batch[-1].shape == (0, 3)
 
 
 @pytest.mark.parametrize("position", [2, -3])
@@ -93,16 +78,6 @@ def test_concatenating_parts_gives_the_whole(texts: tuple[list[np.ndarray], int]
     parts = [TokenBatch.from_arrays(part, d) for part in (arrays[:cut], arrays[cut:])]
     whole = TokenBatch.from_arrays(arrays, d)
     assert_same(TokenBatch.concatenate(parts), whole)
-
-
-def test_nothing_cannot_be_concatenated():
-    with pytest.raises(DataError, match="at least one TokenBatch"):
-        TokenBatch.concatenate([])
-
-
-def test_no_texts_are_a_batch_of_the_dimension_given():
-    batch = TokenBatch.from_arrays([], 4)
-    assert (len(batch), batch.dimension) == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -126,8 +101,3 @@ def test_very_long_and_very_short_tokens_keep_their_direction():
         np.testing.assert_allclose(batch[0], size, rtol=1e-6)
     with pytest.raises(DataError, match="too long for float32"):
         TokenBatch.from_arrays([np.full((1, 4), 3e38)])
-
-
-def test_a_dimension_that_is_asked_for_is_checked():
-    with pytest.raises(DataError, match=r"expected \(tokens, 5\)"):
-        TokenBatch.from_arrays([np.zeros((2, 3))], 5)

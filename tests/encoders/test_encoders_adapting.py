@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Opener
 from tiny_onnx import lookup_model
 from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, as_encoder
-from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, ModelError
+from surprise_rerank.errors import DataError
 
 TEXTS = ["red fish", "blue bird sings", ""]
 
@@ -26,11 +24,6 @@ def test_an_encoder_is_taken_as_it_is():
     function = FunctionEncoder(lambda texts: calls.append(texts), name="never called")
     assert as_encoder(function) is function
     assert calls == []
-
-
-def test_a_string_is_the_name_of_a_model():
-    with pytest.raises(ModelError, match="neither a folder nor"):
-        as_encoder("/no/such/folder")
 
 
 def test_a_function_is_called_by_its_name():
@@ -142,18 +135,3 @@ def test_fastembeds_text_embedding(tmp_path: Path):
 def test_anything_else_is_an_error_that_lists_what_is_possible(model: object):
     with pytest.raises(DataError, match=r"is no encoder; give an Encoder, .*LangChain's Embeddings"):
         as_encoder(model)
-
-
-def test_a_cross_encoder_makes_no_vectors():
-    from sentence_transformers import CrossEncoder
-
-    with pytest.raises(DataError, match="CrossEncoder is no encoder"):
-        as_encoder(CrossEncoder.__new__(CrossEncoder))
-
-
-def test_an_index_opens_with_langchains_embeddings(open_index: Opener):
-    embeddings = pytest.importorskip("langchain_core.embeddings")
-    with open_index(embeddings.DeterministicFakeEmbedding(size=12)) as index:
-        index.sync([Document("a", "red fish"), Document("b", "blue")])
-        assert index.pipeline("cosine").search("blue").ids[0] == "b"
-        assert index.manifest.dimension == 12

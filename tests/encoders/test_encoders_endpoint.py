@@ -82,11 +82,6 @@ def test_vectors_come_in_the_order_of_the_texts_whatever_the_answers(endpoint: E
     own.close()
 
 
-def test_answers_without_numbers_are_in_order(endpoint: Endpoint):
-    endpoint.answers = [lambda texts: {"data": [{"embedding": [1, 0]}, {"embedding": [0, 1]}]}]
-    np.testing.assert_array_equal(endpoint.encoder().encode(["a", "b"]).dense, [[1, 0], [0, 1]])
-
-
 def test_prompts_and_dimensions_are_sent(endpoint: Endpoint):
     own = endpoint.encoder(prompts={"query": "query: ", "document": "passage: "}, dimensions=16)
     own.encode(["a"], "query")
@@ -94,14 +89,6 @@ def test_prompts_and_dimensions_are_sent(endpoint: Endpoint):
     bodies = [body for _, _, body in endpoint.requests]
     assert [body["input"] for body in bodies] == [["query: a"], ["passage: a"]]
     assert {body["dimensions"] for body in bodies} == {16}
-
-
-def test_the_key_comes_from_the_environment(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch):
-    endpoint.encoder(api_key=None).encode(["a"])
-    assert "Authorization" not in endpoint.requests[0][1]
-    monkeypatch.setenv("OPENAI_API_KEY", "of-the-environment")
-    endpoint.encoder(api_key=None).encode(["a"])
-    assert endpoint.requests[1][1]["Authorization"] == "Bearer of-the-environment"
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
@@ -140,12 +127,6 @@ def test_a_refusal_is_an_error_at_once(endpoint: Endpoint, status: int, message:
         endpoint.encoder().encode(["a"])
     assert len(endpoint.requests) == 1
     assert KEY not in str(error.value)
-
-
-def test_a_missing_key_is_named(endpoint: Endpoint):
-    endpoint.answers = [(401, b"who are you", {})]
-    with pytest.raises(ModelError, match=r"set OPENAI_API_KEY .*; none was sent"):
-        endpoint.encoder(api_key=None).encode(["a"])
 
 
 @pytest.mark.parametrize(

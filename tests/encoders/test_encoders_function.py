@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from conftest import Opener
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, ModelError
 
 WORDS = WordEncoder()
@@ -71,20 +66,6 @@ def test_answers_come_in_any_form(form: Any):
     texts = ["red fish", "blue"]
     found = encoder(lambda batch: form(WORDS.encode(batch).dense)).encode(texts)
     np.testing.assert_allclose(found.dense, WORDS.encode(texts).dense, atol=1e-3)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.text(max_size=40), max_size=20), st.integers(1, 5))
-def test_every_text_keeps_its_vector_in_batches_of_any_size(texts: list[str], batch: int):
-    api = Api()
-    done: list[int] = []
-    found = encoder(api, batch=batch).encode(texts, on_progress=done.append)
-    expected = WORDS.encode([text if text.strip() else "" for text in texts]).dense
-    np.testing.assert_allclose(found.dense, expected, atol=1e-6)
-    assert sum(done) == len(texts)
-    own = [call for call in api.calls if call != ["word"]]
-    assert [text for call in own for text in call] == [text for text in texts if text.strip()]
-    assert all(len(call) <= batch for call in own)
 
 
 def test_questions_have_their_own_function():
@@ -153,15 +134,6 @@ def test_a_model_that_changes_its_dimension_later_is_refused():
         encoder(Api(), dimension=4).encode(["a"])
 
 
-def test_the_dimension_is_found_with_the_first_call():
-    api = Api()
-    own = encoder(api)
-    assert own.dimension == 16
-    assert own.encode(["", " "]).dense.shape == (2, 16)
-    assert api.calls == [["word"]]
-    assert encoder(Api(ValueError()), dimension=7).dimension == 7
-
-
 def test_the_fingerprint_tells_names_dimensions_and_lengths_apart():
     prints = {
         encoder(Api()).fingerprint,
@@ -171,19 +143,6 @@ def test_the_fingerprint_tells_names_dimensions_and_lengths_apart():
     }
     assert len(prints) == 4
     assert encoder(Api()).fingerprint == encoder(lambda texts: WORDS.encode(texts).dense).fingerprint
-
-
-def test_threads_may_share_one():
-    barrier = threading.Barrier(4)
-
-    def embed(texts: list[str]) -> np.ndarray:
-        barrier.wait(10)
-        return WORDS.encode(texts).dense
-
-    own = encoder(embed)
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda word: own.encode([word]).dense, "abcd"))
-    np.testing.assert_allclose(np.concatenate(found), WORDS.encode(list("abcd")).dense)
 
 
 @pytest.mark.parametrize(
@@ -213,14 +172,6 @@ def test_wrong_settings_are_refused(options: dict[str, Any], message: str):
 def test_words_take_the_place_of_tokens(text: str, words: list[str]):
     (spans,) = encoder(Api()).token_spans([text])
     assert [text[start:end] for start, end in spans] == words
-
-
-def test_long_documents_are_split_by_words():
-    own = encoder(Api(), window=8)
-    document = Document("a", " ".join(f"w{i}" for i in range(30)))
-    (passages,) = Passages(overlap=2).split([document], own)
-    assert len(passages) > 3
-    assert max(len(s) for s in own.token_spans([document.content[p.start : p.end] for p in passages])) <= 8
 
 
 def test_an_index_takes_a_function_with_a_name(open_index: Opener):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from conftest import Opener
 from sentence_transformers import MultiVectorEncoder as Model
 from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
@@ -19,10 +15,8 @@ from words import WordEncoder
 from surprise_rerank import as_encoder, load_encoder
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Kind
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
 from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import ModelError
 from surprise_rerank.similarities.dynamax import DynaMax
 
 VOCABULARY = [*"abcdefghij", "red", "fish", "blue", "bird", "sings", "query", "passage", ":", ".", "##s"]
@@ -103,15 +97,6 @@ def test_inclusion_over_the_questions_universe_is_the_models_own_maxsim(encoder:
     assert largest < 1e-5
 
 
-@pytest.mark.parametrize("kind", ["query", "document"])
-def test_every_token_vector_has_its_word(encoder: MultiVectorEncoder, kind: Kind):
-    some = [*texts(20, 20, 4), "", "fishs . : . red", "unknown 日本 \ud800"]
-    lengths = encoder.encode(some, kind).require_tokens().lengths.tolist()
-    assert [len(words) for words in encoder.words(some, kind)] == lengths
-    assert encoder.words([], kind) == []
-    assert len(encoder.encode([], kind).require_tokens()) == 0
-
-
 def test_markers_expansion_and_what_is_skipped_are_seen_in_the_words(encoders: dict[str, MultiVectorEncoder]):
     for name in ("pylate", "stanford"):
         assert encoders[name].words(["red . fishs"]) == [
@@ -124,32 +109,11 @@ def test_markers_expansion_and_what_is_skipped_are_seen_in_the_words(encoders: d
     assert encoders["expanding"].words(["red"], "query") == [prompted + ["[MASK]"] * 7]
 
 
-def test_the_window_is_what_the_marker_and_special_tokens_leave(encoders: dict[str, MultiVectorEncoder]):
-    assert encoders["pylate"].window == encoders["stanford"].window == 16 - 3
-    assert encoders["native"].window == 16 - 4
-    for encoder in encoders.values():
-        (spans,) = encoder.token_spans(["a b " * 20])
-        assert len(spans) == 40
-        document = Document("d", "red fish sings . " * 10)
-        (passages,) = Passages(overlap=2).split([document], encoder)
-        assert len(passages) > 2
-        pieces = [document.content[p.start : p.end] for p in passages]
-        assert max(len(own) for own in encoder.token_spans(pieces)) <= encoder.window
-
-
 def test_fingerprints_differ_where_weights_or_readings_do(encoders: dict[str, MultiVectorEncoder]):
     prints = {encoder.fingerprint for encoder in encoders.values()}
     assert len(prints) == len(encoders)
     native_one = encoders["native"]
     assert as_encoder(native_one.model, name="again").fingerprint == native_one.fingerprint
-
-
-def test_half_precision_gives_float32_tokens(folders: dict[str, Path]):
-    whole = load_encoder(str(folders["native"]), "cpu").encode(["red fish"]).require_tokens()
-    model = Model(str(folders["native"]), device="cpu").to(torch.bfloat16)
-    tokens = as_encoder(model, name="half").encode(["red fish"]).require_tokens()
-    assert tokens.directions.dtype == np.float32
-    np.testing.assert_allclose(tokens[0], whole[0], atol=0.05)
 
 
 def test_pooled_tokens_have_no_words_of_their_own(folders: dict[str, Path]):
@@ -160,17 +124,6 @@ def test_pooled_tokens_have_no_words_of_their_own(folders: dict[str, Path]):
     assert set(words) == {"[pooled]"}
     assert [len(words)] == encoder.encode(["red fish blue bird sings"]).require_tokens().lengths.tolist()
     assert encoder.words(["red"], "query")[0][:2] == ["[CLS]", "query"]
-
-
-def test_threads_take_turns(encoders: dict[str, MultiVectorEncoder]):
-    encoder = encoders["stanford"]
-    some = texts(40, 12, 5)
-    kinds: Iterator[Kind] = itertools.cycle(["query", "document"])
-    work = [(some, kind) for _, kind in zip(range(8), kinds, strict=False)]
-    expected = {kind: encoder.encode(some, kind).dense for kind in ("query", "document")}
-    with ThreadPoolExecutor(4) as pool:
-        for (_, kind), found in zip(work, pool.map(lambda one: encoder.encode(*one), work), strict=True):
-            np.testing.assert_allclose(found.dense, expected[kind], atol=1e-6)
 
 
 def test_an_index_of_a_colbert_model_comes_back_as_it_was_stored(
@@ -194,9 +147,3 @@ def test_an_index_of_a_colbert_model_comes_back_as_it_was_stored(
         ranking = index.pipeline("dynamax").search("blue")
         assert ranking.ids[0] == str(int(maxsim.argmax()))
         assert index.sync(documents).unchanged == 3
-
-
-def test_a_damaged_checkpoint_is_an_error_that_names_it(folders: dict[str, Path], tmp_path: Path):
-    (tmp_path / "config_sentence_transformers.json").write_text('{"model_type": "ColBERT"}')
-    with pytest.raises(ModelError, match="cannot load the model"):
-        load_encoder(str(tmp_path), "cpu")

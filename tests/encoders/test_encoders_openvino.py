@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +27,6 @@ from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.openvino import OpenVinoEncoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import IndexMismatchError, MissingExtraError, ModelError, StoreError
-from surprise_rerank.eval.cli.rerank_eval.main import main as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import main as surprise_rerank
 
 pytestmark = [
@@ -125,14 +123,6 @@ def test_results_do_not_depend_on_batches(
     assert encoder.encode([]).dense.shape == (0, encoder.dimension)
 
 
-def test_threads_may_share_an_encoder(load: Callable[..., Encoder]):
-    encoder = load()
-    expected = encoder.encode(TEXTS).dense
-    with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: encoder.encode(TEXTS * 20).dense, range(12)):
-            np.testing.assert_allclose(found.reshape(20, *expected.shape)[7], expected, atol=1e-5)
-
-
 @VNNI
 def test_int8_is_calibrated_on_texts(load: Callable[..., Encoder], tmp_path: Path):
     with pytest.raises(ModelError, match="are calibrated on texts: give some of those that will be encoded"):
@@ -171,14 +161,6 @@ def test_what_cannot_be_computed_is_refused(load: Callable[..., Encoder], option
         load(**options)
 
 
-def test_a_precision_that_the_processor_has_no_instructions_for_is_refused(
-    load: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(loading, "processor_has", lambda *names: False)
-    with pytest.raises(ModelError, match="bfloat16' needs a processor with AVX512-BF16 or AMX"):
-        load(precision="bfloat16")
-
-
 def test_without_the_extra_torch_computes_float32_and_int8_names_it(
     load: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
@@ -188,12 +170,6 @@ def test_without_the_extra_torch_computes_float32_and_int8_names_it(
     assert isinstance(load(), SentenceTransformerEncoder)
     with pytest.raises(MissingExtraError, match=r"surprise-rerank\[openvino\]"):
         load(precision="int8", calibration=["oil"], cache=tmp_path)
-
-
-def test_word_vectors_are_computed_in_float32(tmp_path: Path):
-    (tmp_path / "vectors.txt").write_text("oil 1 0\nchain 0 1\n")
-    with pytest.raises(ModelError, match="has word vectors, which are computed in float32"):
-        load_encoder(str(tmp_path / "vectors.txt"), precision="bfloat16")
 
 
 def test_a_model_that_cannot_be_exported_stays_with_torch_and_says_so(
@@ -262,17 +238,6 @@ def test_a_damaged_file_is_noticed_and_the_model_exported_again(
     assert caplog.text == ""
 
 
-def test_files_that_changed_are_exported_anew(
-    models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
-    folder = shutil.copytree(models["plain"], tmp_path / "model")
-    first = load_encoder(str(folder), "cpu")
-    shutil.copytree(models["prompted"], folder, dirs_exist_ok=True)
-    second = load_encoder(str(folder), "cpu")
-    assert (first.dimension, second.dimension) == (16, 8)
-
-
 def test_an_interrupted_export_leaves_nothing_and_the_next_one_is_whole(
     load: Callable[..., Encoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -336,19 +301,3 @@ def test_commands_calibrate_on_the_documents_and_go_on_with_the_weights_of_befor
     (tmp_path / "a.txt").write_text("oil the chain and the brakes")
     assert exit_code(surprise_rerank, "surprise-rerank", *map(str, wrong)) == 2
     assert "encoded in int8, the encoder computes in float32" in capfd.readouterr().err
-
-
-@VNNI
-def test_an_evaluation_in_another_precision_has_an_index_of_its_own(
-    models: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-):
-    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path))
-    asked = ("--model", models["plain"], "--systems", "cosine", "--quiet")
-    for of in ("float32", "int8"):
-        arguments = (*asked, "--precision", of, "--report", tmp_path / f"{of}.json")
-        assert exit_code(rerank_eval, "rerank-eval", *map(str, arguments)) == 0
-        assert f'"precision": "{of}"' in (tmp_path / f"{of}.json").read_text()
-    assert len(list(tmp_path.glob("*/qdrant"))) == 2

@@ -52,16 +52,6 @@ def test_each_part_comes_from_its_encoder():
     assert (query.dense.shape, query.tokens.shape) == ((40,), (2, 12))
 
 
-def test_the_fingerprint_is_of_both():
-    prints = {
-        PairedEncoder(api(), WordEncoder(12)).fingerprint,
-        PairedEncoder(api(name="other"), WordEncoder(12)).fingerprint,
-        PairedEncoder(api(), WordEncoder(12, fingerprint="9")).fingerprint,
-        PairedEncoder(WordEncoder(12), WordEncoder(12)).fingerprint,
-    }
-    assert len(prints) == 4
-
-
 @pytest.mark.parametrize(
     ("dense", "tokens", "expected"),
     [(None, None, None), (None, 8, 8), (20, None, 20), (20, 8, 8), (8, 20, 8)],
@@ -80,14 +70,6 @@ def test_an_index_of_two_models(open_index: Opener):
         assert index.sync(DOCUMENTS).unchanged == 3
     with pytest.raises(IndexMismatchError, match=r"'api \+ tokens of words'.*'api'"):
         open_index(api())
-
-
-def test_an_index_of_one_model_gets_the_tokens_of_another_by_rebuilding(open_index: Opener):
-    with open_index(api()) as index:
-        index.sync(DOCUMENTS)
-        assert not index.manifest.options.tokens
-        index.rebuild(DOCUMENTS, token_encoder=WordEncoder(12), options=IndexOptions())
-        assert index.pipeline("dynamax").search("blue bird").ids[0] == "b"
 
 
 def test_long_documents_are_cut_for_both(open_index: Opener):
@@ -115,31 +97,3 @@ def test_a_ranking_by_anothers_tokens_is_explained_by_its_words(open_index: Open
         index.sync(DOCUMENTS)
         told = explanation(index, system)
         assert {match.token for match in told.matches[0]} == {"blue", "bird"}
-
-
-def test_a_ranking_without_tokens_is_explained_without_words(open_index: Opener):
-    with open_index(api()) as index:
-        index.sync(DOCUMENTS)
-        told = explanation(index, "auto")
-        assert told.ranking.ids[0] == "b"
-        assert told.matches == {}
-        assert "without tokens" in build_system("auto", index).note
-
-
-def test_a_fusion_without_tokens_is_of_cosine_and_words(open_index: Opener):
-    with open_index(api()) as index:
-        index.sync(DOCUMENTS)
-        built = build_system("fusion", index)
-        assert built.scorers == ("bm25", "cosine")
-        assert "without tokens" in built.note
-        assert index.pipeline("fusion").search("blue bird").ids[0] == "b"
-        assert {share.name for share in explanation(index, "fusion").shares} == {"bm25", "cosine"}
-
-
-def test_a_fusion_of_cosine_alone_is_an_error(open_index: Opener):
-    options = IndexOptions(tokens=False, bm25=None)
-    with open_index(api(), options=options) as index:
-        with pytest.raises(DataError, match="token vectors, which a fusion compares"):
-            index.pipeline("fusion")
-        index.sync(DOCUMENTS)
-        assert index.pipeline("auto").search("blue bird").ids[0] == "b"

@@ -8,16 +8,13 @@ from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import IndexOptions
-from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import (
     Encoded,
     Kind,
     Progress,
-    encode_queries,
     require_token_encoder,
-    token_dimension,
 )
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.text_similarity import TextSimilarity
@@ -56,18 +53,6 @@ class WideTokens(WordEncoder):
         return Encoded(dense, self._wide.encode(texts).tokens)
 
 
-def test_the_dimension_of_tokens_is_the_dense_one_unless_an_encoder_says_otherwise():
-    assert token_dimension(WordEncoder(8)) == 8
-    assert token_dimension(WideTokens()) == 24
-    assert token_dimension(DenseOnly()) is None
-
-
-def test_queries_of_an_encoder_without_tokens_have_none():
-    (query,) = encode_queries(DenseOnly(), ["red"])
-    assert query.tokens is None
-    assert np.linalg.norm(query.dense) == pytest.approx(1)
-
-
 def test_what_needs_tokens_says_where_to_get_them():
     with pytest.raises(DataError, match=r"token_encoder=load_encoder\(\)"):
         DenseOnly().encode(["red"]).require_tokens()
@@ -77,24 +62,6 @@ def test_what_needs_tokens_says_where_to_get_them():
         TextSimilarity("dynamax-jaccard", DenseOnly()).scores("red", ["fish"])
     with pytest.raises(DataError, match="has no token vectors"):
         TextSimilarity("set-jaccard", DenseOnly()).scores("red", ["fish"])
-
-
-def test_rows_of_encoded_texts_keep_both_kinds_of_vectors():
-    encoded = WordEncoder().encode(["a", "b c", "d"])
-    taken = encoded.take([1, 0])
-    assert len(taken) == 2
-    np.testing.assert_array_equal(taken.dense, encoded.dense[[1, 0]])
-    assert taken.require_tokens().lengths.tolist() == [2, 1]
-    assert Encoded(encoded.dense).take([2]).tokens is None
-
-
-def test_an_index_of_dense_vectors_alone_searches(open_index: Opener):
-    with open_index(DenseOnly()) as index:
-        assert not index.manifest.options.tokens
-        index.sync(DOCUMENTS)
-        assert index.pipeline("cosine").search("blue bird").ids[0] == "b"
-    with open_index(DenseOnly()) as index:
-        assert len(index) == 3
 
 
 def test_an_index_that_must_store_tokens_refuses_an_encoder_without_them(open_index: Opener):
@@ -126,7 +93,3 @@ def test_given_tokens_must_fit(open_index: Opener):
         other = TokenBatch.from_arrays([np.ones((2, 8))])
         with pytest.raises(DataError, match="of dimension 16, got 1 of dimension 8"):
             index.sync(DOCUMENTS[:1], encoded=Encoded(dense, other))
-
-
-def test_a_manifest_has_the_dimension_of_tokens():
-    assert Manifest.from_json(Manifest.of(WideTokens()).to_json(), "here").token_dimension == 24

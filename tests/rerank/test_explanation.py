@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from words import WordEncoder
 
-from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
@@ -23,7 +22,6 @@ from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.output.explanation_report import explanation_report
 from surprise_rerank.eval.cli.surprise_rerank.search_results import search_once
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.similarities.dynamax import DynaMax
@@ -47,19 +45,6 @@ def tokens(seed: int, count: int, dimension: int = 6) -> np.ndarray:
 
 def named(count: int, letter: str) -> list[str]:
     return [f"{letter}{i}" for i in range(count)]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(0, 7), st.integers(0, 9))
-def test_the_contributions_of_all_tokens_sum_to_the_score(seed: int, m: int, k: int) -> None:
-    query, document = tokens(seed, m), tokens(seed + 1, k)
-    matches = token_matches(query, document, named(m, "q"), named(k, "d"))
-    score = DynaMax().pair(query, document)
-    assert [match.token for match in matches] == named(m, "q")
-    assert sum(match.contribution for match in matches) == pytest.approx(score, abs=1e-6)
-    assert sum(match.share for match in matches) == pytest.approx(1.0 if score > 0 else 0.0, abs=1e-6)
-    for match in matches:
-        assert (match.match is None) == (match.position is None) == (match.similarity == 0)
 
 
 @pytest.mark.parametrize("pooling", [1, 3])
@@ -219,13 +204,6 @@ def test_what_the_scorers_gave_sums_to_the_score(index: DocumentIndex, name: str
     json.dumps(told.to_json(), allow_nan=False)
 
 
-def test_z_of_a_fusion_is_what_it_ranked_by(index: DocumentIndex) -> None:
-    told = explained(index, "fusion")
-    for share in told.shares:
-        np.testing.assert_allclose(share.z, told.ranking.parts[share.name], atol=2e-5)
-    assert told.first_stage[0] == "cosine"
-
-
 def test_surprise_has_each_documents_own_distribution(index: DocumentIndex) -> None:
     told = explained(index, "surprise")
     share = told.share("surprise")
@@ -257,36 +235,6 @@ def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index: DocumentInd
                 assert match.similarity == pytest.approx(1.0, abs=2e-3)
 
 
-def test_an_index_of_merged_tokens_shows_the_words_of_each_vector(tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    texts = [" ".join(rng.choice(WORDS, size=150)) for _ in range(6)]
-    with DocumentIndex.open(tmp_path / "index", ENCODER) as opened:
-        opened.sync(Document(str(i), text) for i, text in enumerate(texts))
-        told = explained(opened, "dynamax")
-    for row, matches in told.matches.items():
-        score = told.share("dynamax").raw[row]
-        assert sum(match.contribution for match in matches) == pytest.approx(score, abs=2e-3)
-        words = texts[int(told.ranking.ids[row])].split()
-        for match in matches:
-            # The same word has one vector, and so is in one cluster.
-            assert len(match.members) > 1
-            assert match.position is not None
-            assert words[match.position] == match.match
-            if match.token in words:
-                assert match.match == match.token
-    values = {"steps": [], "times": {}, "pool": 6, "notes": [], **told.to_json()}
-    hits = list(told.ranking)[: len(told.shown)]
-    report = explanation_report(values, hits, told)
-    table = next(table for table in report.tables if table.name == "tokens")
-    assert any("merged into one vector" in note for note in table.notes)
-
-
-def test_cosine_reads_no_tokens(index: DocumentIndex) -> None:
-    told = explained(index, "cosine")
-    assert told.matches == {}
-    assert told.first_stage == ()
-
-
 @pytest.mark.parametrize("name", ["cosine", "fusion"])
 def test_a_background_gives_totals_their_place(index: DocumentIndex, name: str) -> None:
     rng = np.random.default_rng(5)
@@ -308,25 +256,3 @@ def test_a_background_gives_totals_their_place(index: DocumentIndex, name: str) 
         assert hit["total"] == pytest.approx(total)
     assert max(hit["surprise"] for hit in found["candidates"]) == best["surprise"]
     assert told.total_places()[0] == (1, best["total"])
-
-
-def test_values_that_only_rounding_tells_apart_have_a_histogram() -> None:
-    near = np.array([1.0] * 5 + [np.nextafter(1.0, 2.0)])
-    assert ScoreDistribution("cosine", "six", near).histogram().counts.sum() == 6
-    assert ScoreDistribution("cosine", "nothing", np.zeros(0)).histogram().counts.sum() == 0
-
-
-def test_an_empty_index_is_explained_in_few_words(tmp_path: Path) -> None:
-    with DocumentIndex.open(tmp_path / "index", ENCODER) as opened:
-        for name in ("cosine", "dynamax", "fusion"):
-            system = build_system(name, opened, NO_OPTIONS, None)
-            found = search_once(system, ENCODER, QUESTION, 10)
-            told = explain_ranking(system, ENCODER, found.query, found.ranking, ())
-            assert told.to_json()["candidates"] == told.to_json()["distributions"] == []
-
-
-def test_a_question_that_was_not_encoded_is_refused(index: DocumentIndex) -> None:
-    system = build_system("cosine", index, NO_OPTIONS, None)
-    ranking = search_once(system, ENCODER, QUESTION, 5).ranking
-    with pytest.raises(DataError, match="no dense vector"):
-        explain_ranking(system, ENCODER, Query(QUESTION), ranking, range(1))

@@ -55,13 +55,6 @@ def test_without_a_reranker_the_first_scores_order_the_pool_and_all_are_shown():
     assert retriever.asked[0][1:3] == (20, {"documents"})
 
 
-def test_a_candidate_without_the_first_score_comes_last():
-    ranking = Pipeline(WordEncoder(), Pool(pool(bm25=[np.nan, -5.0, 1.0]))).search("wing")
-    assert ranking.ids == ("d2", "d1", "d0")
-    assert ranking.scores.tolist() == [1.0, -5.0, -np.inf]
-    assert np.isnan(ranking.parts["bm25"][2])
-
-
 def test_passages_become_documents_before_the_ranking_is_cut():
     passages = (Passage(0, 0, 1), Passage(1, 1, 6), Passage(0, 0, 8))
     documents = (DOCUMENTS[0], DOCUMENTS[0], DOCUMENTS[1])
@@ -98,11 +91,6 @@ def test_asearch_gives_what_search_gives_from_another_thread():
     assert {name.split("_")[0] for *_, name in retriever.asked[1:]} == {"asyncio"}
 
 
-def test_asearch_raises_what_search_raises():
-    with pytest.raises(DataError, match="top_k must be a whole number of at least 1, got 0"):
-        asyncio.run(Pipeline(WordEncoder(), Pool(pool())).asearch("wing", 0))
-
-
 def test_a_call_has_its_own_options():
     retriever = Pool(pool(bm25=[3.0, 2.0, 1.0]))
     pipeline = Pipeline(WordEncoder(), retriever, depth=50)
@@ -120,8 +108,3 @@ def test_a_call_has_its_own_options():
             pipeline.search("wing", **options)
     with pytest.raises(DataError, match="top_k must be a whole number of at least 1, got 0"):
         pipeline.search("wing", 0)
-
-
-def test_a_pipeline_is_written_in_one_line():
-    written = repr(Pipeline(WordEncoder(), Pool(pool()), DynaMaxReranker()))
-    assert written == "<Pipeline: Pool, DynaMaxReranker, WordEncoder, depth 100>"

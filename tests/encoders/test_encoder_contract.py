@@ -1,0 +1,139 @@
+"""What every encoder does, whatever computes its vectors: any text, in its order, alike in any batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize
+from tiny_bert import tiny_bert
+from tiny_colbert import native
+from words import WordEncoder
+
+from surprise_rerank.documents import encodable
+from surprise_rerank.encoders.base import Encoder, Kind, encode_queries, token_dimension
+from surprise_rerank.encoders.function import FunctionEncoder
+from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
+from surprise_rerank.encoders.paired import PairedEncoder
+from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
+from surprise_rerank.encoders.word_vectors import WordVectors
+
+WORDS = ["oil", "the", "chain", "tyres", "take", "bar", "brakes", "query", "passage", ":", "##s"]
+TEXTS = ["oil the chain", "tyres take bar", "", "brakes", "oil " * 40, "the chains: oil!"]
+TEXTS += ["\ud800 lone \udfff", "\0", "😀 take \n\t", "日本語 oil", "İ É", " \u3000 ", "a" * 3000]
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Encoder]:
+    folder = tmp_path_factory.mktemp("models")
+    plain = SentenceTransformerEncoder(tiny_bert(folder, WORDS), "plain")
+    projected = SentenceTransformer(modules=[*plain.model, Dense(16, 8), Normalize()], device="cpu")
+    projected.prompts, projected.max_seq_length = {"query": "query : ", "document": "passage : "}, 12
+    static = StaticEncoder(
+        WordVectors(WORDS, np.random.default_rng(0).normal(size=(len(WORDS), 6)), "static")
+    )
+    function = FunctionEncoder(lambda texts: WordEncoder().encode(texts).dense, name="function")
+    return {
+        "plain": plain,
+        "prompted": SentenceTransformerEncoder(projected, "prompted"),
+        "several": MultiVectorEncoder(native(folder / "several", WORDS), "several"),
+        "static": static,
+        "function": function,
+        "paired": PairedEncoder(function, static),
+    }
+
+
+NAMES = ["plain", "prompted", "several", "static", "function", "paired"]
+every_encoder = pytest.mark.parametrize("name", NAMES)
+every_side = pytest.mark.parametrize("kind", ["query", "document"])
+any_texts = st.lists(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)), max_size=4)
+
+
+@every_encoder
+@every_side
+@settings(max_examples=15, deadline=None)
+@given(texts=any_texts)
+def test_vectors_words_and_places_belong_together(
+    encoders: dict[str, Encoder], name: str, kind: Kind, texts: list[str]
+):
+    encoder = encoders[name]
+    steps: list[int] = []
+    encoded = encoder.encode(texts, kind, steps.append)
+    assert sum(steps) == len(texts)
+    assert encoded.dense.shape == (len(texts), encoder.dimension)
+    assert encoded.dense.dtype == np.float32
+    lengths = np.linalg.norm(encoded.dense, axis=1)
+    assert np.isclose(lengths, 1, atol=1e-5)[lengths > 0].all()
+    assert (encoded.tokens is None) == (token_dimension(encoder) is None)
+    if encoded.tokens is not None:
+        assert encoded.tokens.dimension == token_dimension(encoder)
+        assert np.isfinite(encoded.tokens.directions).all()
+        words = encoder.words(texts, kind)  # type: ignore[attr-defined]
+        assert [len(own) for own in words] == encoded.tokens.lengths.tolist()
+    spans = encoder.token_spans(texts, kind)
+    assert len(spans) == len(texts)
+    for text, own in zip(texts, spans, strict=True):
+        assert (np.diff(own[:, 0]) >= 0).all()
+        assert ((own >= 0) & (own <= len(encodable(text)))).all()
+
+
+@every_encoder
+@every_side
+def test_a_text_has_the_same_vectors_alone_and_among_others(
+    encoders: dict[str, Encoder], name: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+):
+    encoder = encoders[name]
+    together = encoder.encode(TEXTS, kind)
+    for attribute, small in (("batch_tokens", 24), ("_batch", 2)):
+        if hasattr(encoder, attribute):
+            monkeypatch.setattr(encoder, attribute, small)
+    in_batches = encoder.encode(TEXTS, kind)
+    for i, text in enumerate(TEXTS):
+        alone = encoder.encode([text], kind)
+        for other in (together, in_batches):
+            np.testing.assert_allclose(other.dense[i], alone.dense[0], atol=1e-5)
+            if alone.tokens is not None and other.tokens is not None:
+                np.testing.assert_allclose(other.tokens[i], alone.tokens[0], atol=1e-4)
+    again = encoder.encode(["\ufffd lone \ufffd"], kind)
+    np.testing.assert_allclose(again.dense[0], together.dense[6], atol=1e-5, err_msg="of a lone surrogate")
+
+
+@every_encoder
+def test_the_window_is_what_is_read(encoders: dict[str, Encoder], name: str):
+    encoder = encoders[name]
+    if encoder.window is None:
+        assert name in ("static", "function", "paired")
+        return
+    whole, cut = ("oil " * 200).strip(), ("oil " * encoder.window).strip()
+    assert len(encoder.token_spans([whole])[0]) == 200
+    assert len(encoder.token_spans([cut])[0]) == encoder.window
+    read = encoder.encode([whole, cut, cut.removesuffix(" oil")]).dense
+    np.testing.assert_allclose(read[0], read[1], atol=1e-6)
+    assert not np.allclose(read[1], read[2], atol=1e-6)
+
+
+@every_encoder
+def test_questions_carry_their_vectors_and_names(encoders: dict[str, Encoder], name: str):
+    encoded = encoders[name].encode(TEXTS[:2], "query")
+    queries = encode_queries(encoders[name], TEXTS[:2], ["q1", "q2"])
+    assert [(own.text, own.id) for own in queries] == [(TEXTS[0], "q1"), (TEXTS[1], "q2")]
+    for i, query in enumerate(queries):
+        np.testing.assert_array_equal(query.dense, encoded.dense[i])
+        assert (query.tokens is None) == (encoded.tokens is None)
+        if encoded.tokens is not None:
+            np.testing.assert_array_equal(query.tokens, encoded.tokens[i])
+    assert encode_queries(encoders[name], []) == []
+
+
+def test_fingerprints_tell_models_apart(encoders: dict[str, Encoder], tmp_path: Path):
+    prints = {name: encoder.fingerprint for name, encoder in encoders.items()}
+    assert len(set(prints.values())) == len(prints)
+    same = SentenceTransformerEncoder(tiny_bert(tmp_path, WORDS), "of another name")
+    assert same.fingerprint == prints["plain"]
+    next(iter(same.model.parameters())).data[0, 0] += 1
+    assert SentenceTransformerEncoder(same.model, "plain").fingerprint != prints["plain"]
