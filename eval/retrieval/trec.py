@@ -13,7 +13,7 @@ from surprise_rerank.candidates import Ranking
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.documents import encodable
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.line_files import read_lines
+from surprise_rerank.eval.line_files import number, read_rows
 
 _COLUMNS = ("question", "Q0", "document", "rank", "score", "tag")
 
@@ -58,15 +58,16 @@ def read_run(path: Path) -> Run:
         path: of the file.
     """
     found: dict[str, dict[str, np.float32]] = {}
-    for line in read_lines(path):
-        if not line.text.strip():
-            continue
-        query, _, document, _, score, _ = line.fields(None, _COLUMNS)
+
+    def add(line: str) -> bool:
+        query, _, document, _, score, _ = line.split()
         scores = found.setdefault(query, {})
         if document in scores:
-            raise line.wrong(f"the document {document!r} comes twice for the question {query!r}")
-        scores[document] = np.float32(line.number_in(score, "score"))
-    if not found:
+            raise ValueError(f"the document {document!r} comes twice for the question {query!r}")
+        scores[document] = np.float32(number(score))
+        return True
+
+    if not any(list(read_rows(path, add, " ".join(_COLUMNS), blank=False))):
         raise DataError(f"{path} holds no ranking; expected lines of {' '.join(_COLUMNS)}")
     return Run(path.stem, {query: _ordered(scores) for query, scores in found.items()})
 

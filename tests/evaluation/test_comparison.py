@@ -101,19 +101,6 @@ def test_nothing_is_compared_without_the_baseline() -> None:
     assert "p (Holm)" not in [column.name for column in report.table("tiny/test").columns]
 
 
-def test_there_is_a_picture_of_the_comparison_of_the_gains_and_of_time() -> None:
-    comparison, gains, time = compare([evaluation("tiny/test", 40, 0.1, -0.1, 0.2)]).plots
-    (series,) = comparison.series
-    assert [name.split()[0] for name in series.x] == ["s2", "s0", "s1"]
-    assert all(low <= mean <= high for low, mean, high in zip(series.low, series.y, series.high, strict=True))
-    assert comparison.finding.startswith("Of 3 systems the interval lies above 0 for 2, and below 0 for 1")
-    assert gains.title == "Gains and losses of s2 beside cosine, tiny/test"
-    assert list(gains.series[0].y) == sorted(gains.series[0].y, reverse=True)
-    assert len(gains.series[0].y) <= 16
-    assert [own.name for own in time.series] == ["cosine", "s0", "s1", "s2"]
-    assert "s2 has the most nDCG@10" in time.finding
-
-
 def test_results_are_written_whole(tmp_path: Path) -> None:
     evaluations = [evaluation("a/b/test", 3, 0.1), evaluation("c/test", 2, 0.1)]
     report = compare(evaluations)

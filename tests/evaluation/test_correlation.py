@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
+from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.correlation import command
 from surprise_rerank.eval.reports.records import report_values
 from surprise_rerank.eval.reports.report import Column, Report, Table
@@ -164,26 +164,6 @@ def test_the_tasks_of_a_model_may_come_in_parts_and_the_mean_is_over_those_of_al
     assert math.isnan(few.table("correlation").cell("words MRR / cosine", "CR"))
 
 
-def test_what_is_left_out_is_told() -> None:
-    other = downstream({"e": (50.0, 50.0)})
-    mixed = Report("x", other.tables, facts={"classifier": "logistic"})
-    reports = [words(MRR), words({"a": 0.1}, "l2"), downstream(ACCURACIES), mixed, Report("nothing", ())]
-    notes = correlate(reports).notes
-    assert "4 scores of fewer than 3 models with downstream accuracies are left out" in notes
-    assert "downstream accuracies without intrinsic scores: e" in notes
-    assert "the accuracies are of different classifiers: senteval, logistic" in notes
-    assert "1 reports have neither downstream accuracies nor intrinsic scores" in notes
-
-
-def test_a_plot_has_a_point_with_a_name_for_each_model() -> None:
-    (plot,) = correlate([words(MRR), words(MRR, "l2"), downstream(ACCURACIES)]).plots
-    assert plot.kind == "scatter"
-    assert plot.x_label == "MRR, cosine"
-    assert [(s.name, s.x, s.y) for s in plot.series] == [
-        (m, (MRR[m],), (pytest.approx(np.mean(ACCURACIES[m])),)) for m in MODELS
-    ]
-
-
 @pytest.mark.parametrize(
     ("reports", "message"),
     [
@@ -212,26 +192,6 @@ def runs(tmp_path: Path) -> Path:
     write_report(words(MRR), folder / "words.json")
     write_report(downstream(ACCURACIES), folder / "downstream.json")
     return folder
-
-
-def test_reports_are_read_from_files_and_folders(runs: Path) -> None:
-    assert [report["title"] for report in read_reports([runs])] == ["downstream", "words"]
-    assert [report["title"] for report in read_reports([runs / "words.json", runs])] == [
-        "words",
-        "downstream",
-        "words",
-    ]
-
-
-def test_a_file_that_is_no_report_is_told(tmp_path: Path, runs: Path) -> None:
-    (runs / "zz.json").write_text("[1]")
-    with pytest.raises(SurpriseRerankError, match=r"zz\.json"):
-        read_reports([runs])
-    with pytest.raises(SurpriseRerankError, match=r"nowhere\.json"):
-        read_reports([tmp_path / "nowhere.json"])
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(DatasetError, match=r"there is no \.json in the folder"):
-        read_reports([tmp_path / "empty"])
 
 
 def test_the_command_prints_correlations_and_writes_a_report(runs: Path, tmp_path: Path) -> None:

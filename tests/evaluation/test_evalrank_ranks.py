@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank.core.arrays import Float32Array, unit_rows
-from surprise_rerank.core.settings import split_names
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.studies.evalrank.measures import (
     DENSE_MEASURES,
     Csls,
     DenseMeasure,
-    Euclidean,
-    check_measures,
     dense_measure,
 )
 from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure, Ranks, distinct, ranks
@@ -156,11 +152,6 @@ def test_as_published_the_second_item_of_some_pairs_counts_against_itself() -> N
         assert found.hits(2) == 1
 
 
-def test_l2_similarity_is_one_at_distance_zero() -> None:
-    measure = Euclidean(np.array([[0, 0], [3, 4], [0, 0]], np.float32))
-    assert measure.scores(np.array([0, 0]), np.array([1, 2])).tolist() == [1 / 6, 1.0]
-
-
 def test_csls_takes_the_mean_cosine_of_the_nearest_off_both_sides() -> None:
     items, item_of = items_of(np.random.default_rng(5).normal(size=(30, 6)))
     cosines = items.unit.astype(float) @ items.unit.T.astype(float)
@@ -213,27 +204,6 @@ def test_similarities_of_tokens_rank_as_defined(name: str) -> None:
     pairs = rng.integers(0, len(sentences), size=(12, 2))
     expected = [rank(measure, a, b, counts) for a, b in pairs.tolist()]
     assert ranks(measure, pairs, counts, block=60).ranks.tolist() == expected
-
-
-def test_progress_tells_every_pair_once() -> None:
-    items, item_of = some_items(40, 4, seed=9)
-    pairs = item_of[np.random.default_rng(0).integers(0, 40, size=(33, 2))]
-    told: list[int] = []
-    ranks(dense_measure("cosine", items), pairs, items.counts, told.append, block=100)
-    assert len(told) > 1
-    assert sum(told) == 33
-
-
-def test_names_are_checked_and_the_nearest_is_told() -> None:
-    assert split_names(" cosine, l2,,cosine ") == ("cosine", "l2")
-    with pytest.raises(DataError, match="unknown measure 'cosin'; did you mean 'cosine'"):
-        check_measures(["cosin"], DENSE_MEASURES)
-    with pytest.raises(DataError, match="no measure was named"):
-        check_measures([], DENSE_MEASURES)
-    items, _ = some_items(10, 3, seed=0)
-    measure = dense_measure("cosine", items)
-    with pytest.raises(DataError, match="no pairs to rank"):
-        ranks(measure, np.zeros((0, 2), np.int64), items.counts)
 
 
 def test_hits_are_shares_of_the_pairs() -> None:

@@ -85,13 +85,6 @@ def test_a_run_is_found_by_the_name_of_the_data_set(settings: RetrievalSettings,
     assert named(evaluate(replace(settings, runs=(pattern,))))["theirs"].run["q1"].ids == ("d0",)
 
 
-def test_a_run_of_another_data_set_is_refused(settings: RetrievalSettings, tmp_path: Path) -> None:
-    run = tmp_path / "other.trec"
-    run.write_text("x1 Q0 d0 1 1 x\n")
-    with pytest.raises(DatasetError, match="ranks none of the 3 questions, such as 'q1'; its first is 'x1'"):
-        evaluate(replace(settings, runs=(str(run),)))
-
-
 def test_what_cannot_work_is_told_before_anything_is_measured(
     settings: RetrievalSettings, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.errors import DataError, DatasetError, StoreError
+from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors, read_labelled
 
 ROWS = [{"text": "a dog", "label": "pets"}, {"text": "a bank", "label": "money"}]
@@ -99,10 +99,3 @@ def test_no_text_is_encoded_twice_and_other_texts_models_and_kinds_are_told_apar
     vectors(tmp_path, encoder).of(LabelledTexts("x", ("a bank", "a dog"), ("a", "b")))
     vectors(tmp_path, WordEncoder(fingerprint="1")).of(texts)
     assert len(list((tmp_path / "labelled").iterdir())) == 4
-
-
-def test_a_cache_that_is_no_folder_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    texts = LabelledTexts("x", ("a dog",), ("a",))
-    with pytest.raises(StoreError, match="cannot use the vectors"):
-        vectors(tmp_path / "file", WordEncoder()).of(texts)

@@ -14,7 +14,7 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.cli.rerank_eval.main import command
-from surprise_rerank.eval.studies.off_topic.evaluation import QuestionSource, joined, read_questions
+from surprise_rerank.eval.studies.off_topic.evaluation import QuestionSource, read_questions
 from surprise_rerank.eval.studies.off_topic.question_contrast import question_contrast
 from surprise_rerank.eval.studies.off_topic.scores import (
     FUSION,
@@ -97,11 +97,6 @@ def test_auroc_counts_pairs_and_takes_what_found_nothing_for_the_least():
     on = [asked([0.9]), asked([0.5])]
     assert auroc(statistic, on, [asked([0.1]), asked([0.7])]) == 0.75
     assert auroc(statistic, on, [asked([]), asked([])]) == 1.0
-
-
-def test_sources_are_joined_but_for_some():
-    sources = {"a": [asked([0.1])], "b": [asked([0.2])], "c": [asked([0.3])]}
-    assert [q.best("cosine") for q in joined(sources, "b")] == [0.1, 0.3]
 
 
 def test_questions_come_from_texts_and_tables_each_once(tmp_path: Path):

@@ -250,28 +250,6 @@ def test_a_plot_is_well_formed_says_what_it_is_and_is_always_the_same(plot: Plot
     assert to_svg(plot) == svg
 
 
-def test_plots_have_the_names_of_everything() -> None:
-    assert {f"model {i}" for i in range(8)} <= set(texts_of(SCATTER))
-    assert [text for text in texts_of(BARS) if text in ("MR", "CR", "none")] == ["MR", "CR", "none"]
-    assert {"a", "b", "k", "Hits@k"} <= set(texts_of(LINE))
-    assert {"1", "far away", "Gaussian"} <= set(texts_of(HISTOGRAM))
-    named = replace(LINE, series=(replace(LINE.series[0], name="_x $y$"), LINE.series[1]))
-    assert [text for text in texts_of(named) if "_x $y$" in text]
-
-
-@pytest.mark.filterwarnings("ignore:Glyph")
-@pytest.mark.parametrize("plot", [*PLOTS, hostile_plot(BARS)], ids=lambda plot: plot.kind)
-def test_no_text_of_a_plot_is_outside_of_it(plot: Plot) -> None:
-    root = ElementTree.fromstring(to_svg(plot))
-    left, top, width, height = map(float, root.get("viewBox", "").split())
-    for element in root.iter("{http://www.w3.org/2000/svg}text"):
-        style, place = element.get("style", ""), element.get("transform", "")
-        found = re.search(r"translate\(([-\d.]+) ([-\d.]+)\)", place)
-        x, y = (float(found[1]), float(found[2])) if found else (element.get("x"), element.get("y"))
-        assert left <= float(x) <= left + width, (style, place)
-        assert top <= float(y) <= top + height, (style, place)
-
-
 @pytest.mark.parametrize(
     "plot",
     [
@@ -362,11 +340,3 @@ def test_a_place_that_cannot_be_written_is_told_before_and_after(tmp_path: Path)
             check_files([file])
         with pytest.raises(StoreError, match=re.escape(str(file.parent))):
             write_report(REPORT, file)
-
-
-def test_a_report_that_cannot_be_made_leaves_the_old_file(tmp_path: Path) -> None:
-    file = tmp_path / "report.json"
-    file.write_text("old")
-    with pytest.raises(TypeError):
-        write_report(replace(REPORT, facts={"what": object()}), file)
-    assert file.read_text() == "old"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -235,28 +233,6 @@ def test_without_resamples_there_are_no_intervals(data_sets: list[DataSet]) -> N
     assert [plot.kind for plot in report.plots] == ["line"]
 
 
-def test_without_a_year_there_is_no_table_of_years(data_sets: list[DataSet]) -> None:
-    report = measured([word_model()], data_sets[2:], "cosine", "dynamax")
-    names = [table.name for table in report.tables]
-    assert names == ["sts-weighted", "sts-differences", "sts-subtasks"]
-    assert [plot.kind for plot in report.plots] == ["bars"]
-
-
-def test_the_report_is_the_same_in_every_run(data_sets: list[DataSet]) -> None:
-    one, two = (measured([word_model()], data_sets, "cosine", "dynamax-idf", "fbow-kmeans") for _ in range(2))
-    assert one.tables == two.tables
-    assert one.plots == two.plots
-
-
-def test_bars_fall_from_the_largest_difference_to_the_smallest(data_sets: list[DataSet]) -> None:
-    report = measured([word_model()], data_sets, "cosine", "dynamax", "max-jaccard")
-    lines, bars = report.plots
-    assert lines.series[0].name == "toy.txt cosine"
-    assert lines.series[0].x == ("STS12", "STS13")
-    assert list(bars.series[0].y) == sorted(bars.series[0].y, reverse=True)
-    assert set(bars.series[0].x) == {"dynamax", "max-jaccard"}
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -322,34 +298,6 @@ def test_the_command_prints_the_years_and_writes_everything(tmp_path: Path, vect
     tables = json.loads(report.read_text())["tables"]
     assert set(tables) == {"sts", "sts-wins", "sts-weighted", "sts-differences", "sts-subtasks"}
     assert [row["similarity"] for row in tables["sts"]][:2] == ["cosine", "max-jaccard-raw"]
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--sets", "STS99"], "unknown data set 'STS99'"),
-        (["--similarities", "dynamix"], "unknown similarity 'dynamix'"),
-        (["--report", "table.docx"], "docx"),
-    ],
-)
-def test_the_command_tells_wrong_input_before_it_loads_a_model(
-    tmp_path: Path, more: list[str], message: str
-) -> None:
-    year(tmp_path)
-    done = CliRunner().invoke(command, arguments(tmp_path, tmp_path / "no-such-model.txt", *more))
-    assert done.exit_code == 1
-    assert message in str(done.exception)
-
-
-def test_help_waits_for_nothing_heavy() -> None:
-    code = (
-        "import sys\nfrom surprise_rerank.eval.cli.rerank_eval.sts import command\n"
-        "assert not {'torch', 'numpy', 'scipy', 'sklearn'} & set(sys.modules), 'heavy'\n"
-        "command(['--help'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert "--similarities" in done.stdout
-    assert "Examples:" in done.stdout
 
 
 # The published figures

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -104,106 +103,41 @@ def test_str_quotes_two_sentences_as_two_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "gold", "message"),
+    ("name", "file", "lines", "message"),
     [
-        (["a\tb", "a", "a\tb"], ["1", "2", "3"], r"input\.FNWN\.txt, line 2: 1 columns, expected 2"),
-        (["a\tb", "a\tb", "a\tb\tc"], ["1", "2", "3"], r"input\.FNWN\.txt, line 3: 3 columns"),
-        (["a\tb"] * 3, ["1", "good", "3"], r"gs\.FNWN\.txt, line 2: the judgement is 'good'"),
-        (["a\tb"] * 3, ["1", "2", "5.5"], r"gs\.FNWN\.txt, line 3: .* from 0 to 5"),
-        (["a\tb"] * 3, ["1", "2", "nan"], r"line 3: the judgement is 'nan'"),
-        (["a\tb"] * 4, ["1", "2", "3"], r"gs\.FNWN\.txt ends after line 3, .*input.* has 4"),
-        (["a\tb"] * 3, [], r"empty, expected 3 lines"),
-        (["a\tb"] * 3, ["1", "", "2"], r"2 judged pairs, expected at least 3"),
-    ],
-)
-def test_what_is_wrong_with_a_year_is_told(
-    tmp_path: Path, pairs: list[str], gold: list[str], message: str
-) -> None:
-    folder = year(tmp_path)
-    write(folder / "STS.input.FNWN.txt", *pairs)
-    write(folder / "STS.gs.FNWN.txt", *gold)
-    with pytest.raises(DataError, match=message):
-        read_data_sets(tmp_path, ["STS13"])
-
-
-def wrong_sts_b(folder: Path) -> None:
-    sts_b(folder, "test", "a\tb\tc\td\t1\tx\ty", "a\tb\tc\td\tx\ty")
-
-
-def wrong_score(folder: Path) -> None:
-    sts_b(folder, "test", "a\tb\tc\td\t1\tx\ty", "a\tb\tc\td\thigh\tx\ty")
-
-
-def headless_sick(folder: Path) -> None:
-    write(folder / "SICK" / "SICK_test_annotated.txt", "1\ta\tb\t3\tNEUTRAL")
-
-
-def shuffled_sick(folder: Path) -> None:
-    shuffled = "\t".join(reversed(SICK_HEADER.split("\t")))
-    write(folder / "SICK" / "SICK_test_annotated.txt", shuffled, "1\ta\tb\t3\tNEUTRAL")
-
-
-def unrelated_sick(folder: Path) -> None:
-    write(folder / "SICK" / "SICK_test_annotated.txt", SICK_HEADER, "1\ta\tb\t0.5\tNEUTRAL")
-
-
-def empty_sick(folder: Path) -> None:
-    write(folder / "SICK" / "SICK_test_annotated.txt")
-
-
-@pytest.mark.parametrize(
-    ("prepare", "name", "message"),
-    [
-        (wrong_sts_b, "STS-B", r"sts-test\.csv, line 2: 6 columns, expected 7 .*second sentence"),
-        (wrong_score, "STS-B", r"sts-test\.csv, line 2: the score is 'high'"),
-        (headless_sick, "SICK-R", r"line 1: no column 'pair_ID', expected the header"),
-        (shuffled_sick, "SICK-R", r"line 1: the header"),
-        (unrelated_sick, "SICK-R", r"line 2: the relatedness score is '0.5', expected .* from 1 to 5"),
-        (empty_sick, "SICK-R", r"line 1: no column 'pair_ID'"),
+        ("STS13", "STS13/STS.input.FNWN.txt", ["a\tb", "a", "a\tb", "a\tb"], r"FNWN\.txt, line 2: "),
+        ("STS13", "STS13/STS.gs.FNWN.txt", ["1", "2", "5.5", "4"], r"FNWN\.txt, line 3: .* from 0 to 5"),
+        ("STS13", "STS13/STS.gs.FNWN.txt", ["1", "2", "3"], r"FNWN\.txt has 3 lines, .* each of 4 pairs"),
+        ("STS13", "STS13/STS.gs.FNWN.txt", ["1", "", "", "2"], r"2 judged pairs, expected at least 3"),
+        (
+            "STS-B",
+            "STSBenchmark/sts-test.csv",
+            ["a\tb\tc\td\tx\ty"],
+            r"line 1: .*two sentences",
+        ),
+        ("SICK-R", "SICK/SICK_test_annotated.txt", ["1\ta\tb\t3\tNEUTRAL"], r"first line must be the header"),
+        ("SICK-R", "SICK/SICK_test_annotated.txt", [], r"first line must be the header"),
+        (
+            "SICK-R",
+            "SICK/SICK_test_annotated.txt",
+            [SICK_HEADER, "1\ta\tb\t0.5\tN"],
+            r"line 2: .* from 1 to 5",
+        ),
+        ("STR", "STR/sem_text_rel_ranked.csv", ["Index,Text", '0,"a\nb"'], r"line 4: 'Score', expected"),
+        ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb\nc",1'], r"line 5: too many values"),
+        ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb",2'], r"line 4: .* from 0 to 1"),
+        ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb"'], r"line 4: .*expected the columns"),
+        ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb,1'], r"expected the columns"),
+        ("STR", "STR/sem_text_rel_ranked.csv", [], r"0 judged pairs"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(
-    tmp_path: Path, prepare: Callable[[Path], None], name: str, message: str
+    tmp_path: Path, name: str, file: str, lines: list[str], message: str
 ) -> None:
-    prepare(tmp_path)
+    year(tmp_path)
+    write(tmp_path / file, *lines)
     with pytest.raises(DataError, match=message):
         read_data_sets(tmp_path, [name])
-
-
-@pytest.mark.parametrize(
-    ("header", "records", "message"),
-    [
-        ("Index,Text", ['0,"a\nb"'], r"line 1: no column 'Score'; the file has Index, Text"),
-        ("Text,Score", ['"a\nb",1', '"a\nb\nc",1'], r"line 4: the column Text has 3 lines, expected 2"),
-        ("Text,Score", ['"a\nb",1', '"a\nb",much'], r"line 4: the score is 'much'"),
-        ("Text,Score", ['"a\nb",1', '"a\nb",2'], r"line 4: the score is '2', expected .* from 0 to 1"),
-        ("Text,Score", ['"a\nb",1', '"a\nb"'], r"line 4: 1 columns, expected 2"),
-        ("Text,Score", ['"a\nb",1', '"a\nb,1'], r"line 4: not CSV"),
-        ("Text,Score", ['"a\nb",1'], r"1 judged pairs"),
-    ],
-)
-def test_what_is_wrong_with_str_is_told_with_the_records_first_line(
-    tmp_path: Path, header: str, records: list[str], message: str
-) -> None:
-    str_file(tmp_path, *records, header=header)
-    with pytest.raises(DataError, match=message):
-        read_data_sets(tmp_path, ["STR"])
-
-
-def test_an_empty_file_of_str_lacks_its_columns(tmp_path: Path) -> None:
-    write(tmp_path / "STR" / "sem_text_rel_ranked.csv")
-    with pytest.raises(DataError, match="no column 'Text'; the file has no header"):
-        read_data_sets(tmp_path, ["STR"])
-
-
-def test_missing_folders_and_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="there is no folder sts/STS12"):
-        read_data_sets(tmp_path, ["STS12"])
-    (tmp_path / "STS12").mkdir()
-    with pytest.raises(DatasetError, match=r"STS\.input\.MSRpar\.txt"):
-        read_data_sets(tmp_path, ["STS12"])
-    with pytest.raises(DatasetError, match="where are the data"):
-        read_data_sets(None, ["STS12"])
 
 
 def test_names_of_data_sets_are_checked() -> None:

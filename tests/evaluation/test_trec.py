@@ -113,9 +113,9 @@ def test_ties_are_ordered_as_trec_eval_orders_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("q Q0 a 1 1.0 x\nq Q0 b 2\n", "line 2: 4 columns, expected 6 columns"),
-        ("q Q0 a 1 high x\n", "line 1: the score is 'high', expected a number"),
-        ("q Q0 a 1 nan x\n", "line 1: the score is 'nan', expected a finite number"),
+        ("q Q0 a 1 1.0 x\nq Q0 b 2\n", "line 2: .*expected question Q0 document"),
+        ("q Q0 a 1 high x\n", "line 1: could not convert string to float"),
+        ("q Q0 a 1 nan x\n", "line 1: 'nan' is no finite number"),
         ("q Q0 a 1 2 x\nq Q0 a 2 1 x\n", "line 2: the document 'a' comes twice for the question 'q'"),
         ("\n", "holds no ranking"),
         ("", "holds no ranking"),

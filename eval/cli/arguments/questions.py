@@ -10,11 +10,9 @@ from typing import BinaryIO
 
 from surprise_rerank.connectors.readers.beir import read_qrels, read_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.line_files import Line, read_lines
+from surprise_rerank.eval.line_files import read_lines, read_rows
 
 STANDARD_INPUT = "-"
-_QUESTION_COLUMNS = ("id", "text")
-_TREC_COLUMNS = ("question", "iteration", "document", "relevance")
 
 
 def read_questions(path: str) -> Iterator[str]:
@@ -85,38 +83,34 @@ def _lines(file: BinaryIO, where: str) -> Iterator[str]:
 
 def _from_table(path: Path) -> dict[str, str]:
     questions: dict[str, str] = {}
-    for line in _filled(path):
-        name, text = line.fields("\t", _QUESTION_COLUMNS)
+
+    def add(line: str) -> bool:
+        name, text = line.split("\t")
         if name in questions:
-            raise line.wrong(f"the question {name!r} comes twice; ids must be unique")
+            raise ValueError(f"the question {name!r} comes twice")
         questions[name] = text
+        return True
+
+    all(read_rows(path, add, "id and question with a tab between", blank=False))
     return questions
 
 
 def _is_trec(path: Path) -> bool:
     if path.suffix == ".gz":
         return False
-    first = next(iter(_filled(path)), None)
-    return (
-        first is not None
-        and len(first.text.split("\t")) != 3
-        and len(first.text.split()) == len(_TREC_COLUMNS)
-    )
+    first = next((line for line in read_lines(path) if line.strip()), "")
+    return len(first.split("\t")) != 3 and len(first.split()) == 4
 
 
 def _from_trec(path: Path) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
-    for line in _filled(path):
-        query, _, document, relevance = line.fields(None, _TREC_COLUMNS)
-        try:
-            value = int(relevance)
-        except ValueError:
-            raise line.wrong(f"the relevance is {relevance[:40]!r}, expected an integer") from None
-        if qrels.setdefault(query, {}).setdefault(document, value) != value:
-            earlier = qrels[query][document]
-            raise line.wrong(f"{query!r} and {document!r} are judged {value} here and {earlier} before")
+
+    def add(line: str) -> bool:
+        query, _, document, relevance = line.split()
+        earlier = qrels.setdefault(query, {}).setdefault(document, int(relevance))
+        if earlier != int(relevance):
+            raise ValueError(f"{query!r} and {document!r} are judged {earlier} before")
+        return True
+
+    all(read_rows(path, add, "question, iteration, document, relevance (an integer)", blank=False))
     return qrels
-
-
-def _filled(path: Path) -> list[Line]:
-    return [line for line in read_lines(path) if line.text.strip()]

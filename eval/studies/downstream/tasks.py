@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.errors import DatasetError
-from surprise_rerank.eval.line_files import Line, data_folder, read_lines
+from surprise_rerank.eval.line_files import data_folder, place, read_lines, read_rows
 from surprise_rerank.eval.studies.downstream.settings import TASKS
 
 PartName: TypeAlias = Literal["all", "train", "dev", "test"]
+T = TypeVar("T")
 # A text, the other one of a pair or nothing, and the place of its class.
 _Item: TypeAlias = tuple[str, str, int]
 
@@ -28,8 +29,8 @@ _FINE_SENTIMENT = ("0", "1", "2", "3", "4")
 _TREC = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 _PARAPHRASE = ("0", "1")
 _ENTAILMENT = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
-_MRPC_COLUMNS = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
-_SICK_COLUMNS = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
+_MRPC_COLUMNS = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+_SICK_COLUMNS = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
 _NOT_SCICITE = re.compile("[^a-z ]")
 
 
@@ -90,9 +91,9 @@ def read_task(name: str, data: Path | None) -> DownstreamTask:
         folder = data_folder(data, "downstream", name)
         negative, positive, classes = _OF_TWO_FILES[name]
         items = [
-            (line.text, "", label)
+            (line, "", label)
             for label, file in enumerate((negative, positive))
-            for line in _lines(folder / file, "latin-1")
+            for line in _filled(folder / file, read_lines(folder / file, "latin-1"))
         ]
         return DownstreamTask(name, classes, {"all": Part.of(items)})
     if name not in _OF_PARTS:
@@ -101,69 +102,48 @@ def read_task(name: str, data: Path | None) -> DownstreamTask:
     folder = data_folder(data, *own.folder)
     parts: dict[PartName, Part] = {}
     for part, file in own.files.items():
-        lines = _lines(folder / file, own.encoding)
-        if own.columns:
-            first, *lines = lines
-            if tuple(first.fields("\t", own.columns, more=True)[: len(own.columns)]) != own.columns:
-                raise first.wrong(f"expected the columns {', '.join(own.columns)}: {first.text[:80]!r}")
-            if not lines:
-                raise DatasetError(
-                    f"{folder / file} holds column names and nothing else, expected a line for each pair"
-                )
-        parts[part] = Part.of([own.item(line) for line in lines])
+        rows = read_rows(folder / file, own.item, own.expected, own.encoding)
+        parts[part] = Part.of(_filled(folder / file, (row for row in rows if row is not None)))
     return DownstreamTask(name, own.classes, parts)
 
 
-def _lines(path: Path, encoding: str) -> list[Line]:
-    lines = list(read_lines(path, encoding))
-    if not lines:
-        raise DatasetError(f"{path} is empty, expected a line for each text")
-    return lines
+def _filled(path: Path, rows: Iterable[T]) -> list[T]:
+    found = list(rows)
+    if not found:
+        raise DatasetError(f"{path} holds no text, expected a line for each")
+    return found
 
 
-def _citation(line: Line) -> _Item:
-    try:
-        citation = json.loads(line.text)
-    except ValueError as error:
-        raise line.wrong(f"no JSON ({error}): {line.text[:80]!r}") from None
-    if not isinstance(citation, dict) or not all(isinstance(citation.get(k), str) for k in ("text", "label")):
-        raise line.wrong(f"expected an object with the strings 'text' and 'label': {line.text[:80]!r}")
+def _citation(line: str) -> _Item:
+    citation = json.loads(line)
     # What is not a letter is dropped, line ends inside a text too, as in the published evaluation.
-    text = _NOT_SCICITE.sub("", citation["text"].lower())
-    return text, "", line.label(citation["label"], _SCICITE)
+    text = _NOT_SCICITE.sub("", str(citation["text"]).lower())
+    return text, "", place(citation["label"], _SCICITE)
 
 
-def _sentiment(line: Line) -> _Item:
-    text, label = line.fields("\t", ("text", "label"))
-    return text, "", line.label(label.strip(), _SENTIMENT)
+def _sentiment(line: str) -> _Item:
+    text, label = line.split("\t")
+    return text, "", place(label.strip(), _SENTIMENT)
 
 
-def _fine_sentiment(line: Line) -> _Item:
-    label, text = _in_two(line, "the label, a space and the text")
-    return text, "", line.label(label, _FINE_SENTIMENT)
+def _fine_sentiment(line: str) -> _Item:
+    label, text = line.strip().split(" ", 1)
+    return text, "", place(label, _FINE_SENTIMENT)
 
 
-def _question(line: Line) -> _Item:
-    label, text = _in_two(line, "COARSE:fine, a space and the question")
-    return text, "", line.label(label.partition(":")[0], _TREC)
+def _question(line: str) -> _Item:
+    label, text = line.strip().split(" ", 1)
+    return text, "", place(label.partition(":")[0], _TREC)
 
 
-def _paraphrase(line: Line) -> _Item:
-    label, _, _, first, second = line.fields("\t", _MRPC_COLUMNS)
-    return first, second, line.label(label, _PARAPHRASE)
+def _paraphrase(line: str) -> _Item | None:
+    label, _, _, first, second = line.split("\t")
+    return None if line == _MRPC_COLUMNS else (first, second, place(label, _PARAPHRASE))
 
 
-def _entailment(line: Line) -> _Item:
-    _, first, second, score, label = line.fields("\t", _SICK_COLUMNS, more=True)[: len(_SICK_COLUMNS)]
-    line.number_in(score, "relatedness score", 1, 5)
-    return first, second, line.label(label.strip(), _ENTAILMENT)
-
-
-def _in_two(line: Line, expected: str) -> tuple[str, str]:
-    first, _, rest = line.text.strip().partition(" ")
-    if not rest:
-        raise line.wrong(f"expected {expected}: {line.text[:80]!r}")
-    return first, rest
+def _entailment(line: str) -> _Item | None:
+    _, first, second, _, label, *_ = line.split("\t")
+    return None if line.startswith(_SICK_COLUMNS) else (first, second, place(label.strip(), _ENTAILMENT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +153,8 @@ class _Parts:
     folder: tuple[str, ...]
     files: Mapping[PartName, str]
     classes: tuple[str, ...]
-    item: Callable[[Line], _Item]
-    columns: tuple[str, ...] = ()
+    item: Callable[[str], _Item | None]
+    expected: str
     encoding: str = "utf-8"
 
 
@@ -197,14 +177,18 @@ _OF_PARTS = {
         {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"},
         _SCICITE,
         _citation,
+        "JSON with text and label",
     ),
-    "SST2": _Parts(("downstream", "SST", "binary"), _SST, _SENTIMENT, _sentiment),
-    "SST5": _Parts(("downstream", "SST", "fine"), _SST, _FINE_SENTIMENT, _fine_sentiment),
+    "SST2": _Parts(("downstream", "SST", "binary"), _SST, _SENTIMENT, _sentiment, "text, tab, label"),
+    "SST5": _Parts(
+        ("downstream", "SST", "fine"), _SST, _FINE_SENTIMENT, _fine_sentiment, "a label, a space, a text"
+    ),
     "TREC": _Parts(
         ("downstream", "TREC"),
         {"train": "train_5500.label", "test": "TREC_10.label"},
         _TREC,
         _question,
+        "COARSE:fine, a space, a question",
         encoding="latin-1",
     ),
     "MRPC": _Parts(
@@ -212,7 +196,7 @@ _OF_PARTS = {
         {"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
         _PARAPHRASE,
         _paraphrase,
-        _MRPC_COLUMNS,
+        repr(_MRPC_COLUMNS),
     ),
-    "SICK-E": _Parts(("sts", "SICK"), _SICK, _ENTAILMENT, _entailment, _SICK_COLUMNS),
+    "SICK-E": _Parts(("sts", "SICK"), _SICK, _ENTAILMENT, _entailment, repr(_SICK_COLUMNS)),
 }

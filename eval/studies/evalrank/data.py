@@ -10,7 +10,7 @@ import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.line_files import Line, data_folder, read_lines
+from surprise_rerank.eval.line_files import data_folder, number, read_rows
 from surprise_rerank.eval.studies.evalrank.settings import Background
 
 WORD_SIMILARITY_SETS = (
@@ -89,18 +89,19 @@ def read_word_similarity(data: Path | None) -> tuple[WordSimilaritySet, ...]:
 
 
 def _similarity_set(name: str, path: Path) -> WordSimilaritySet:
-    pairs, scores = [], []
-    for line in read_lines(path):
-        first, second, score = line.fields(None, ("word", "word", "similarity"))
-        pairs.append((first.lower(), second.lower()))
-        scores.append(line.number_in(score, "similarity"))
-    if len(pairs) < 2:
-        raise DataError(f"{path} has {len(pairs)} pairs of words, expected at least 2")
-    return WordSimilaritySet(name, tuple(pairs), np.array(scores))
+    def row(line: str) -> tuple[tuple[str, str], float]:
+        first, second, score = line.split()
+        return (first.lower(), second.lower()), number(score)
+
+    rows = list(read_rows(path, row, "two words and their similarity"))
+    if len(rows) < 2:
+        raise DataError(f"{path} has {len(rows)} pairs of words, expected at least 2")
+    pairs, scores = zip(*rows, strict=True)
+    return WordSimilaritySet(name, pairs, np.array(scores))
 
 
 def _task(path: Path, *more: Iterable[str]) -> RankingTask:
-    pairs = tuple(_pair(line) for line in read_lines(path))
+    pairs = tuple(read_rows(path, _pair, "two items with a tab between"))
     if not pairs:
         raise DataError(f"{path} is empty, expected a pair a line with a tab between")
     background = dict.fromkeys(item for pair in pairs for item in pair)
@@ -109,15 +110,16 @@ def _task(path: Path, *more: Iterable[str]) -> RankingTask:
     return RankingTask(pairs, tuple(background))
 
 
-def _pair(line: Line) -> tuple[str, str]:
-    first, second = line.fields("\t", ("first", "second"))
-    if not first.strip() or not second.strip():
-        raise line.wrong(f"one of the pair is empty, expected two with a tab between: {line.text[:80]!r}")
-    return first.strip(), second.strip()
+def _pair(line: str) -> tuple[str, str]:
+    first, second = (_item(part) for part in line.split("\t"))
+    return first, second
+
+
+def _item(text: str) -> str:
+    if not text.strip():
+        raise ValueError("an item is empty")
+    return text.strip()
 
 
 def _items(path: Path, what: str) -> Iterator[str]:
-    for line in read_lines(path):
-        if not line.text.strip():
-            raise line.wrong(f"an empty line, expected {what}")
-        yield line.text.strip()
+    return read_rows(path, _item, what)

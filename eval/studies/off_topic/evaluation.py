@@ -85,7 +85,7 @@ class QuestionSource:
 def read_questions(path: Path) -> list[str]:
     """The questions of a file: the column `text` or `question` of a table, or the lines of a text."""
     if path.suffix in (".txt", ""):
-        return [line.text for line in read_lines(path)]
+        return list(read_lines(path))
     return [document.text for document in open_documents(path, fields=Fields(id="row"))]
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.line_files import Line, data_folder, read_lines, same_length
+from surprise_rerank.eval.line_files import data_folder, number, read_lines, read_rows
 
 # STS13's SMT is not published with its sentences; the files ALL repeat the others.
 YEARS: dict[str, tuple[str, ...]] = {
@@ -34,6 +35,9 @@ _STR = ("STR", "STR-characters")
 PUBLISHED = (*YEARS, "STS-B", "SICK-R", "STR")
 NAMES = (*PUBLISHED, *[n for n in (*_STS_B, *_SICK, *_STR) if n not in PUBLISHED])
 
+_SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+# Two sentences, and their judgement.
+_Row: TypeAlias = tuple[str, str, float]
 # As many rows of STR's file are pairs.
 _STR_PAIRS = 5500
 # A correlation of fewer has no meaning, and the bootstrap needs them.
@@ -123,89 +127,64 @@ def _read(data: Path | None, name: str, other_parts: bool) -> DataSet:
 
 def _read_subtask(folder: Path, year: str, name: str) -> SubTask:
     """A sub-task of a year; pairs whose line in the file of judgements is empty have none, and stay out."""
-    pairs = list(read_lines(folder / f"STS.input.{name}.txt"))
-    gold = list(read_lines(folder / f"STS.gs.{name}.txt"))
-    same_length(pairs, gold)
-    judged = [(pair, line) for pair, line in zip(pairs, gold, strict=True) if line.text.strip()]
-    texts = [pair.fields("\t", ("first sentence", "second sentence")) for pair, _ in judged]
-    scores = [line.number_in(line.text.strip(), "judgement", 0, 5) for _, line in judged]
-    rows = [(first, second, score) for (first, second), score in zip(texts, scores, strict=True)]
-    return _subtask(f"{year} {name}", rows, folder / f"STS.gs.{name}.txt")
+    gold = folder / f"STS.gs.{name}.txt"
+
+    def pair(line: str) -> tuple[str, str]:
+        first, second = line.split("\t")
+        return first, second
+
+    pairs = list(read_rows(folder / f"STS.input.{name}.txt", pair, "two sentences with a tab between"))
+    scores = list(read_rows(gold, _judgement, "a judgement from 0 to 5, or nothing"))
+    if len(pairs) != len(scores):
+        raise DataError(f"{gold} has {len(scores)} lines, expected one for each of {len(pairs)} pairs")
+    rows = [(*own, score) for own, score in zip(pairs, scores, strict=True) if score is not None]
+    return _subtask(f"{year} {name}", rows, gold)
+
+
+def _judgement(line: str) -> float | None:
+    return number(line.strip(), 0, 5) if line.strip() else None
 
 
 def _read_sts_b(path: Path, name: str) -> SubTask:
-    # Fields about licences may follow.
-    columns = ("genre", "file", "year", "pair", "score", "first sentence", "second sentence")
-    rows = []
-    for line in read_lines(path):
-        fields = line.fields("\t", columns, more=True)
-        rows.append((fields[5], fields[6], line.number_in(fields[4], "score", 0, 5)))
-    return _subtask(name, rows, path)
+    def row(line: str) -> _Row:
+        # Fields about licences may follow.
+        _, _, _, _, score, first, second, *_ = line.split("\t")
+        return first, second, number(score, 0, 5)
+
+    expected = "genre, file, year, pair, score from 0 to 5, two sentences, with tabs between"
+    return _subtask(name, list(read_rows(path, row, expected)), path)
 
 
 def _read_sick(path: Path, name: str) -> SubTask:
-    columns = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
-    lines = read_lines(path)
-    _require_columns(next(lines, Line(path, 1, "")), "\t", columns)
-    rows = []
-    for line in lines:
-        _, first, second, score, _ = line.fields("\t", columns)
-        rows.append((first, second, line.number_in(score, "relatedness score", 1, 5)))
-    return _subtask(name, rows, path)
+    def row(line: str) -> _Row | None:
+        _, first, second, score, _ = line.split("\t")
+        return None if line == _SICK_HEADER else (first, second, number(score, 1, 5))
+
+    rows = list(read_rows(path, row, f"{_SICK_HEADER!r}, the score from 1 to 5"))
+    if rows[:1] != [None]:
+        raise DataError(f"{path}: the first line must be the header {_SICK_HEADER!r}")
+    return _subtask(name, [own for own in rows if own is not None], path)
 
 
 def _read_str(folder: Path, name: str) -> SubTask:
     """STR, whose file quotes the two sentences of a pair as two lines of one column."""
     path = folder / "sem_text_rel_ranked.csv"
-    records = _records(path)
-    header = next(records, (Line(path, 1, ""), []))
-    places = [_place(header, column) for column in ("Text", "Score")]
-    rows = []
-    for line, fields in islice(records, _STR_PAIRS):
-        if len(fields) != len(header[1]):
-            raise line.wrong(f"{len(fields)} columns, expected {len(header[1])} as in line 1")
-        text, score = (fields[place] for place in places)
-        sentences = text.split("\n")
-        if len(sentences) != 2:
-            raise line.wrong(f"the column Text has {len(sentences)} lines, expected 2: {text[:80]!r}")
-        first, second = sentences if name == "STR" else map(" ".join, sentences)
-        rows.append((first, second, line.number_in(score, "score", 0, 1)))
+    reader = csv.DictReader((f"{line}\n" for line in read_lines(path)), strict=True)
+    rows: list[_Row] = []
+    try:
+        for record in islice(reader, _STR_PAIRS):
+            sentences: Iterable[str] = record["Text"].split("\n")
+            first, second = sentences if name == "STR" else map(" ".join, sentences)
+            rows.append((first, second, number(record["Score"], 0, 1)))
+    except (ValueError, LookupError, AttributeError, TypeError, csv.Error) as error:
+        raise DataError(
+            f"{path}, before line {reader.line_num + 1}: {error}, expected the columns Text (two sentences, "
+            "a line each) and Score (from 0 to 1)"
+        ) from error
     return _subtask(name, rows, path)
 
 
-def _records(path: Path) -> Iterator[tuple[Line, list[str]]]:
-    """The records of a CSV file, each with its first line."""
-    lines = list(read_lines(path))
-    reader = csv.reader((line.text + "\n" for line in lines), strict=True)
-    while True:
-        start = min(reader.line_num, len(lines) - 1)
-        try:
-            fields = next(reader, None)
-        except csv.Error as error:
-            raise lines[start].wrong(f"not CSV with commas and double quotes: {error}") from error
-        if fields is None:
-            return
-        if fields:  # an empty line is no record
-            yield lines[start], fields
-
-
-def _place(header: tuple[Line, list[str]], column: str) -> int:
-    line, columns = header
-    if column not in columns:
-        raise line.wrong(f"no column {column!r}; the file has {', '.join(columns) or 'no header'}")
-    return columns.index(column)
-
-
-def _require_columns(header: Line, separator: str, columns: Sequence[str]) -> None:
-    found = header.text.split(separator)
-    missing = [column for column in columns if column not in found]
-    if missing:
-        raise header.wrong(f"no column {missing[0]!r}, expected the header {separator.join(columns)!r}")
-    if found != list(columns):
-        raise header.wrong(f"the header {header.text[:120]!r}, expected {separator.join(columns)!r}")
-
-
-def _subtask(name: str, rows: Sequence[tuple[str, str, float]], path: Path) -> SubTask:
+def _subtask(name: str, rows: Sequence[_Row], path: Path) -> SubTask:
     if len(rows) < _FEWEST:
         raise DataError(f"{path} has {len(rows)} judged pairs, expected at least {_FEWEST}")
     first, second, scores = zip(*rows, strict=True)
