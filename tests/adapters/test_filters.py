@@ -15,41 +15,16 @@ from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Sea
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
 
+WIDE = "größe [cm]"
 METADATA: list[dict[str, Any]] = [
-    {
-        "year": 2019,
-        "kind": "news",
-        "draft": False,
-        "price": 1.5,
-        "day": "2026-01-31T10:00:00",
-        "at": {"x": 1},
-        "my key": {"größe [cm]": 1},
-        "rating": 2,
-    },
-    {
-        "year": 2020,
-        "kind": "blog",
-        "draft": True,
-        "price": 2.0,
-        "day": "2026-02-01T10:00:00",
-        "at": {"x": 2},
-        "my key": {"größe [cm]": 2},
-        "rating": 2.0,
-        "serial": 2**53 + 1,
-    },
-    {
-        "year": 2021,
-        "kind": "news",
-        "draft": True,
-        "price": 2.5,
-        "day": "2026-03-01T10:00:00",
-        "tags": ["a", "b"],
-        "my key": {"größe [cm]": 1.5},
-        "rating": 7.0,
-        "serial": 2**53,
-    },
+    {"year": 2019, "kind": "news", "draft": False, "price": 1.5, "rating": 2, "day": "2026-01-31T10:00:00"},
+    {"year": 2020, "kind": "blog", "draft": True, "price": 2.0, "rating": 2.0, "day": "2026-02-01T10:00:00"},
+    {"year": 2021, "kind": "news", "draft": True, "price": 2.5, "rating": 7.0, "day": "2026-03-01T10:00:00"},
     {"kind": "none"},
 ]
+METADATA[0] |= {"at": {"x": 1}, "my key": {WIDE: 1}}
+METADATA[1] |= {"at": {"x": 2}, "my key": {WIDE: 2}, "serial": 2**53 + 1}
+METADATA[2] |= {"tags": ["a", "b"], "my key": {WIDE: 1.5}, "serial": 2**53}
 
 
 def where(field: str, operator: str, value: Any) -> dict[str, Any]:
@@ -69,9 +44,7 @@ FILTERS = [
     where("id", "in", ["0", "2", "none"]),
     where("meta.draft", "==", True),
     where("meta.draft", "!=", True),
-    where("meta.price", "==", 2.0),
     where("meta.price", "!=", 2.5),
-    where("meta.price", ">", 1.5),
     where("meta.price", "<", 2),
     where("meta.year", "<=", 2020),
     where("meta.year", "==", None),
@@ -79,19 +52,16 @@ FILTERS = [
     where("meta.year", "in", [2019, 2021]),
     where("meta.year", "not in", [2019, 2021]),
     where("meta.kind", "in", []),
-    where("meta.kind", "not in", []),
     where("meta.at.x", "==", 2),
     where("meta.rating", "==", 2),
     where("meta.rating", "==", 2.0),
     where("meta.rating", "!=", 2),
-    where("meta.rating", "in", [2, 7]),
     where("meta.rating", "not in", [7]),
     where("meta.serial", "==", 2**53),
     where("meta.serial", "==", 2**53 + 1),
     where("meta.my key.größe [cm]", "==", 1),
     where("meta.my key.größe [cm]", "<", 2),
     where("meta.my key.größe [cm]", "==", None),
-    where("meta.my key", "!=", None),
     where("my key", "==", None),
     where("meta.at[x]", "==", None),
     where("meta.day", ">", "2026-01-31T12:00:00"),
@@ -99,8 +69,6 @@ FILTERS = [
     joined("AND", YEAR, NEWS),
     joined("OR", YEAR, NEWS),
     joined("NOT", YEAR, NEWS),
-    joined("NOT", NEWS),
-    joined("AND"),
     joined("OR"),
     joined("NOT"),
     joined("OR", joined("OR"), NEWS),

@@ -15,8 +15,6 @@ from named_index import DOCUMENTS, OFF_TOPIC, ON_TOPIC, named_index
 from words import WordEncoder
 
 from surprise_rerank import Document as Stored
-from surprise_rerank import Pipeline as SearchPipeline
-from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.core.extras import is_installed
@@ -30,10 +28,8 @@ if not is_installed("haystack"):
 
 from haystack import Document, Pipeline
 from haystack.components.builders import PromptBuilder
-from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
 from haystack.components.routers import ConditionalRouter
 from haystack.core.errors import DeserializationError
-from haystack.document_stores.in_memory import InMemoryDocumentStore
 
 from surprise_rerank.connectors.haystack import SurpriseRanker, SurpriseRetriever
 
@@ -109,16 +105,6 @@ def test_filters_pick_documents_and_those_of_a_run_replace_the_others(named_inde
         SurpriseRetriever(filters={"field": "id"})
 
 
-def test_filters_of_a_retriever_that_takes_none_are_refused() -> None:
-    class Everything:
-        def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-            raise NotImplementedError
-
-    retriever = SurpriseRetriever(pipeline=SearchPipeline(WordEncoder(), Everything()))
-    with pytest.raises(DataError, match="not to a Everything"):
-        retriever.run("dog", filters={"field": "id", "operator": "==", "value": "a"})
-
-
 def search_pipeline(index: str) -> Pipeline:
     pipeline = Pipeline()
     pipeline.add_component("retriever", SurpriseRetriever(index=index, system="cosine", top_k=4))
@@ -172,17 +158,6 @@ def test_a_router_sends_a_refused_question_elsewhere(named_index: str, kind: Any
     if kind is SurpriseRanker:
         nothing = pipeline.get_component("ours").run(ON_TOPIC, [])
         assert (nothing["documents"], nothing["verdict"]["status"]) == ([], "no match")
-
-
-def test_it_ranks_what_haystacks_own_retrievers_find() -> None:
-    store = InMemoryDocumentStore()
-    store.write_documents([Document(content=text) for text in TEXTS])
-    pipeline = Pipeline()
-    pipeline.add_component("retriever", InMemoryBM25Retriever(store))
-    pipeline.add_component("ranker", ranker(top_k=1))
-    pipeline.connect("retriever", "ranker")
-    (best,) = pipeline.run(asked("barks the dog"))["ranker"]["documents"]
-    assert best.content == "the dog barks"
 
 
 def test_all_that_is_given_by_name_is_written_and_copied() -> None:

@@ -65,28 +65,11 @@ def test_where_the_stored_id_is(
     assert index.encoder.encoded_texts == [QUESTION, *texts]  # type: ignore[attr-defined]
 
 
-def test_a_function_is_an_encoder_by_name() -> None:
-    def embed(texts: list[str]) -> list[list[float]]:
-        return WordEncoder(64).encode(texts).dense.tolist()
-
-    rerank = SurpriseRerank.load(encoder=embed, top_n=1)
-    assert (
-        rerank.compress_documents([Document(text) for text in TEXTS], QUESTION)[0].page_content in TEXTS[1:3]
-    )
-
-
 def test_the_stored_id_goes_before_what_metadata_call_so(index: DocumentIndex) -> None:
     index.sync([Stored("mine", "howl howl", metadata={"id": "other", "title": "own"})])
     found = {d.id: d for d in SurpriseRetriever(pipeline=index.pipeline("cosine")).invoke("howl", k=9)}
     assert {d.metadata["id"] for d in found.values()} == found.keys()
     assert found["mine"].metadata["title"] == "own"
-
-
-def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(ValueError, match="instance of TextReranker"):
-        SurpriseRerank(reranker=WordEncoder())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="Extra inputs"):
-        SurpriseRerank(reranker=TextReranker(WordEncoder()), top_k=3)  # type: ignore[call-arg]
 
 
 def test_a_filter_of_qdrant_narrows_the_search(index: DocumentIndex) -> None:

@@ -111,24 +111,6 @@ def test_missing_columns_are_named_as_pyterrier_does(
         retriever(QUERIES[["qid"]])
 
 
-def test_inspection_knows_inputs_and_outputs(fresh: SurpriseTransformer, index: DocumentIndex) -> None:
-    assert pt.inspect.transformer_inputs(fresh) == [["qid", "docno", "query", "text"]]
-    outputs = pt.inspect.transformer_outputs(fresh, ["qid", "query", "docno", "text", "rank"])
-    assert outputs == ["qid", "query", "docno", "text", "score", "rank"]
-    retriever = SurpriseRetriever(pipeline_of(index), num_results=7)
-    outputs = pt.inspect.transformer_outputs(retriever, ["qid", "query"])
-    assert outputs == ["qid", "query", "docno", "text", "score", "rank"]
-    assert pt.inspect.transformer_apply_attributes(retriever, num_results=3).num_results == 3
-
-
-def test_a_missing_text_is_an_error(fresh: SurpriseTransformer) -> None:
-    given = results()
-    given["text"] = given["text"].astype(object)
-    given.loc[given.index[2], "text"] = None
-    with pytest.raises(DataError, match=r"texts\[1\] must be a string"):
-        fresh(given)
-
-
 def test_documents_whose_docno_is_stored_are_not_encoded(index: DocumentIndex) -> None:
     stored = SurpriseTransformer(text_reranker_of(index, "dynamax"))
     given = results()

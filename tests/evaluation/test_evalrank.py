@@ -200,18 +200,6 @@ def test_word_similarity_is_the_correlation_of_cosines_of_processed_vectors() ->
     assert table.cell("one.txt / l2 / tiny", "Pearson") == pytest.approx(expected, abs=1e-6)
 
 
-def test_names_of_models_and_measures_are_checked() -> None:
-    task = task_of(("cat", "dog"))
-    with pytest.raises(DataError, match=r"two models are called .static\.txt."):
-        evaluate_words([static(), static(seed=1)], task)
-    with pytest.raises(DataError, match="no model to evaluate"):
-        evaluate_words([], task)
-    with pytest.raises(DataError, match=r"unknown measure .dynamax.; .*there are: cosine, l2, csls"):
-        evaluate_words([static()], task, settings=RankSettings(("dynamax",)))
-    with pytest.raises(DataError, match="did you mean 'dynamax-jaccard'"):
-        evaluate_sentences([static()], task, RankSettings(("dynamax-jacard",)))
-
-
 def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
     pairs = (("cat dog", "dog cat tree"), ("river stone", "stone"), ("nothing known", "rain cloud"))
     task = task_of(*pairs, more=("house", "fish bird cat", "tree"))

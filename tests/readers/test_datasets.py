@@ -99,13 +99,6 @@ def test_judged_questions_are_those_judged_in_the_split(tmp_path: Path) -> None:
     assert qrels == {"q1": {"d0": 2}, "q2": {"d0": 1}}
 
 
-def test_without_the_split_the_choices_are_listed(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match=r"has no split 'train'; it has dev, test$"):
-        judged_questions(beir(tmp_path / "a", dev="q0\td0\t1\n", test="q0\td0\t1\n"), "train")
-    with pytest.raises(DatasetError, match=r"has no split 'train'; it has no judgements at all$"):
-        judged_questions(beir(tmp_path / "b"), "train")
-
-
 # --- Small copies ---
 
 CORPUS = tuple(Document(f"d{i}", f"text {i}") for i in range(1800))
@@ -134,9 +127,3 @@ def test_a_limited_copy_keeps_order_and_every_judged_document(judged: list[dict[
     assert others == [document for document in CORPUS if document.id not in wanted][: max(1000, 20 * n)]
     assert part.missing_documents == len(wanted - {document.id for document in CORPUS})
     assert part.name != whole.name
-
-
-def test_a_copy_of_no_questions_is_an_error() -> None:
-    whole = RetrievalDataset("x", CORPUS, {"q": "?"}, {"q": {"d1": 1}}, "test")
-    with pytest.raises(DataError, match=r"cannot be limited to 0 questions; give at least 1"):
-        whole.limited(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -99,20 +98,6 @@ def test_llama_indexs_client_of_text_embeddings_inference(url: str) -> None:
     )
     ranked = client.postprocess_nodes(nodes(), query_str=QUESTION)
     assert [node.text for node in ranked] == [TEXTS[i] for i in ORDER[:2]]
-
-
-def test_haystacks_client_of_text_embeddings_inference(url: str) -> None:
-    name = "haystack_integrations.components.rankers.huggingface_api"
-    rankers = pytest.importorskip(name)
-    from haystack import Document
-    from haystack.utils import Secret
-
-    documents = [Document(content=text) for text in TEXTS]
-    client = rankers.HuggingFaceTEIRanker(url=url, token=Secret.from_token(TOKEN), top_k=2)
-    ranked = client.run(QUESTION, documents)["documents"]
-    assert [document.content for document in ranked] == [TEXTS[i] for i in ORDER[:2]]
-    later = asyncio.run(client.run_async(QUESTION, documents, top_k=1))["documents"]
-    assert [document.content for document in later] == [TEXTS[1]]
 
 
 def test_haystacks_client_of_jina(url: str) -> None:
