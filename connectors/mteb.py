@@ -1,4 +1,4 @@
-"""mteb: our systems as search models, and re-rankers of texts as cross-encoders."""
+"""mteb: our systems as search models, which also rank the given candidates of re-ranking tasks."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.systems.register import find_system
-from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.rerank.diversity import NO_DIVERSITY
-from surprise_rerank.text_reranker import TextReranker
 
 try:
     # What writes queries out as all of its own models read them.
@@ -144,38 +139,6 @@ class SurpriseSearch:
         if self._index is not None:
             self._index.close()
             self._index = None
-
-
-class SurpriseCrossEncoder:
-    """A re-ranker of texts as a scorer of pairs: mteb's `CrossEncoderProtocol`.
-
-    Documents of a query are encoded together, on the fly, and again for the next query: where a corpus is
-    ranked for many queries, `SurpriseSearch` encodes it once.
-
-    Args:
-        reranker: of texts; its threshold and diversity do not count, as every pair must get a score.
-        name: what results are filed under, with the model's name; not the same for two re-rankers.
-    """
-
-    def __init__(self, reranker: TextReranker, name: str = "dynamax") -> None:
-        self.reranker = replace(reranker, min_surprise=None, diversity=NO_DIVERSITY)
-        self.mteb_model_meta = _meta(f"{name}-cross-encoder", reranker.encoder, "cross-encoder", {})
-
-    def predict(
-        self, inputs1: DataLoader[BatchedInput], inputs2: DataLoader[BatchedInput], **unused: Any
-    ) -> Float64Array:
-        """(n,) scores of n pairs: batches with n queries as `text`, and with n documents."""
-        questions, texts = list(_texts(inputs1)), list(_texts(inputs2))
-        if len(questions) != len(texts):
-            raise DataError(f"{len(questions)} queries and {len(texts)} documents are no pairs; give as many")
-        rows: dict[str, list[int]] = {}
-        for row, question in enumerate(questions):
-            rows.setdefault(question, []).append(row)
-        scores = np.zeros(len(texts))
-        for question, own in rows.items():
-            for line in self.reranker.rank(question, [texts[row] for row in own]):
-                scores[own[line.position]] = line.score
-        return scores
 
 
 def _texts(batches: DataLoader[BatchedInput]) -> Iterator[str]:

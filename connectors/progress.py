@@ -42,13 +42,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def bar(self, title: str, total: Total, unit: str) -> Iterator[Advance]:
-        """The progress of a block, which calls what it gets: a bar that is gone at the end, or lines.
-
-        Args:
-            title: what is done.
-            total: number of units.
-            unit: their name, in the plural.
-        """
+        """The progress of a block, which calls what it gets: a bar that is gone at the end, or lines."""
         if self._quiet or total == 0:
             yield lambda count: None
             return

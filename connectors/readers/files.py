@@ -32,12 +32,6 @@ def is_document(name: str) -> bool:
 def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = MAX_BYTES) -> Document:
     """A file as a document. What is of no known kind by its name is taken for plain text.
 
-    Args:
-        path: where it is.
-        name: its id.
-        extractor: reads what is no plain text.
-        max_bytes: larger files are refused.
-
     Returns:
         Its text; its own title, or else its name without the ending; as metadata `path` (the id), `bytes`,
         `modified` (in UTC), `encoding` where it is text other than UTF-8, and `pages` of a PDF.

@@ -62,13 +62,7 @@ class ServerOptions(BaseModel):
 
 
 def said_of(errors: Sequence[Mapping[str, Any]], known: Iterable[str], skipped: int = 0) -> str:
-    """The first thing that is wrong with values, by its place and kind; not what stands there.
-
-    Args:
-        errors: pydantic's.
-        known: the names that there are.
-        skipped: parts of a place that are no part of the values.
-    """
+    """The first thing that is wrong with values, by its place and kind; not what stands there."""
     first = errors[0]
     where = list(first["loc"])[skipped:]
     if first["type"] == "extra_forbidden":

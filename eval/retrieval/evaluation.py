@@ -161,12 +161,7 @@ def evaluate(
 
 
 def load_model(settings: RetrievalSettings, dataset: RetrievalDataset | None = None) -> Encoder:
-    """The model of the settings.
-
-    Args:
-        settings: what to evaluate.
-        dataset: whose documents int8 weights are calibrated on.
-    """
+    """The model of the settings."""
     sample = None
     if dataset is not None and settings.precision == "int8":
         chosen = random.Random(0).sample(dataset.documents, min(CALIBRATION_TEXTS, len(dataset.documents)))

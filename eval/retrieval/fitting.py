@@ -49,12 +49,7 @@ class Lessons:
     def pools(
         self, retrieve: Callable[[Query], Candidates], most: int = MOST_QUESTIONS
     ) -> Iterator[tuple[Query, Candidates, Mapping[str, float]]]:
-        """Questions with their pools and gains.
-
-        Args:
-            retrieve: makes the pool of a question.
-            most: how many questions, from the first on.
-        """
+        """Questions with their pools and gains."""
         texts, qrels = self.judged
         ids = list(texts)[:most]
         queries = encode_queries(self.encoder, [texts[name] for name in ids], ids)

@@ -31,12 +31,7 @@ class Run:
     rankings: Mapping[str, Ranking]
 
     def named(self, queries: Iterable[str], documents: Iterable[str]) -> Run:
-        """The run with the ids of a data set, in which white space is not percent-encoded.
-
-        Args:
-            queries: ids of its questions.
-            documents: ids of its documents.
-        """
+        """The run with the ids of a data set, in which white space is not percent-encoded."""
         of_queries = {_token(name): name for name in queries}
         of_documents = {_token(name): name for name in documents}
         rankings = {
@@ -53,9 +48,6 @@ def read_run(path: Path) -> Run:
 
     The order is trec_eval's: by score as float32, descending, and ties by document id, descending; the rank
     that the file gives counts for nothing.
-
-    Args:
-        path: of the file.
     """
     found: dict[str, dict[str, np.float32]] = {}
 
@@ -132,12 +124,7 @@ class ExternalRun:
     run: Run
 
     def ranking(self, query: str, *, omit: str = "") -> Ranking:
-        """The ranking of a question by its id; empty, where the run lacks the question.
-
-        Args:
-            query: the question's id.
-            omit: a document that is left out.
-        """
+        """The ranking of a question by its id; empty, where the run lacks the question."""
         ranking = self.run.rankings.get(query, Ranking((), np.zeros(0)))
         if omit not in ranking.ids:
             return ranking

@@ -133,12 +133,7 @@ class LabelledVectors:
         self._terminal = terminal
 
     def of(self, texts: LabelledTexts, kind: Kind = "document") -> Float32Array:
-        """(n, d) unit vectors of n texts.
-
-        Args:
-            texts: to be encoded.
-            kind: picks the model's prompt, where it has one.
-        """
+        """(n, d) unit vectors of n texts."""
         # The fingerprint is that of the weights; a model's name identifies its prompts.
         parts = [self.encoder.name, self.encoder.fingerprint, kind, texts.texts]
         path = self._folder / f"{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]}.npy"

@@ -115,13 +115,7 @@ def require_distinct(names: Sequence[str]) -> None:
 
 
 def refuse_duplicates(names: Sequence[str], what: str, advice: str) -> None:
-    """Refuse duplicate names.
-
-    Args:
-        names: of them.
-        what: they are, in the plural.
-        advice: what to do.
-    """
+    """Refuse duplicate names."""
     duplicate = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if duplicate is not None:
         raise DataError(f"two {what} are called {duplicate!r}; {advice}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from words import WordEncoder
 
@@ -17,13 +16,10 @@ from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.retrieval_dataset_loaders import RetrievalSplitData
 from mteb.models.model_meta import ModelMeta
 from mteb.models.models_protocols import CrossEncoderProtocol, EncoderProtocol, SearchProtocol
-from mteb.models.search_wrappers import SearchCrossEncoderWrapper
-from torch.utils.data import DataLoader
 
-from surprise_rerank.connectors.mteb import SurpriseCrossEncoder, SurpriseSearch
+from surprise_rerank.connectors.mteb import SurpriseSearch
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.errors import DataError
-from surprise_rerank.text_reranker import TextReranker
 
 CORPUS = [
     {"id": "cats", "title": "Cats", "text": "sleep all day"},
@@ -151,14 +147,11 @@ def test_what_differs_is_filed_apart(tmp_path: Path) -> None:
         SurpriseSearch(encoder, "dynamax", depth=3),
         SurpriseSearch(encoder, "dynamax", options=IndexOptions(passages=None)),
         SurpriseSearch(WordEncoder(64, name="org/words", fingerprint="cafe"), "dynamax"),
-        SurpriseCrossEncoder(TextReranker(encoder)),
-        SurpriseCrossEncoder(TextReranker(encoder), "mine"),
     ]
     for model in models:
         meta = model.mteb_model_meta
         assert isinstance(meta, ModelMeta)
         assert ModelMeta.model_validate(meta.model_dump()) == meta
-        assert meta.is_cross_encoder == isinstance(model, SurpriseCrossEncoder)
         assert meta.to_dict()["embed_dim"] == 64
         assert ndcg(model, HandfulReranking(), tmp_path) == 1.0
     assert models[0].mteb_model_meta.name == "surprise-rerank/dynamax-words"
@@ -166,35 +159,6 @@ def test_what_differs_is_filed_apart(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("HandfulReranking.json"))) == len(models)
     same = SurpriseSearch(encoder, "dynamax", options=IndexOptions()).mteb_model_meta
     assert same == models[0].mteb_model_meta
-
-
-def test_a_re_ranker_scores_pairs() -> None:
-    model = SurpriseCrossEncoder(TextReranker(WordEncoder(64)))
-    assert isinstance(model, CrossEncoderProtocol)
-    assert not isinstance(model, SearchProtocol)
-    assert ndcg(model, HandfulReranking()) == 1.0
-    wrapped = SearchCrossEncoderWrapper(model)
-    wrapped.index(Dataset.from_list(CORPUS), **arguments())
-    found = wrapped.search(Dataset.from_list(QUERIES), top_k=10, top_ranked=TOP_RANKED, **arguments())
-    assert {name: list(scores) for name, scores in found.items()} == TOP_RANKED
-
-
-def test_pairs_are_scored_in_their_order_each_with_its_query() -> None:
-    background = TextReranker(WordEncoder(64)).with_background(
-        [f"x{i} y{i}" for i in range(19)], lambda _: ["a b"]
-    )
-    model = SurpriseCrossEncoder(
-        TextReranker(WordEncoder(64), background=background.background, min_surprise=0.9)
-    )
-    questions, texts = ["a b", "c d", "a b", "c d"], ["c d", "c d", "a b", "e f"]
-    pairs = [DataLoader(Dataset.from_dict({"text": own}), batch_size=3) for own in (questions, texts)]
-    where = {key: arguments()[key] for key in ("task_metadata", "hf_split", "hf_subset")}
-    scores = model.predict(*pairs, **where, batch_size=3)
-    assert scores.shape == (4,)
-    np.testing.assert_allclose(scores[1:3], 1.0, atol=1e-5)
-    assert scores[[0, 3]].max() < 0.9
-    with pytest.raises(DataError, match="4 queries and 2 documents"):
-        model.predict(pairs[0], DataLoader(Dataset.from_dict({"text": texts[:2]})), **where)
 
 
 def test_what_cannot_be_searched_is_an_error() -> None:

@@ -90,12 +90,7 @@ def read_questions(path: Path) -> list[str]:
 
 
 def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report:
-    """Search every corpus with every source's questions, and compare what passes a threshold with its level.
-
-    Args:
-        settings: what is measured.
-        terminal: for progress and messages.
-    """
+    """Search every corpus with every source's questions: what passes a threshold, beside its level."""
     datasets: dict[str, tuple[str, RetrievalDataset]] = {}
     for spec in settings.datasets:
         loaded = load_dataset(spec, settings.split)
