@@ -106,29 +106,6 @@ def test_a_new_point_is_compared_with_the_ensemble_alone(model: str, weight: flo
 # What is odd
 
 
-def test_a_cluster_without_a_point_keeps_its_number() -> None:
-    points, _ = blobs(n=60, k=2, d=3)
-    centres = np.stack([points[0], points[1], -points[0] - points[1]])
-    clusterer = KMeans(3, init=centres, n_init=1, max_iter=1).fit(points)
-    clusterer.cluster_centers_ = np.stack([points[0], points[1], points[0] * 0.5])
-    found = SurpriseAssignment(clusterer).fit(points)
-    assert set(found.labels_) == {0, 1}
-    assert found.transform(points).shape == (60, 3)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"n_clusters": 0}, "The 'n_clusters' parameter of KMeans must be an int"),
-        ({"model": "normal"}, "surprise model 'normal' is not known"),
-        ({"weight": 1.5}, "weight must be 'crossover' or a number from 0 to 1"),
-    ],
-)
-def test_parameters_out_of_range_are_told(parameters: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SurpriseKMeans(**parameters).fit(blobs()[0])  # type: ignore[arg-type]
-
-
 # On top of other clusterers
 
 

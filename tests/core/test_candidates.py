@@ -63,16 +63,6 @@ def test_joining_parts_gives_the_whole(rows: list[int], data: st.DataObject):
     assert_aligned(joined)
 
 
-def test_a_scorer_that_one_pool_lacks_is_nan_for_its_documents():
-    one = Candidates(ids=("a",), scores={"bm25": np.array([1.0])})
-    other = Candidates(ids=("b", "c"), scores={"cosine": np.array([0.5, 0.25])})
-    joined = one.join(other)
-    assert joined.ids == ("a", "b", "c")
-    np.testing.assert_array_equal(joined.scores["bm25"], [1.0, np.nan, np.nan])
-    np.testing.assert_array_equal(joined.scores["cosine"], [np.nan, 0.5, 0.25])
-    assert joined.dense is joined.tokens is joined.documents is None
-
-
 def test_pools_that_overlap_or_hold_different_fields_are_not_joined():
     with pytest.raises(DataError, match="'d1' is in both pools"):
         pool(3).join(pool().take([1, 3]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -138,23 +137,6 @@ def test_given_texts_are_fetched_or_encoded_and_ranked(
     assert (texts["surprise_rerank.side"], texts["surprise_rerank.texts"]) == ("document", 2)
     assert (rerank["reranker.top_k"], rerank["surprise_rerank.candidates"]) == (2, 4)
     assert (chain["surprise_rerank.texts"], chain["surprise_rerank.documents"]) == (4, 2)
-
-
-def test_searches_in_other_threads_are_children_of_the_callers_span(
-    index: DocumentIndex, spans: Callable[[], list[ReadableSpan]]
-) -> None:
-    pipeline = pipeline_of(index, "cosine")
-    spans()
-
-    async def asked() -> None:
-        with trace.get_tracer("application").start_as_current_span("request"):
-            await asyncio.gather(pipeline.asearch(QUESTION), pipeline.asearch("SECRETcats"))
-
-    asyncio.run(asked())
-    ended = spans()
-    chains = [own for own in ended if own.name == "surprise_rerank.search"]
-    assert len(chains) == 2
-    require_children(chains, ended[-1])
 
 
 class BrokenRetriever:

@@ -6,17 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import Opener
 from sentence_transformers import MultiVectorEncoder as Model
 from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
 from tiny_colbert import DIMENSION, native, pylate, stanford
-from words import WordEncoder
 
 from surprise_rerank import as_encoder, load_encoder
-from surprise_rerank.connectors.qdrant import IndexOptions
-from surprise_rerank.documents import Document
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
-from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.similarities.dynamax import DynaMax
 
 VOCABULARY = [*"abcdefghij", "red", "fish", "blue", "bird", "sings", "query", "passage", ":", ".", "##s"]
@@ -124,26 +119,3 @@ def test_pooled_tokens_have_no_words_of_their_own(folders: dict[str, Path]):
     assert set(words) == {"[pooled]"}
     assert [len(words)] == encoder.encode(["red fish blue bird sings"]).require_tokens().lengths.tolist()
     assert encoder.words(["red"], "query")[0][:2] == ["[CLS]", "query"]
-
-
-def test_an_index_of_a_colbert_model_comes_back_as_it_was_stored(
-    open_index: Opener, folders: dict[str, Path]
-):
-    encoder = load_encoder(str(folders["pylate"]), "cpu")
-    documents = [
-        Document(str(i), text) for i, text in enumerate(["red fish", "blue bird sings", "a b c d e"])
-    ]
-    options = IndexOptions(Passages(overlap=2))
-    with open_index(WordEncoder(), token_encoder=encoder, options=options) as index:
-        index.sync(documents)
-        assert (index.manifest.dimension, index.manifest.token_dimension) == (16, DIMENSION)
-    with open_index(WordEncoder(), token_encoder=encoder) as index:
-        stored = index.fetch(["1"], frozenset({"tokens"})).require_tokens()
-        fresh = encoder.encode(["blue bird sings"]).require_tokens()
-        np.testing.assert_allclose(stored[0], fresh[0], atol=0.02)
-        maxsim = encoder.model.similarity(
-            encoder.model.encode_query(["blue"]), encoder.model.encode_document([d.text for d in documents])
-        )[0]
-        ranking = index.pipeline("dynamax").search("blue")
-        assert ranking.ids[0] == str(int(maxsim.argmax()))
-        assert index.sync(documents).unchanged == 3

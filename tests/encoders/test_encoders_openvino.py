@@ -17,16 +17,14 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 from tiny_bert import tiny_bert
 
-from surprise_rerank import DocumentIndex, load_encoder
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions
+from surprise_rerank import load_encoder
 from surprise_rerank.core.device import processor_has
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading, openvino
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.openvino import OpenVinoEncoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.errors import IndexMismatchError, MissingExtraError, ModelError, StoreError
+from surprise_rerank.errors import MissingExtraError, ModelError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import main as surprise_rerank
 
 pytestmark = [
@@ -253,25 +251,6 @@ def test_an_interrupted_export_leaves_nothing_and_the_next_one_is_whole(
 
 
 # The index
-
-
-@BFLOAT16
-def test_an_index_remembers_the_precision_and_refuses_documents_of_another(
-    load: Callable[..., Encoder], tmp_path: Path
-):
-    rounded, exact = load(precision="bfloat16"), load()
-    documents = [Document("a", "oil the chain"), Document("b", "tyres take bar")]
-    options = IndexOptions(passages=None)
-    with DocumentIndex.open(tmp_path / "index", rounded, options=options) as index:
-        index.sync(documents)
-    with DocumentIndex.open(tmp_path / "index", exact) as index:
-        assert index.manifest.precision == "bfloat16"
-        assert index.pipeline("cosine").search("oil the chain").ids[0] == "a", "questions may be of another"
-        with pytest.raises(IndexMismatchError, match="encoded in bfloat16, the encoder computes in float32"):
-            index.sync([*documents, Document("c", "brakes")])
-        assert len(index) == 2
-        index.rebuild(documents, encoder=exact)
-        assert index.manifest.precision == "float32"
 
 
 @VNNI

@@ -37,22 +37,6 @@ class DenseOnly:
         return Encoded(self._words.encode(texts, kind, on_progress).dense)
 
 
-class WideTokens(WordEncoder):
-    """Tokens of 24 dimensions, dense vectors of 16."""
-
-    token_dimension = 24
-
-    def __init__(self) -> None:
-        super().__init__(16, "wide", "2")
-        self._wide = WordEncoder(24)
-
-    def encode(
-        self, texts: list[str], kind: Kind = "document", on_progress: Progress | None = None
-    ) -> Encoded:
-        dense = super().encode(texts, kind, on_progress).dense
-        return Encoded(dense, self._wide.encode(texts).tokens)
-
-
 def test_what_needs_tokens_says_where_to_get_them():
     with pytest.raises(DataError, match=r"token_encoder=load_encoder\(\)"):
         DenseOnly().encode(["red"]).require_tokens()
@@ -67,22 +51,6 @@ def test_what_needs_tokens_says_where_to_get_them():
 def test_an_index_that_must_store_tokens_refuses_an_encoder_without_them(open_index: Opener):
     with pytest.raises(DataError, match=r"'dense' has none.*token_encoder=.*tokens=False"):
         open_index(DenseOnly(), options=IndexOptions())
-
-
-def test_an_index_stores_tokens_of_another_dimension(open_index: Opener):
-    encoder = WideTokens()
-    with open_index(encoder) as index:
-        index.sync(DOCUMENTS)
-        assert (index.manifest.dimension, index.manifest.token_dimension) == (16, 24)
-    with open_index(encoder) as index:
-        found = index.fetch(["a", "b"], frozenset({"dense", "tokens"}))
-        expected = encoder.encode([document.content for document in DOCUMENTS[:2]])
-        np.testing.assert_allclose(found.dense, expected.dense, atol=1e-6)
-        tokens = expected.require_tokens()
-        for i in range(2):
-            np.testing.assert_allclose(found.require_tokens()[i], tokens[i], atol=2e-3)
-        for system in ("dynamax", "fusion", "auto"):
-            assert index.pipeline(system).search("blue bird").ids[0] == "b"
 
 
 def test_given_tokens_must_fit(open_index: Opener):

@@ -15,7 +15,6 @@ from surprise_rerank.similarities.dynamax import DynaMax, membership
 
 PROPERTY = settings(max_examples=40, deadline=None)
 MEASURES = ["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]
-SYMMETRIC = ["jaccard", "otsuka", "dice", "cosine"]
 UNIVERSES = ["joint", "query"]
 
 seeds = st.integers(0, 2**32 - 1)
@@ -83,20 +82,6 @@ def test_a_documents_score_does_not_depend_on_the_pool(similarity: DynaMax, seed
     assert_scores(similarity, similarity.pool(query, batch.take(backwards)), together[backwards])
 
 
-@pytest.mark.parametrize("unit_tokens", [True, False])
-@pytest.mark.parametrize("universe", UNIVERSES)
-def test_query_tokens_may_be_views_lists_float64_or_read_only(unit_tokens: bool, universe: str):
-    similarity = DynaMax("jaccard", universe, unit_tokens=unit_tokens)
-    query, texts = random_scene(0)
-    batch = TokenBatch.from_arrays(texts)
-    expected = similarity.pool(query, batch)
-    read_only = query.copy()
-    read_only.flags.writeable = False
-    fortran = np.asfortranarray(query)
-    for form in (query[::-1], query.astype(np.float64), fortran, read_only, query.tolist()):
-        assert_scores(similarity, similarity.pool(form, batch), expected)
-
-
 # The definitions
 
 
@@ -145,14 +130,6 @@ def test_tversky_contains_its_relatives(
         assert tversky.pair(query, text) == pytest.approx(relative.pair(query, text), abs=1e-6)
 
 
-@given(similarities, grid_scene())
-@PROPERTY
-def test_scores_lie_between_0_and_1(similarity: DynaMax, scene: tuple[np.ndarray, list[np.ndarray]]):
-    query, texts = scene
-    scores = similarity.pool(query, TokenBatch.from_arrays(texts, query.shape[1]))
-    assert ((scores >= 0) & (scores <= 1 + 1e-5)).all()
-
-
 # Weights
 
 
@@ -170,19 +147,6 @@ def test_weighted_pools_equal_the_weighted_pair(similarity: DynaMax, seed: int):
         for text, weights in zip(texts, parts, strict=True)
     ]
     assert_scores(similarity, scores, pairs)
-
-
-@given(similarities, seeds)
-@PROPERTY
-def test_a_weight_of_2_is_a_token_that_stands_twice(similarity: DynaMax, seed: int):
-    query, texts = random_scene(seed)
-    weights = np.ones(len(query))
-    weights[0] = 2
-    twice = np.concatenate([query, query[:1]])
-    for text in texts:
-        assert_scores(
-            similarity, similarity.pair(query, text, query_weights=weights), similarity.pair(twice, text)
-        )
 
 
 def test_weights_are_one_for_every_token():
@@ -232,12 +196,6 @@ def test_texts_without_tokens_are_similar_to_nothing(nothing: np.ndarray, simila
 def test_unknown_names_and_bad_weights_are_refused(arguments: dict[str, object], message: str):
     with pytest.raises(DataError, match=message):
         DynaMax(**arguments)
-
-
-@pytest.mark.parametrize("query", [np.ones((2, 4)), np.ones(3), np.ones((1, 2, 3)), np.ones((0, 4))])
-def test_a_query_of_another_shape_is_refused(query: np.ndarray):
-    with pytest.raises(DataError, match=r"expected \(m, 3\)"):
-        DynaMax().pool(query, TokenBatch.from_arrays([np.eye(3)]))
 
 
 @pytest.mark.parametrize("similarity", [DynaMax(), DynaMax("jaccard", "joint", unit_tokens=False)])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.similarities import kernels
 from surprise_rerank.similarities.kernels import own_memberships, pool_maxima
 
-ROOT = Path(__file__).resolve().parents[2]
 PROPERTY = settings(max_examples=60, deadline=None)
 # How far a product of unit tokens may be off; all are multiplied in float32.
 ROUNDING = 2e-6
@@ -70,16 +67,6 @@ def test_every_text_is_in_one_chunk_and_chunks_are_bounded(lengths: list[int], s
 
 @given(seeds)
 @PROPERTY
-def test_own_memberships_of_long_texts_are_computed_in_parts(seed: int):
-    _, batch = scene(seed)
-    whole = own_memberships(batch)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_CHUNK_PRODUCTS", 7)
-        np.testing.assert_allclose(own_memberships(batch), whole, rtol=1e-5, atol=1e-5)
-
-
-@given(seeds)
-@PROPERTY
 def test_own_memberships_equal_loops(seed: int):
     _, batch = scene(seed)
     expected = [
@@ -98,19 +85,6 @@ def test_memory_stays_bounded_whatever_the_pool():
         largest = max(stop - start for start, stop in chunks) * 200
         assert largest * m <= kernels._CHUNK_PRODUCTS + 200 * m, "at most one text more"
         assert largest * m < 100_000 * m / 10
-
-
-def test_torchs_number_of_threads_is_as_it_was():
-    query, documents = scene(3)
-    before = torch.get_num_threads()
-    for threads in (1, 2, None):
-        pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=threads)
-        assert torch.get_num_threads() == before
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
-    thread.start()
-    thread.join()
-    assert seen == [before], "threads that start later compute with as many as before"
 
 
 def test_tokens_whose_products_leave_float32_are_refused():

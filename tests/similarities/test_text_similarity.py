@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 from words import WordEncoder
 
-from surprise_rerank import TextSimilarity, similarity_names
+from surprise_rerank import TextSimilarity
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.systems.register import find_systems
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Kind, encode_queries
 from surprise_rerank.errors import DataError, MissingExtraError
-from surprise_rerank.eval.retrieval import evaluation
-from surprise_rerank.eval.retrieval.systems import EVALUATED
 from surprise_rerank.similarities.table import SIMILARITIES
 
 CORPUS = ["a cat sleeps", "the dog barks at the cat", "the sun is a star", "a dog sleeps in the sun"]
@@ -73,13 +70,6 @@ def test_bad_calls_are_told():
         TextSimilarity("sif-cosine", WordEncoder()).fit([])
 
 
-def test_words_alone_are_compared_without_encoding():
-    encoder = WordEncoder()
-    scores = TextSimilarity("set-jaccard", encoder).scores("a cat", ["a dog", "cat a"])
-    np.testing.assert_allclose(scores, [1 / 3, 1])
-    assert encoder.encoded_texts == []
-
-
 def test_pairs_are_encoded_alike_on_both_sides():
     class Prompting(WordEncoder):
         def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
@@ -131,24 +121,6 @@ def test_text_that_does_not_belong_to_the_stored_tokens_is_refused():
 
 
 # In an evaluation
-
-
-def test_every_name_is_a_system_with_its_summary():
-    for name, system in find_systems(similarity_names(), EVALUATED).items():
-        # The register has words of its own for dynamax, which an index is searched with, too.
-        expected = "DynaMax inclusion" if name == "dynamax" else SIMILARITIES[name].summary
-        assert expected in system.summary
-
-
-def test_systems_whose_extra_is_missing_are_left_out_with_a_line(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(evaluation, "is_installed", lambda module: module != "ot")
-    here, notes = evaluation._available(find_systems(["cosine", "wmd", "wmd-raw"], EVALUATED))
-    assert list(here) == ["cosine"]
-    assert len(notes) == 2
-    assert "wmd: not measured" in notes[0]
-    assert "pip install 'surprise-rerank[transport]'" in notes[0]
-    with pytest.raises(MissingExtraError, match="transport"):
-        evaluation._available(find_systems(["wmd"], EVALUATED))
 
 
 def test_word_movers_distance_without_its_library_names_the_pip_line(monkeypatch: pytest.MonkeyPatch):

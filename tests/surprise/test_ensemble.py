@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from surprise_rerank.core.arrays import vector_similarities
-from surprise_rerank.core.moments import UPPER_PERCENTILE
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise import ensemble as ensemble_module
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -125,37 +124,6 @@ def test_update_adds_members_and_leaves_the_old_ensemble_alone():
     np.testing.assert_array_equal(old.scatter, before[2])
 
 
-def test_percentiles_are_numpys():
-    rng = np.random.default_rng(5)
-    ensemble = Ensemble.from_vectors(rng.normal(size=(40, 4)))
-    anchors = rng.normal(size=(3, 4)).astype(np.float32)
-    similarities = anchors.astype(float) @ ensemble.sample.astype(float).T
-    moments = ensemble.percentiles(anchors)
-    median = np.percentile(similarities, 50, axis=1)
-    np.testing.assert_allclose(moments.mean, median)
-    np.testing.assert_allclose(
-        moments.deviation, np.percentile(similarities, UPPER_PERCENTILE, axis=1) - median
-    )
-    assert pytest.approx(84.1344746) == UPPER_PERCENTILE
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (2, 3)])
-def test_an_empty_ensemble_says_zero_of_every_anchor(shape: tuple[int, int]):
-    for ensemble in (Ensemble.empty(3), Ensemble.from_vectors(np.zeros((0, 3)))):
-        for moments in (ensemble.moments, ensemble.moments_by_scan, ensemble.percentiles):
-            result = moments(np.ones(shape))
-            assert result.mean.tolist() == result.deviation.tolist() == [0.0] * shape[0]
-        assert ensemble.covariance.tolist() == np.zeros((3, 3)).tolist()
-
-
-@given(st.integers(2, 30), hnp.arrays(np.float32, 4, elements=elements))
-@PROPERTY
-def test_members_that_are_all_alike_have_no_deviation(count: int, member: np.ndarray):
-    ensemble = Ensemble.from_vectors(np.tile(member, (count, 1)))
-    moments = ensemble.moments(np.eye(4) + 0.5)
-    np.testing.assert_allclose(moments.deviation, 0.0, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
@@ -167,16 +135,6 @@ def test_members_that_are_all_alike_have_no_deviation(count: int, member: np.nda
 def test_members_that_are_no_finite_matrix_are_refused(vectors: object, message: str):
     with pytest.raises(DataError, match=message):
         Ensemble.from_vectors(vectors)
-
-
-def test_ensembles_that_do_not_belong_together_are_not_merged():
-    one = Ensemble.from_vectors(np.ones((2, 3)), model="one")
-    with pytest.raises(DataError, match="model 'one' and 'other'"):
-        one.merge(Ensemble.from_vectors(np.ones((2, 3)), model="other"))
-    with pytest.raises(DataError, match="dimension 3 and 4"):
-        one.merge(Ensemble.from_vectors(np.ones((2, 4)), model="one"))
-    with pytest.raises(DataError, match="dimension 3 and 4"):
-        one.update(np.ones((2, 4)))
 
 
 # Other similarities, and the sample that they need
@@ -240,21 +198,6 @@ def test_blocks_do_not_change_the_moments(monkeypatch: pytest.MonkeyPatch):
         for field in ("mean", "deviation"):
             one, other = (getattr(getattr(e, name)(vectors), field) for e in (cut, whole))
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=name)
-
-
-def test_an_anchor_that_sees_no_difference_has_no_deviation():
-    """All members lie on one line; an anchor across it sees rounding only, whatever the members' mean."""
-    rng = np.random.default_rng(15)
-    line, across = rng.normal(size=(2, 64))
-    across -= line * (across @ line) / (line @ line)
-    members = rng.normal(size=(500, 1)) * line
-    for similarity in ("dot", "cosine"):
-        ensemble = Ensemble.from_vectors(members, similarity=similarity)
-        for name in ("moments", "moments_by_scan", "percentiles"):
-            found = getattr(ensemble, name)(np.stack([across, line]))
-            assert found.deviation[0] == 0, name
-            # Cosines to a line are 1 and -1, so the median can be the 84th percentile.
-            assert found.deviation[1] > 0.1 or (similarity, name) == ("cosine", "percentiles")
 
 
 # Files
