@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self, Unpack, cast, runtime_checkable
+from typing import Any, Protocol, Unpack, cast
 
 import numpy as np
 
@@ -49,14 +49,6 @@ class CallOptions(DiversityOptions, total=False):
     filter: Any
     min_surprise: float | None
     depth: int | None
-
-
-@runtime_checkable
-class FilterableRetriever(Retriever, Protocol):
-    """A retriever that can be kept to some documents."""
-
-    def among(self, condition: Any) -> Self:
-        """The same over the documents that a filter lets through, beside its own filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +142,13 @@ class Pipeline:
         condition, least, depth = options.get("filter"), options.get("min_surprise"), options.get("depth")
         retriever = self.retriever
         if condition is not None:
-            if not isinstance(retriever, FilterableRetriever):
+            among = getattr(retriever, "among", None)
+            if among is None:
                 raise DataError(
                     f"filters go to a retriever of an index, not to a {type(retriever).__name__}; "
                     "leave them out"
                 )
-            retriever = retriever.among(condition)
+            retriever = among(condition)
         if depth is not None:
             require_count("depth", depth)
         return replace(

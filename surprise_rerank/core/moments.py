@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray
-from surprise_rerank.errors import DataError
 
 UPPER_PERCENTILE = 84.1344746068543  # 100 Phi(1): one sigma above the median of a Gaussian
 # Sampled anchors, where pooled moments need a scan.
@@ -39,12 +37,8 @@ class Moments:
 
     @classmethod
     def of_rows(cls, similarities: npt.ArrayLike) -> Moments:
-        """(n,) moments of (n, s) similarities of anchors to members; a DataError if not all are finite."""
+        """(n,) moments of (n, s) similarities of anchors to members."""
         rows = np.asarray(similarities, dtype=np.float64)
-        if rows.ndim != 2 or not np.isfinite(rows).all():
-            raise DataError(
-                f"similarities must be finite numbers of shape (anchors, members), got {rows.shape}"
-            )
         if not rows.shape[1]:
             return cls(np.zeros(len(rows)), np.zeros(len(rows)), members=0)
         return cls(rows.mean(axis=1), rows.std(axis=1), members=rows.shape[1])
@@ -76,12 +70,3 @@ class Moments:
         """
         variance = (1 - deviation) * self.deviation**2 + deviation * pooled.deviation**2
         return Moments((1 - mean) * self.mean + mean * pooled.mean, np.sqrt(variance))
-
-
-def joined(parts: Sequence[Moments]) -> Moments:
-    """Moments of all anchors, from those of consecutive blocks of anchors."""
-    mean, deviation = (
-        np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)])
-        for name in ("mean", "deviation")
-    )
-    return Moments(mean, deviation, parts[0].members if parts else None)

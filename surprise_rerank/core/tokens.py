@@ -70,7 +70,7 @@ class TokenBatch:
         norms: (total,) float32 lengths of the tokens.
         offsets: (n + 1,) int64; text i owns the rows offsets[i] to offsets[i + 1].
         own: (total,) float32, where known: each token's membership in its own text's fuzzy set, max(0, max
-            over the text's tokens y of <t, y>), computed once (`kernels.with_own_memberships`).
+            over the text's tokens y of <t, y>), computed once (`kernels.own_memberships`).
         members: the tokens that the vectors stand for, where some were merged.
     """
 

@@ -9,7 +9,7 @@ fast there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -122,11 +122,6 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
                 own[rows] = (part @ tokens.T).amax(dim=1).clamp_min_(0.0)
                 at += len(part)
     return own.numpy()
-
-
-def with_own_memberships(documents: TokenBatch) -> TokenBatch:
-    """The batch with its `own_memberships`, so that they are not computed for each question."""
-    return replace(documents, own=own_memberships(documents))
 
 
 def _require_in_range(one: FloatArray, other: FloatArray) -> None:

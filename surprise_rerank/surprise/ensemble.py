@@ -34,7 +34,7 @@ from surprise_rerank.core.arrays import (
     vector_similarities,
 )
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
-from surprise_rerank.core.moments import POOLED_ANCHORS, Moments, joined
+from surprise_rerank.core.moments import POOLED_ANCHORS, Moments
 from surprise_rerank.core.threads import row_products
 from surprise_rerank.errors import DataError
 
@@ -276,7 +276,11 @@ class Ensemble:
                 x = prepared(q[rows], self.similarity)
                 found = replace(found, deviation=self._beyond_rounding(found.deviation, x))
             parts.append(found)
-        return joined(parts)
+        mean, deviation = (
+            np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)])
+            for name in ("mean", "deviation")
+        )
+        return Moments(mean, deviation, self.sampled)
 
     def _beyond_rounding(self, deviation: Float64Array, anchors: FloatArray) -> Float64Array:
         """(n,) deviations, 0 where they are only the rounding of float32."""

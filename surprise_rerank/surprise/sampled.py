@@ -1,14 +1,10 @@
-"""Ensembles of anything under any similarity, through a sample of their members.
-
-`EnsembleLike` is the interface that the surprise score needs. `Ensemble` (vectors, exact moments) and
-`SampledEnsemble` both have it.
-"""
+"""Ensembles of anything under any similarity, through a sample of their members."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -17,27 +13,6 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
 
 Anchors = TypeVar("Anchors")
-
-
-class EnsembleLike(Protocol):
-    """An ensemble that similarities to n anchors are compared with."""
-
-    @property
-    def count(self) -> int:
-        """|E|, the number of members."""
-
-    @property
-    def sampled(self) -> int:
-        """How many of them the sample holds."""
-
-    def moments(self, anchors: Any) -> Moments:
-        """(n,) means and deviations of the similarity to every anchor."""
-
-    def percentiles(self, anchors: Any) -> Moments:
-        """(n,) medians and distances from the median to the 84.134th percentile."""
-
-    def similarities(self, anchors: Any) -> Float64Array:
-        """(n, s) similarities of the anchors to the sampled members."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

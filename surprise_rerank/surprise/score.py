@@ -34,7 +34,7 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.surprise.sampled import EnsembleLike
+from surprise_rerank.surprise.sampled import SampledEnsemble
 
 SurpriseModel: TypeAlias = Literal["gaussian", "pooled", "percentile", "empirical"]
 Weight: TypeAlias = float | Literal["crossover"]
@@ -220,7 +220,7 @@ class Surprise:
             `Ensemble` takes its own members.
     """
 
-    ensemble: EnsembleLike
+    ensemble: Ensemble | SampledEnsemble[Any]
     model: SurpriseModel = "gaussian"
     weight: Weight = "crossover"
     shrink_mean: float = 0.0

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError
 
 PROPERTY = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
-
-
-@pytest.mark.parametrize("block", [np.ones(3), [[np.nan]], [[np.inf]]])
-def test_similarities_that_are_no_finite_matrix_are_refused(block: object):
-    with pytest.raises(DataError, match="similarities must be finite numbers"):
-        Moments.of_rows(block)
 
 
 def test_pooled_moments_are_the_mean_and_the_root_mean_square():

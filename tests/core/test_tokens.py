@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.similarities.kernels import with_own_memberships
+from surprise_rerank.similarities.kernels import own_memberships
 
 PROPERTY = settings(max_examples=60, deadline=None)
 
@@ -53,7 +54,7 @@ def test_token_vectors_come_back_as_they_went_in(texts: tuple[list[np.ndarray], 
 def test_take_picks_texts_in_the_order_asked_for(texts: tuple[list[np.ndarray], int], data: st.DataObject):
     batch = TokenBatch.from_arrays(*texts)
     rows = data.draw(st.lists(st.integers(-len(batch), len(batch) - 1), max_size=8))
-    for form in (batch, with_own_memberships(batch)):
+    for form in (batch, replace(batch, own=own_memberships(batch))):
         taken = form.take(rows)
         assert len(taken) == len(rows)
         assert taken.directions.dtype == form.directions.dtype

@@ -117,6 +117,13 @@ def test_the_window_is_what_is_read(encoders: dict[str, Encoder], name: str):
     assert not np.allclose(read[1], read[2], atol=1e-6)
 
 
+def test_a_prompt_is_read_and_is_no_part_of_the_text(encoders: dict[str, Encoder]):
+    prompted = encoders["prompted"]
+    for kind in ("query", "document"):
+        assert prompted.words(["oil the"], kind) == [["oil", "the"]]  # type: ignore[attr-defined]
+    assert not np.allclose(prompted.encode(["oil"], "query").dense, prompted.encode(["oil"]).dense)
+
+
 @every_encoder
 def test_questions_carry_their_vectors_and_names(encoders: dict[str, Encoder], name: str):
     encoded = encoders[name].encode(TEXTS[:2], "query")

@@ -138,7 +138,7 @@ def test_the_readme_begins_with_the_two_commands() -> None:
     assert [c.split("#")[0].strip() for c in commands[:2]] == ["make eval", "make test"]
 
 
-PACKAGES = ["classify", "encoders", "rerank", "similarities", "surprise", "thresholds"]
+PACKAGES = ["rerank", "thresholds"]
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -234,6 +234,7 @@ def test_of_a_long_text_the_best_passage_counts():
     assert ranked[0].score == pytest.approx(1.0, abs=1e-6)
     place = ranked[0].passage
     assert "wing lift" in f"  {LONG} "[place.start : place.end]
+    assert set(ranked[0].text.split()) <= set(LONG.split()), "it begins and ends with whole words"
     assert [own.passage for own in ranked[1:]] == [None, None]
     cut = TextReranker(WordEncoder(window=4), passages=None).rank("wing lift", ["tea", LONG, "wing tea"])
     assert cut[0].position == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from surprise_rerank.eval.studies.sentence_models import (
 )
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
-from surprise_rerank.similarities.kernels import with_own_memberships
+from surprise_rerank.similarities.kernels import own_memberships
 from surprise_rerank.similarities.table import CorpusStatistics, find_similarity, with_raw
 
 
@@ -108,7 +109,7 @@ def _of_tokens(
     terminal: Terminal,
 ) -> Iterator[RankOutcome]:
     words = word_lists(model.encoder, task.background)
-    texts = Texts(with_own_memberships(tokens), words)
+    texts = Texts(replace(tokens, own=own_memberships(tokens)), words)
     corpus = CorpusStatistics(tokens.dimension, texts, WordStatistics.of(words))
     once = np.ones(len(texts), dtype=np.int64)
     for kind in measures:
