@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from qdrant_rest import QdrantRest
 from real_server import TOO_OLD, cleaned, server_url
 
@@ -30,6 +31,10 @@ from surprise_rerank.errors import StoreError
 
 # OpenVINO would export every tiny model of every test. Its own tests take this back.
 sys.modules.setdefault("openvino", None)  # type: ignore[arg-type]
+
+# Another program on the machine is no fault of the product's.
+settings.register_profile("busy machines", deadline=None)
+settings.load_profile("busy machines")
 
 # Opens the same index again and again: an encoder, and options of `DocumentIndex.open`.
 Opener: TypeAlias = Callable[..., DocumentIndex]

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pybase64
 
-from surprise_rerank.core.arrays import Float32Array, Float64Array, unit_rows
+from surprise_rerank.core.arrays import Float32Array, unit_rows
 from surprise_rerank.core.tokens import Members, TokenBatch, offsets_of
 from surprise_rerank.errors import DataError
 
@@ -39,15 +39,9 @@ def document_vectors(tokens: TokenBatch, i: int) -> Float32Array:
     return unit if len(unit) else np.zeros((1, tokens.dimension), np.float32)
 
 
-def query_vectors(tokens: Float32Array, weights: Float64Array | None = None) -> Float32Array:
-    """(m, d) a query's multivector: unit vectors, times weights where given, as MaxSim is linear in each.
-
-    For m = 0 there is one row of zeros, with which every document scores the same.
-    """
-    if not len(tokens):
-        return np.zeros((1, tokens.shape[1]), np.float32)
-    unit = unit_rows(tokens)
-    return unit if weights is None else unit * weights[:, None].astype(np.float32)
+def query_vectors(tokens: Float32Array) -> Float32Array:
+    """(m, d) a query's multivector: unit vectors; of no tokens one of zeros, to which all are alike."""
+    return unit_rows(tokens) if len(tokens) else np.zeros((1, tokens.shape[1]), np.float32)
 
 
 def token_payload(tokens: TokenBatch, i: int) -> dict[str, Any]:

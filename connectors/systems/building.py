@@ -7,8 +7,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeGuard
 
-import numpy as np
-
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicallyScored
@@ -160,14 +158,14 @@ def dynamax(inputs: SystemInputs) -> BuiltSystem:
         raise inputs.lacking("token vectors, which dynamax compares", "--tokens")
     if inputs.compares_here:
         return BuiltSystem("dynamax", inputs.dense, DynaMaxReranker())
-    nothing = TokenSample(TokenBatch.from_arrays([]), weighs=False)
+    nothing = TokenSample(TokenBatch.from_arrays([]))
     scored = InclusionScored(inputs.dense, inputs.index, nothing)
     return BuiltSystem("dynamax", scored, DynaMaxReranker(retrieved=True))
 
 
 def fusion(inputs: SystemInputs) -> BuiltSystem:
     """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored."""
-    words, tokens = inputs.words, inputs.token_sample(weighs=False)
+    words, tokens = inputs.words, inputs.token_sample()
     if tokens is None and words is None and inputs.default == "cosine":
         raise inputs.lacking("token vectors, which a fusion compares", "--tokens")
     # Nothing but scores travels: neither tokens nor dense vectors.
@@ -204,7 +202,7 @@ def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltS
             "orders them otherwise than the cosine or dot product that auto reads: choose fusion, surprise "
             "or cosine"
         )
-    words, tokens = inputs.words, inputs.token_sample(weighs=settings.rarity)
+    words, tokens = inputs.words, inputs.token_sample()
     sample = inputs.sample(terms=words is not None)
     reranker = AutoReranker(
         sample.corpus,
@@ -212,7 +210,6 @@ def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltS
         sample.words,
         settings,
         retrieved=not inputs.compares_here,
-        cosines=_is_asked_together(inputs),
     )
     scorers = [*([f"{settings.bm25:g} bm25"] if words is not None else []), "cosine"]
     scorers += [] if tokens is None else ["dynamax"]
@@ -220,11 +217,7 @@ def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltS
         f"client: {' + '.join(scorers)}, each in deviations above its mean over "
         f"{_measured(sample.size, all_words=words is not None)}; feedback from the best"
     )
-    retriever = _hybrid(inputs, tokens, cosines=reranker.cosines)
-    if isinstance(retriever, HybridRetriever) and reranker.cosines and settings.hubs:
-        mean, long = sample.corpus.mean.astype(np.float32), settings.long[0] if settings.long else 0
-        retriever = replace(retriever, mean=mean, long=long)
-    return BuiltSystem("auto", retriever, reranker, reranking, inputs.lacks)
+    return BuiltSystem("auto", _hybrid(inputs, tokens, cosines=False), reranker, reranking, inputs.lacks)
 
 
 def _measured(size: int, *, all_words: bool) -> str:

@@ -19,7 +19,6 @@ from surprise_rerank.connectors.systems.inputs import sampled
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.arrays import Float32Array, Float64Array, pair_similarities
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Passage
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
@@ -27,7 +26,6 @@ from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, S
 from surprise_rerank.rerank.auto import AutoReranker
 from surprise_rerank.rerank.fusion import surprise_normalized
 from surprise_rerank.rerank.rerankers import FusionReranker
-from surprise_rerank.rerank.token_weights import measured_weights
 from surprise_rerank.similarities.bags import word_lists
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.token_matches import TokenMatch, token_matches
@@ -71,7 +69,7 @@ def explain_ranking(
     """
     index = cast(_OverIndex, system.retriever).index
     pool = _Pool(index, query, ranking)
-    sample = _Sample(index, query, isinstance(system.reranker, AutoReranker))
+    sample = _Sample(index, query)
     names = tuple(name for name in _scorers(system) if name != "cosine" or index.has_dense)
     shares = tuple(_share(system, name, pool, sample) for name in names)
     if isinstance(system.reranker, AutoReranker):
@@ -94,7 +92,7 @@ def explain_ranking(
         shares=shares,
         first_stage=tuple(name for name in find_system(system.name).first_stage if name in names),
         distributions=distributions,
-        matches=_matches(index, encoder, query, ranking, shown, sample.token_weights)
+        matches=_matches(index, encoder, query, ranking, shown)
         if encoder is not None
         and find_system(system.name).reads_tokens
         and query.tokens is not None
@@ -162,12 +160,10 @@ class _Sample:
     Attributes:
         index: that is sampled.
         query: encoded.
-        weighs_tokens: whether DynaMax is of weighted tokens.
     """
 
     index: Searched
     query: Query
-    weighs_tokens: bool
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -200,19 +196,7 @@ class _Sample:
         return pair_similarities(found.require_dense(), self.query.require_dense())
 
     def dynamax(self) -> Float64Array:
-        query = self.query.require_tokens()
-        return DynaMax().pool(query, self._tokens, query_weights=self.token_weights)
-
-    @cached_property
-    def _tokens(self) -> TokenBatch:
-        return self.index.token_sample(SAMPLE_SIZE)[1]
-
-    @cached_property
-    def token_weights(self) -> Float64Array | None:
-        """(m,) what each of the question's tokens counts; None where all count alike."""
-        if not self.weighs_tokens:
-            return None
-        return measured_weights(self.query.require_tokens(), self._tokens)[0]
+        return DynaMax().pool(self.query.require_tokens(), self.index.token_sample(SAMPLE_SIZE)[1])
 
     def bm25(self) -> Float64Array:
         return SparseRetriever(self.index).score(self.query.text, self.ids)
@@ -273,7 +257,6 @@ def _matches(
     query: Query,
     ranking: Ranking,
     shown: Sequence[int],
-    weights: Float64Array | None,
 ) -> dict[int, list[TokenMatch]]:
     """Which token matched which, of the shown candidates' best passages."""
     if not shown:
@@ -286,7 +269,7 @@ def _matches(
     words = word_lists(encoder, texts)
     tokens = found.require_tokens().take(chosen)
     return {
-        row: token_matches(query.require_tokens(), tokens.between(i, i + 1), query_words, words[i], weights)
+        row: token_matches(query.require_tokens(), tokens.between(i, i + 1), query_words, words[i])
         for i, row in enumerate(shown)
     }
 

@@ -116,9 +116,9 @@ class SystemInputs:
         corpus = Ensemble.from_vectors(found.require_dense(), sample_size=0, model=self.index.model)
         return Sample(len(ids), corpus, None if found.terms is None else TermSpace(found.terms))
 
-    def token_sample(self, *, weighs: bool) -> TokenSample | None:
+    def token_sample(self) -> TokenSample | None:
         """What inclusion is measured against; None where no token vectors are stored."""
-        return TokenSample(self.index.token_sample(SAMPLE_SIZE)[1], weighs) if self.has_tokens else None
+        return TokenSample(self.index.token_sample(SAMPLE_SIZE)[1]) if self.has_tokens else None
 
     def surprise(self) -> BuiltSystem:
         """Cosine's pool by z over the ensemble, inside Qdrant from the moments that documents carry."""

@@ -76,7 +76,7 @@ def _fusion_lucene(method: FusionMethod, bm25_weight: float, resources: Resource
         note, weights = "", {"bm25": bm25_weight}
         scorers.insert(0, RetrievedScorer("bm25"))
         retriever = resources.retriever("both-lucene", bm25="bm25-lucene")
-    scored = InclusionScored(retriever, resources.index, TokenSample(tokens, weighs=False))
+    scored = InclusionScored(retriever, resources.index, TokenSample(tokens))
     return BuiltSystem("fusion", scored, FusionReranker(scorers, method, weights), note=note)
 
 

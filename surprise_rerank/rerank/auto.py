@@ -1,25 +1,22 @@
 """The default re-ranker: scorers on one scale, less weight for an unreliable one, feedback from the pool.
 
 Three scorers are measured in deviations z above this question's mean over the corpus: BM25, the cosine, and
-inclusion of the question's tokens. They are added,
+inclusion of the question's tokens, less half of what a document's length predicts. They are added,
 
     b = (3/2 - t) z_bm25 + t z_cosine + (1 + t)/2 z_dynamax,
 
 where t, from 0 to 1, is the trust in the dense vectors for this question: whether the other scorers rate
-their best documents well, too. Before that, two things that do not depend on the question are taken off: from
-inclusion half of what a document's length predicts, and from the cosine a share of the document's mean
-similarity to the corpus, as the surprise score does,
+their best documents well, too. Then the pool of n candidates gives feedback: what its best documents have,
+and the others have not. With p_j proportional to 1 / rank_j^2 in the order of b,
 
-    <q, v> - h <m, v>,   h = min(1, max(0, (tokens of q - 15) / 45)),
+    score = b + 1/2 z(<u_i, sum_j (p_j - 1/n) u_j>) + 1/2 z(<v_i, sum_j (p_j - 1/n) v_j>)
 
-because vectors of long questions lie near the corpus' mean m, where documents that are near to everything
-come first. Then the pool gives feedback by words u: with p_j proportional to 1 / rank_j^2, and z over the
-corpus again,
-
-    score = b + 3/4 z(<u_i, sum_j p_j u_j>).
+for words u and dense vectors v, and z over the corpus again; fewer than 20 give none. (It is Rocchio's classifier, 'Relevance feedback
+in information retrieval', 1971, with the whole pool as what is not relevant.)
 
 What is not there is left out, and the ranking's notes say so: inclusion without token vectors, BM25 and
-feedback by words without these, the cosine without dense vectors. One scorer is enough.
+feedback by words without these, the cosine and feedback by vectors without dense vectors. One scorer is
+enough.
 
 Where every scorer gives all candidates the same score, or there is only one candidate, b is the score.
 Scores depend on the pool. Nothing is trained. docs/defaults.md reports where the numbers come from, what each
@@ -28,23 +25,21 @@ part is worth on collections that they were not chosen on, and what else was tri
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Inclusion, Query, Ranking
-from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, is_linear, prepared, row_norms
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, is_linear, prepared
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.core.threads import row_products
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.feedback import agreement, shares
+from surprise_rerank.rerank.feedback import agreement, contrast
 from surprise_rerank.rerank.fusion import surprise_normalized, weighted_sum, without_length
 from surprise_rerank.rerank.scorers import (
-    MEAN_SIMILARITY,
     CosineScorer,
     RetrievedScorer,
     Scorer,
@@ -52,16 +47,12 @@ from surprise_rerank.rerank.scorers import (
     who_lacks,
     who_lacks_inclusion,
 )
-from surprise_rerank.rerank.token_weights import weighted_inclusion
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # What scores a candidate by itself, and what the pool adds.
 SCORERS = ("bm25", "cosine", "dynamax")
-PARTS = (*SCORERS, "words")
-# Vectors whose length is so near to 1 are unit vectors, but for the rounding of their storage.
-_UNIT = 1e-3
-_WORD = re.compile(r"\w+")
+PARTS = (*SCORERS, "words", "vectors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +63,8 @@ class AutoSettings:
         bm25: weight of BM25 where dense vectors are trusted. It increases where they are not.
         cosine: weight of the cosine where it is trusted.
         dynamax: weight of inclusion.
-        words: weight of the similarity to the first ranking's best documents, by words.
-        rarity: whether tokens have weights (`token_weights`); all count the same otherwise.
-        hubs: the largest share, from 0 to 1, of a document's mean similarity to the corpus that its cosine
-            loses. It lowers hubs, which are near to many questions.
-        long: between these two numbers of question tokens the share grows from 0 to `hubs`. None subtracts
-            it for any length. Without token vectors the words are counted, which are somewhat fewer.
+        words: weight of feedback by words.
+        vectors: weight of feedback by dense vectors.
         lengths: the share, from 0 to 1, of what a document's length predicts that its inclusion loses.
         trust: the cosine's weight grows from 0 to its own between these two values of `agreement`. None
             trusts it always.
@@ -89,33 +76,19 @@ class AutoSettings:
     bm25: float = 0.5
     cosine: float = 1.0
     dynamax: float = 1.0
-    words: float = 0.75
-    rarity: bool = True
-    hubs: float = 1.0
-    long: tuple[int, int] | None = (15, 60)
+    words: float = 0.5
+    vectors: float = 0.5
     lengths: float = 0.5
     trust: tuple[float, float] | None = (0.35, 0.55)
 
     def __post_init__(self) -> None:
         for name in PARTS:
             _require_in_range(name, getattr(self, name), np.inf, "a number, 0 or more")
-        for name in ("hubs", "lengths"):
-            _require_in_range(name, getattr(self, name), 1, "a share from 0 to 1")
+        _require_in_range("lengths", self.lengths, 1, "a share from 0 to 1")
         if not any(getattr(self, name) for name in SCORERS):
             raise DataError(f"{', '.join(SCORERS)} are all 0; give one of them a weight")
-        if self.long is not None and not _ascending(self.long, np.inf):
-            raise DataError(
-                f"long={self.long!r} is out of range; give two ascending numbers of tokens, or None"
-            )
         if self.trust is not None and not _ascending(self.trust, 1):
             raise DataError(f"trust={self.trust!r} is out of range; give two ascending numbers from 0 to 1")
-
-    def hub_share(self, tokens: int) -> float:
-        """The share of a document's mean similarity that is subtracted for a question of so many tokens."""
-        if self.long is None:
-            return self.hubs
-        low, high = self.long
-        return self.hubs * float(np.clip((tokens - low) / (high - low), 0.0, 1.0))
 
 
 def _is_in_range(value: object, high: float) -> bool:
@@ -156,7 +129,6 @@ class AutoReranker:
             They are added at the end: trust and feedback are of the other parts.
         retrieved: whether the candidates come with inclusion that their store has computed, so that no token
             vectors are needed here.
-        cosines: whether they come with the cosine and `MEAN_SIMILARITY`, so that no dense vectors are needed.
 
     Raises:
         DataError: if the ensemble's similarity is not linear, or a weight is for no part.
@@ -170,7 +142,6 @@ class AutoReranker:
     threads: int | None = None
     more: Sequence[Scorer] = ()
     retrieved: bool = False
-    cosines: bool = False
 
     def __post_init__(self) -> None:
         names = [*PARTS, *(scorer.name for scorer in self.more)]
@@ -189,7 +160,7 @@ class AutoReranker:
         """Dense vectors, token vectors and terms, as far as there is a corpus to compare them with."""
         numbers = self.settings
         used: dict[Field, bool] = {
-            "dense": self.corpus is not None and bool(numbers.cosine) and not self.cosines,
+            "dense": self.corpus is not None and bool(numbers.cosine or numbers.vectors),
             "tokens": self.sample is not None and bool(numbers.dynamax) and not self.retrieved,
             "terms": self.words is not None and bool(numbers.words),
         }
@@ -219,10 +190,12 @@ class AutoReranker:
     def _absences(self, query: Query, candidates: Candidates) -> dict[str, str]:
         """What is not there -> a sentence that says what is left out for it, where that has a weight."""
         own, found = self.settings, {}
-        who = "" if self.cosines else who_lacks("dense", query, candidates)
-        who = "the corpus has" if self.corpus is None else who
-        if who and own.cosine:
-            found["dense"] = f"without dense vectors: {who} none, so {_left_out(['cosine'])}"
+        who = "the corpus has" if self.corpus is None else who_lacks("dense", query, candidates)
+        lost = ["cosine"] if own.cosine else []
+        # Feedback compares the candidates with each other.
+        lost += ["feedback by vectors"] if own.vectors and who != "the question has" else []
+        if who and lost:
+            found["dense"] = f"without dense vectors: {who} none, so {_left_out(lost)}"
         if self.retrieved:
             who = who_lacks_inclusion(query, candidates)
         else:
@@ -273,7 +246,7 @@ class AutoReranker:
         if self.settings.bm25 and "bm25" in candidates.scores:
             found["bm25"] = _normalized(RetrievedScorer("bm25"), query, candidates)
         if self.settings.cosine and self.corpus is not None and "dense" not in absent:
-            found["cosine"] = self._similarity(query, candidates, self.corpus)
+            found["cosine"] = _normalized(CosineScorer(self.corpus), query, candidates)
         if self.settings.dynamax and "tokens" not in absent:
             inclusion = candidates.inclusion if self.retrieved else self._inclusion(query, candidates)
             assert inclusion is not None
@@ -290,33 +263,10 @@ class AutoReranker:
                 found[scorer.name] = _normalized(scorer, query, candidates)
         return found
 
-    def _similarity(
-        self, query: Query, candidates: Candidates, corpus: Ensemble
-    ) -> tuple[Float64Array, Float64Array]:
-        share = self.settings.hub_share(_question_length(query))
-        cosine = CosineScorer(corpus, retrieved=self.cosines)
-        if not share:
-            return _normalized(cosine, query, candidates)
-        raw = np.asarray(cosine.scores(query, candidates), np.float64)
-        # <q, v> - h <m, v> is a product with another question, so its moments are exact as well.
-        asked = prepared(query.require_dense()[None], corpus.similarity)[0]
-        subtracted = share * _relative_length(asked, corpus)
-        shifted = asked - subtracted * corpus.mean
-        if self.cosines:
-            own = raw - subtracted * candidates.scores[MEAN_SIMILARITY]
-        else:
-            own = row_products(prepared(candidates.require_dense(), corpus.similarity), shifted)
-        return raw, surprise_normalized(own, _moments_of(shifted, corpus))
-
     def _inclusion(self, query: Query, candidates: Candidates) -> Inclusion:
         tokens, documents, sample = query.require_tokens(), candidates.require_tokens(), self.sample
         assert sample is not None
-        if self.settings.rarity:
-            scores, usual = weighted_inclusion(tokens, documents, sample, threads=self.threads)
-        else:
-            scores, usual = (
-                DynaMax().pool(tokens, batch, threads=self.threads) for batch in (documents, sample)
-            )
+        scores, usual = (DynaMax().pool(tokens, batch, threads=self.threads) for batch in (documents, sample))
         return Inclusion(scores, documents.token_counts, usual, sample.token_counts)
 
     def _trust(self, z: Mapping[str, Float64Array], order: list[int]) -> float:
@@ -342,15 +292,29 @@ class AutoReranker:
             "dynamax": own.dynamax * (1 + trust) / 2,
         }
         parts = {name: factor * z[name] for name, factor in factors.items() if name in z}
-        is_flat = np.ptp(_total(parts, candidates)) == 0 if order else True
+        first = _total(parts, candidates)
+        if order and np.ptp(first) > 0:
+            against = np.empty(len(order))
+            against[order] = contrast(first[order], ids)
+        else:  # all candidates have the same score: there is nothing to feed back
+            against = np.zeros(len(order))
         if own.words and self.words is not None and candidates.terms is not None:
-            share = np.empty(len(order))
-            share[order] = shares(_total(parts, candidates)[order], ids)
-            parts["words"] = own.words * surprise_normalized(*self.words.to_mixture(candidates.terms, share))
-        if is_flat:
-            # All candidates have the same score: there is nothing to feed back.
-            parts |= {name: np.zeros(len(order)) for name in parts if name not in z}
+            by_words = surprise_normalized(*self.words.to_mixture(candidates.terms, against))
+            parts["words"] = own.words * by_words
+        if own.vectors and self.corpus is not None and candidates.dense is not None:
+            parts["vectors"] = own.vectors * _by_vectors(candidates.dense, against, self.corpus)
         return parts | {name: scores for name, scores in z.items() if name not in factors}
+
+
+def _by_vectors(vectors: Float32Array, against: Float64Array, corpus: Ensemble) -> Float64Array:
+    """(n,) z of products of the candidates' vectors with a sum of them, over the corpus."""
+    known = prepared(vectors, corpus.similarity)
+    asked = row_products(known.T, against)
+    length = float(np.linalg.norm(asked))
+    if not length > 0:
+        return np.zeros(len(known))
+    asked /= length
+    return surprise_normalized(row_products(known, asked), corpus.moments(asked[None]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,8 +322,8 @@ class PoolAutoReranker:
     """`auto` without an index: cosine and inclusion in deviations above their mean over the texts at hand.
 
     These stand for a sample of the corpus. Their scores are higher than the corpus', so z is lower; but each
-    scorer still counts by its own spread, and rare tokens are those that few of these texts have. Words are
-    left out: their weights would come from the few texts. With one text all z are 0. docs/defaults.md reports
+    scorer still counts by its own spread. Words and lengths are left out: what they weigh would come from the
+    few texts. With one text all z are 0. docs/defaults.md reports
     what the order is worth. Attributes are as of `AutoReranker`.
     """
 
@@ -380,7 +344,8 @@ class PoolAutoReranker:
         """
         dense = candidates.dense
         corpus = None if dense is None else Ensemble.from_vectors(dense, sample_size=0, similarity="cosine")
-        auto = AutoReranker(corpus, candidates.tokens, settings=self.settings, more=self.more)
+        settings = replace(self.settings, lengths=0)
+        auto = AutoReranker(corpus, candidates.tokens, settings=settings, more=self.more)
         ranking = auto.rerank(query, candidates)
         n = len(set(candidates.ids))
         note = f"a usual score is the mean over the {n} texts at hand, as there is no index"
@@ -399,27 +364,6 @@ def _total(parts: Mapping[str, FloatArray], candidates: Candidates) -> Float64Ar
 
 def _left_out(parts: Collection[str]) -> str:
     return f"{' and '.join(parts)} {'were' if len(parts) > 1 else 'was'} left out"
-
-
-def _question_length(query: Query) -> int:
-    """Its tokens; without their vectors its words, of which most models make one token or two."""
-    return len(_WORD.findall(query.text)) if query.tokens is None else len(query.tokens)
-
-
-def _moments_of(vector: Float64Array, corpus: Ensemble) -> Moments:
-    """The moments of dot products with a vector; an ensemble under the cosine scales it to length 1."""
-    length = float(np.linalg.norm(vector)) if corpus.similarity == "cosine" else 1.0
-    moments = corpus.moments(vector[None])
-    return replace(moments, mean=moments.mean[0] * length, deviation=moments.deviation[0] * length)
-
-
-def _relative_length(asked: Float32Array, corpus: Ensemble) -> float:
-    """The question's length over that of the corpus' vectors, so that units of products do not matter."""
-    own = float(row_norms(asked))
-    usual = corpus.usual_length
-    if not usual > 0 or max(abs(own - 1), abs(usual - 1)) < _UNIT:
-        return 1.0
-    return own / usual
 
 
 def _order(candidates: Candidates) -> list[int]:

@@ -1,8 +1,8 @@
 """Feedback from a pool: which documents are probably relevant, and how far a scorer is to be trusted.
 
 Documents that answer one question resemble each other (the cluster hypothesis: van Rijsbergen, 'Information
-Retrieval', 1979). So the best documents of a first ranking serve as a second question, weighted by their
-ranks (Rocchio, 'Relevance feedback in information retrieval', 1971).
+Retrieval', 1979). So what the best documents of a first ranking have more of than the pool as a whole serves
+as a second question (Rocchio, 'Relevance feedback in information retrieval', 1971).
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from surprise_rerank.core.arrays import Float64Array, IntArray
 
 # How many of a scorer's best documents are looked at when scorers are compared.
 COMPARED = 10
+# Of fewer documents the best are the pool, and there is nothing to tell them from.
+FEWEST = 20
 
 
 def representatives(total: Float64Array, ids: Sequence[str]) -> IntArray:
@@ -39,6 +41,15 @@ def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
         _, place, counts = np.unique(-total[rows], return_inverse=True, return_counts=True)
         weights = (counts.cumsum() - (counts - 1) / 2)[place] ** -2.0
         found[rows] = weights / weights.sum()
+    return found
+
+
+def contrast(total: Float64Array, ids: Sequence[str]) -> Float64Array:
+    """(n,) `shares`, less what each would be if all documents were alike; 0 of fewer than `FEWEST`."""
+    found, rows = shares(total, ids), representatives(total, ids)
+    if len(rows) < FEWEST:
+        return np.zeros(len(total))
+    found[rows] -= 1 / len(rows)
     return found
 
 

@@ -29,6 +29,7 @@ BM25_WEIGHT = 0.5
 # How many scores moments come from, where nobody knows: a z of 1,000 is possible then.
 UNKNOWN_MEMBERS = 1_000_000
 
+_FEWEST = 20  # texts that a line is drawn through
 # Of `fit_weights`: makes the result unique where scorers give the same scores. Of `refine_weights`: with a
 # larger one, a few questions change less.
 _RIDGE, _RIDGE_OF_CHANGE = 1e-3, 0.3
@@ -115,7 +116,11 @@ def without_length(
     share, from 0 to 1,
 
         s_i - a b (log(1 + l_i) - mean log(1 + l)).
+
+    A sample of fewer than 20 shows nothing, and all scores stay.
     """
+    if len(usual) < _FEWEST:
+        return scores, usual
     known = np.log1p(usual_lengths.astype(np.float64))
     middle = known.mean() if len(known) else 0.0
     about = known - middle

@@ -26,10 +26,6 @@ FIELD_NAMES: Mapping[Field, str] = {
 }
 
 
-# A candidate's similarity to the corpus' mean vector, where the retriever has it beside the cosine.
-MEAN_SIMILARITY = "mean similarity"
-
-
 class Scorer(Protocol):
     """One of the scores that a fusion adds up."""
 

@@ -64,12 +64,11 @@ def token_matches(
     document: FloatArray | TokenBatch,
     query_words: Sequence[str],
     document_words: Sequence[str],
-    weights: FloatArray | None = None,
 ) -> list[TokenMatch]:
     """The match of every token of a question; contributions sum to DynaMax's inclusion of the question.
 
     The document is (k, d) token vectors, or a batch of one text, as it is stored, of k tokens. Words are
-    those of `Encoder.words`; the question's tokens have (m,) weights, 1 by default.
+    those of `Encoder.words`.
     """
     if not isinstance(document, TokenBatch):
         document = TokenBatch.from_arrays([document])
@@ -87,8 +86,7 @@ def token_matches(
     same_dimension(query, document.dimension)
     x, y = unit_rows(query), document.directions
     ours, theirs = membership(x, x), membership(y, x)
-    counts = np.ones(len(x)) if weights is None else np.asarray(weights, np.float64)
-    added = counts * np.minimum(ours, theirs) / (float(counts @ ours) or 1.0)
+    added = np.minimum(ours, theirs) / (float(ours.sum()) or 1.0)
     shares = added / (added.sum() or 1.0)
     nearest = (x.astype(np.float64) @ y.astype(np.float64).T).argmax(axis=1) if len(y) else np.zeros(len(x))
     owners = np.arange(len(y)) if document.members is None else document.members.owners

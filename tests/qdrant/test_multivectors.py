@@ -22,7 +22,7 @@ from surprise_rerank.connectors.qdrant.multivectors import (
     token_payload,
 )
 from surprise_rerank.connectors.qdrant.schema import Point, point_id
-from surprise_rerank.core.arrays import Float32Array, unit_rows
+from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.errors import DataError
 
@@ -108,30 +108,18 @@ def test_a_payload_that_has_lost_its_members_is_damage() -> None:
             stored_tokens(given[0], given[1], D, given[2])
 
 
-def test_a_questions_vectors_have_the_length_of_their_weights() -> None:
-    tokens, weights = texts(4)[0] * 5, np.array([1.0, 0.0, 2.5, 4])
-    lengths = np.linalg.norm(query_vectors(tokens, weights), axis=1)
-    np.testing.assert_allclose(lengths, [0, 0, 2.5, 4], atol=1e-6)
-    np.testing.assert_allclose(query_vectors(tokens), unit_rows(tokens))
-    assert query_vectors(np.zeros((0, D), np.float32)).tolist() == [[0.0] * D]
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_maxsim_of_qdrant_is_inclusion_but_for_the_rounding_of_its_codes(
-    tmp_path: Path, weighted: bool
-) -> None:
+def test_maxsim_of_qdrant_is_inclusion_but_for_the_rounding_of_its_codes(tmp_path: Path) -> None:
     tokens = pooled_tokens(texts(40, 0, 90, 3, 300, dimension=384), 3.5, 16)
     query = texts(13, dimension=384)[0][1:] + tokens[2][:12]
-    weights = np.arange(1.0, 13) if weighted else None
     engine = EdgeEngine(tmp_path / "shard", Manifest("m", "f", 384))
     names = [point_id(str(i)) for i in range(5)]
     engine.upsert([Point(name, {"tokens": document_vectors(tokens, i)}, {}) for i, name in enumerate(names)])
-    asked = models.NearestQuery(nearest=query_vectors(query, weights).tolist())
+    asked = models.NearestQuery(nearest=query_vectors(query).tolist())
     request = models.QueryRequest(query=asked, using="tokens", limit=5)
     found = {record.id: record.score for record in engine.query_batch([request])[0]}
     engine.close()
-    scores = np.array([found[name] for name in names]) / (12 if weights is None else weights.sum())
-    expected = DynaMax().pool(query, tokens, query_weights=weights)
+    scores = np.array([found[name] for name in names]) / 12
+    expected = DynaMax().pool(query, tokens)
     assert np.ptp(expected) > 0.3
     np.testing.assert_allclose(scores, expected, atol=0.01)
     assert scores[1] == 0

@@ -26,7 +26,6 @@ from surprise_rerank.connectors.systems.inputs import SystemInputs, inputs_of
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.token_weights import weighted_inclusion
 
 D = 48
 WORDS = [f"word{i}" for i in range(300)]
@@ -50,11 +49,8 @@ def ranked(built: BuiltSystem, query: Query, depth: int = 20) -> Ranking:
     return built.reranker.rerank(query, built.retriever.retrieve(query, depth, built.needs))
 
 
-@pytest.mark.parametrize("weighs", [False, True])
-def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(
-    open_index: Opener, weighs: bool
-) -> None:
-    """Of candidates and of the sample, with and without weights of the question's tokens."""
+def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index: Opener) -> None:
+    """Of candidates and of the sample."""
     encoder = WordEncoder(D)
     with open_index(encoder, options=WHOLE) as index:
 
@@ -64,7 +60,7 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(
             own, query = corpus(seed, 30), question(encoder, seed)
             index.sync(own, prune=True, background=False)
             names, tokens = index.token_sample(16)
-            asked = TokenSample(tokens, weighs).asked(query)
+            asked = TokenSample(tokens).asked(query)
             assert asked is not None
             pool = index.fetch([d.id for d in own], frozenset())
             found = index.with_inclusion(pool, asked).require_inclusion()
@@ -73,14 +69,11 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(
             sample = merged.take([places[name] for name in names])
             assert found.lengths.tolist() == merged.token_counts.tolist()
             assert found.usual_lengths.tolist() == sample.token_counts.tolist()
-            if weighs:
-                scores, usual = weighted_inclusion(query.require_tokens(), merged, sample)
-            else:
-                unit = query.require_tokens() / np.linalg.norm(query.require_tokens(), axis=1)[:, None]
-                scores, usual = (
-                    np.array([(batch.text(i, unit=True) @ unit.T).max(0).mean() for i in range(len(batch))])
-                    for batch in (merged, sample)
-                )
+            unit = query.require_tokens() / np.linalg.norm(query.require_tokens(), axis=1)[:, None]
+            scores, usual = (
+                np.array([(batch.text(i, unit=True) @ unit.T).max(0).mean() for i in range(len(batch))])
+                for batch in (merged, sample)
+            )
             np.testing.assert_allclose(found.scores, scores, rtol=0, atol=ERROR)
             np.testing.assert_allclose(found.usual, usual, rtol=0, atol=ERROR)
 
@@ -122,7 +115,7 @@ def test_systems_rank_texts_as_they_rank_inside_qdrant(
         inside, here = (build_system(name, index, of_texts=own) for own in (False, True))
         assert here.scorers == inside.scorers
         assert "tokens" in here.needs
-        assert not inside.needs & {"tokens", "dense"}
+        assert "tokens" not in inside.needs
         for seed in range(4):
             query = question(encoder, seed, words=6 + 10 * seed)
             ours, theirs = ranked(here, query), ranked(inside, query)
@@ -133,12 +126,11 @@ def test_systems_rank_texts_as_they_rank_inside_qdrant(
 
 
 @pytest.mark.parametrize("passages", [None, Passages(40, 5)])
-@pytest.mark.parametrize("name", ["fusion", "auto"])
-def test_nothing_but_scores_travels(open_index: Opener, name: str, passages: Passages | None) -> None:
+def test_nothing_but_scores_travels(open_index: Opener, passages: Passages | None) -> None:
     encoder = WordEncoder(D, window=40)
     with open_index(encoder, options=IndexOptions(passages)) as index:
         index.sync(corpus(9, 150), background=False)
-        built, query = build_system(name, index), question(encoder, 3, words=30)
+        built, query = build_system("fusion", index), question(encoder, 3, words=30)
         assert not built.needs & {"dense", "tokens"}
         pool = built.retriever.retrieve(query, 20, frozenset())
         vectors = built.retriever.retrieve(query, 20, frozenset({"dense"})).require_dense()
@@ -190,7 +182,7 @@ def test_documents_that_were_deleted_meanwhile_have_no_score(open_index: Opener)
     encoder = WordEncoder(D)
     with open_index(encoder, options=WHOLE) as index:
         index.sync(corpus(5, 20), background=False)
-        asked = TokenSample(index.token_sample(8)[1], weighs=False).asked(question(encoder))
+        asked = TokenSample(index.token_sample(8)[1]).asked(question(encoder))
         assert asked is not None
         pool = index.fetch(["d1", "d3"], frozenset())
         index.delete(["d3"])

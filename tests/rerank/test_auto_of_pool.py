@@ -31,11 +31,11 @@ def test_scores_are_those_of_auto_over_a_corpus_of_these_texts():
     query, pool = scene()
     ranking = PoolAutoReranker().rerank(query, pool)
     corpus = Ensemble.from_vectors(pool.require_dense(), similarity="cosine")
-    expected = AutoReranker(corpus, pool.tokens).rerank(query, pool)
+    expected = AutoReranker(corpus, pool.tokens, settings=AutoSettings(lengths=0)).rerank(query, pool)
     assert ranking.ids == expected.ids
     np.testing.assert_array_equal(ranking.scores, expected.scores)
     assert ranking.ids[0] == "1"
-    assert tuple(ranking.parts) == ("cosine", "dynamax")
+    assert tuple(ranking.parts) == ("cosine", "dynamax", "vectors")
     assert ranking.notes[0].startswith("a usual score is the mean over the 6 texts at hand")
     assert ranking.notes[-1].startswith("without words")
 
@@ -43,7 +43,7 @@ def test_scores_are_those_of_auto_over_a_corpus_of_these_texts():
 def test_a_model_without_tokens_ranks_by_what_it_has():
     query, pool = scene()
     ranking = PoolAutoReranker().rerank(replace(query, tokens=None), replace(pool, tokens=None))
-    assert tuple(ranking.parts) == ("cosine",)
+    assert tuple(ranking.parts) == ("cosine", "vectors")
     tokens_only = PoolAutoReranker().rerank(query, replace(pool, dense=None))
     assert tuple(tokens_only.parts) == ("dynamax",)
     with pytest.raises(DataError, match="nothing is there to rank 6 candidates by"):
@@ -68,7 +68,7 @@ def test_any_list_has_finite_scores_and_equal_texts_equal_ones(texts: list[str])
 def test_the_numbers_of_auto_count():
     query, pool = scene()
     without = PoolAutoReranker(AutoSettings(trust=None)).rerank(query, pool)
-    assert tuple(without.parts) == ("cosine", "dynamax")
+    assert tuple(without.parts) == ("cosine", "dynamax", "vectors")
     assert PoolAutoReranker().needs == {"dense", "tokens"}
 
 

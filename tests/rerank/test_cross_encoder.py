@@ -154,7 +154,7 @@ def test_it_is_one_more_part_of_auto():
     auto = AutoReranker(corpus, more=(scorer,), weights={"reader": 2.0})
     assert auto.needs == {"dense", "documents"}
     ranking = auto.rerank(query, pool)
-    assert tuple(ranking.parts) == ("cosine", "reader")
+    assert tuple(ranking.parts) == ("cosine", "vectors", "reader")
     z = surprise_normalized(scorer.scores(query, pool), scorer.moments(query, pool))
     np.testing.assert_allclose(ranking.parts["reader"], 2 * z[ranking.rows_in(pool)])
     halved = auto.weighted({"reader": 1.0}).rerank(query, pool)
@@ -170,7 +170,7 @@ def test_it_ranks_texts_with_and_without_auto():
     ranked = TextReranker(WordEncoder(), FusionReranker([scorer])).rank("wing lift", TEXTS)
     assert ranked[0].position == 1
     both = TextReranker(WordEncoder(), PoolAutoReranker(more=(scorer,))).rank("wing lift", TEXTS)
-    assert tuple(both[0].parts) == ("cosine", "dynamax", "cross-encoder")
+    assert tuple(both[0].parts) == ("cosine", "dynamax", "vectors", "cross-encoder")
 
 
 @pytest.mark.parametrize(

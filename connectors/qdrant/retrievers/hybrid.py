@@ -19,11 +19,10 @@ from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion, T
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Pools, Search, once
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched
-from surprise_rerank.core.arrays import Float32Array, Float64Array
+from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.rerank.scorers import MEAN_SIMILARITY
 
 
 class LexicalIndex(Protocol):
@@ -47,8 +46,8 @@ class HybridRetriever(ExplainingRetriever):
     """The union of the best documents by cosine and by BM25, each with both scores, and BM25's moments.
 
     The options are of the dense search; a `SparseRetriever` has its own. Qdrant is asked for inclusion where
-    there is a sample to measure it against; for the `cosines` of what only BM25 found, so that nobody needs
-    its vectors; and for `MEAN_SIMILARITY` to the (d,) corpus' mean of questions of more tokens than `long`.
+    there is a sample to measure it against, and for the `cosines` of what only BM25 found, so that nobody
+    needs its vectors.
     """
 
     index: Searched
@@ -57,8 +56,6 @@ class HybridRetriever(ExplainingRetriever):
     options: SearchOptions = NO_OPTIONS
     sample: TokenSample | None = None
     cosines: bool = False
-    mean: Float32Array | None = None
-    long: int = 0
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
@@ -103,8 +100,6 @@ class HybridRetriever(ExplainingRetriever):
             asked["inclusion"] = _inclusion_of(inclusion, pools, near.records, missing)
         if self.cosines:
             asked["cosine"] = pools.nearness_of(dense, missing, options)
-        if self.mean is not None and (query.tokens is None or len(query.tokens) > self.long):
-            asked["mean"] = pools.nearness_of(self.mean, [*keys, *missing], options)
         if apart:
             asked["further"] = pools.of_documents(missing, fields)
         others = [] if pools.splits else _in_order(by_words.records, missing, pools)
@@ -121,9 +116,6 @@ class HybridRetriever(ExplainingRetriever):
         is_near = [pools.key(record) in keys for record in records]
         further = [cosines.get(record.id, np.nan) for record in records]
         found_scores = {name: np.where(is_near, near_to, further)}
-        if "mean" in answers:
-            means = {record.id: record.score for record in answers["mean"]}
-            found_scores[MEAN_SIMILARITY] = np.array([means.get(r.id, np.nan) for r in records], np.float64)
         known |= best_of(answers["bm25"], pools)
         found_scores["bm25"] = np.array([known.get(pools.key(r), 0.0) for r in records], np.float64)
         pool = pools.made(records, fields, found_scores, answers)

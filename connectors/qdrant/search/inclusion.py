@@ -13,23 +13,20 @@ from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, query_ve
 from surprise_rerank.connectors.qdrant.schema import TOKEN_VECTORS, Record
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, maxsim_stage, request
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
-from surprise_rerank.core.threads import row_products
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.rerank.token_weights import measured_weights
+from surprise_rerank.similarities.dynamax import DynaMax
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenSample:
     """What a question's inclusion is measured against: token vectors of a uniform sample of the corpus.
 
-        sum_j w_j max_y <x_j, y> / sum_j w_j,   unit tokens
+        sum_j max_y <x_j, y> / m,   unit tokens
 
-    The sample is empty where only the order counts. Weights by it, if it `weighs`, multiply the question's
-    vectors, as MaxSim is linear in each.
+    The sample is empty where only the order counts.
     """
 
     tokens: TokenBatch
-    weighs: bool
 
     def asked(self, query: Query) -> AskedInclusion | None:
         """The question, as it is sent; None where it has no token vectors.
@@ -39,28 +36,23 @@ class TokenSample:
         """
         if query.tokens is None:
             return None
-        weights, maxima = measured_weights(query.tokens, self.tokens)
-        if not self.weighs:
-            weights = np.ones(len(query.tokens))
-        total = float(weights.sum())
-        usual = row_products(maxima, weights) / total if total > 0 else np.zeros(len(maxima))
-        return AskedInclusion(query.tokens, weights, usual, self.tokens.token_counts)
+        return AskedInclusion(
+            query.tokens, DynaMax().pool(query.tokens, self.tokens), self.tokens.token_counts
+        )
 
     def step(self, engine: str) -> str:
         """What is done, in words."""
-        weighted = "weighted " if self.weighs else ""
-        return f"{engine}: MaxSim of {weighted}tokens over the candidates"
+        return f"{engine}: MaxSim of tokens over the candidates"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AskedInclusion:
-    """A question whose inclusion is asked for: its (m, d) tokens, their (m,) weights, and what is usual.
+    """A question whose inclusion is asked for: its (m, d) tokens, and what is usual.
 
     That is the (s,) inclusion in the sample's texts, and the (s,) numbers of their tokens.
     """
 
     tokens: Float32Array
-    weights: Float64Array
     usual: Float64Array
     usual_lengths: IntArray
 
@@ -72,15 +64,14 @@ class AskedInclusion:
         fields: Sequence[str] = (TOKEN_COUNT,),
     ) -> models.QueryRequest:
         """A request for MaxSim of at most so many points, those that a filter lets through."""
-        stage = maxsim_stage(query_vectors(self.tokens, self.weights), using, limit)
+        stage = maxsim_stage(query_vectors(self.tokens), using, limit)
         return request([stage], limit, fields, (), SearchOptions(wanted))
 
     def inclusion(
         self, found: Sequence[Record], points: Sequence[str], count: str | None = TOKEN_COUNT
     ) -> Inclusion:
         """Of n points, NaN for one that was not found; `count` is the key of its number of tokens, if any."""
-        total = float(self.weights.sum())
-        scores = {record.id: record.score / total if total > 0 else 0.0 for record in found}
+        scores = {record.id: record.score / max(len(self.tokens), 1) for record in found}
         counts = {record.id: record.payload[count] for record in found} if count else {}
         own = np.array([scores.get(point, np.nan) for point in points], np.float64)
         lengths = np.array([counts.get(point, 0) for point in points], np.int64)
