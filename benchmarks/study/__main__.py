@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from benchmarks.study.collection import read_collection
 from benchmarks.study.heavy_tails import tails_table
 from benchmarks.study.left_out import STEPS, Study, chosen_table, parts_table, quality_table
+from benchmarks.study.past_the_pool import past_table
 from benchmarks.study.rankings import asked_by, read_rankings
-from benchmarks.study.reading import read_collection
 from benchmarks.study.verdict_tables import PARTS, PHASES, Place, verdict_tables
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.files import cache_folder
@@ -31,6 +32,7 @@ SPLITS = {
     "lisa": "test",
     "npl": "test",
     "demo": "train",
+    "limit_small": "test",
 }
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
 # Data sets with questions for tests, which are looked at last.
@@ -90,10 +92,8 @@ def left_out(
         with terminal.bar("choosing", len(STEPS) * len(study.names), "steps") as advance:
             chosen = study.left_out(advance)
         tables = [quality_table(study, model, chosen) for model in study.models]
-        present(
-            Report("Left-out collections", (*tables, parts_table(study), chosen_table(study, chosen))),
-            reports,
-        )
+        tables += [parts_table(study), chosen_table(study, chosen), past_table(collections)]
+        present(Report("Left-out collections", tuple(tables)), reports)
     except SurpriseRerankError as error:
         raise click.ClickException(str(error)) from error
 

@@ -1,49 +1,85 @@
-"""What all variants share: a corpus, its judged questions with their pools, and how they are kept on disk."""
+"""A collection for the study: every document's exact scores for every question, and pools of them.
+
+It is read once from the index that `rerank-eval` keeps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from surprise_rerank.candidates import Candidates, Inclusion, Query
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.systems.built import SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import whole_file
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch, TermSpace
+from surprise_rerank.encoders.base import Encoder, encode_queries
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
+from surprise_rerank.eval.retrieval.fitting import Lessons
+from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
+from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
-
-Arrays: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 # Each retriever's part of a pool, as in `rerank-eval` and in a search.
 DEPTH = 100
 _SHOWN = 10
-# Neighbours that the first round of `auto` looked at.
-_NEAREST = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Corpus:
-    """Documents as arrays, all aligned with `ids`.
+class Collection:
+    """n documents in the order of their ids, and q questions that have a relevant one.
 
     Attributes:
-        ids: n document ids.
-        dense: (n, d) dense vectors.
+        ids: (n,) of the documents.
+        dense: (n, d) vectors.
         lengths: (n,) numbers of tokens.
-        terms: n sparse vectors of words.
+        offsets, words, values: of the documents' words, as a `TermBatch` has them.
         sample: (s,) positions of the documents that stand for the corpus.
+        names: (q,) of the questions.
+        questions: (q, d) vectors.
+        own: (q,) the position of a question that is a document, which does not find itself; -1 elsewhere.
+        bm25: (q, n) scores.
+        inclusion: (q, n) of the question's tokens.
+        grades: (q, n) of relevance.
+        ideal: (q,) the DCG@10 of the best order.
     """
 
-    ids: tuple[str, ...]
+    ids: npt.NDArray[np.str_]
     dense: Float32Array
     lengths: IntArray
-    terms: TermBatch
+    offsets: IntArray
+    words: npt.NDArray[np.uint32]
+    values: Float64Array
     sample: IntArray
+    names: npt.NDArray[np.str_]
+    questions: Float32Array
+    own: IntArray
+    bm25: Float32Array
+    inclusion: Float32Array
+    grades: npt.NDArray[np.int8]
+    ideal: Float64Array
+
+    @cached_property
+    def terms(self) -> TermBatch:
+        """N sparse vectors of words."""
+        return TermBatch(self.offsets, self.words, self.values)
+
+    @cached_property
+    def space(self) -> TermSpace:
+        """The space that words are compared in."""
+        return TermSpace(self.terms.take(self.sample))
 
     @cached_property
     def ensemble(self) -> Ensemble:
@@ -51,170 +87,168 @@ class Corpus:
         return Ensemble.from_vectors(self.dense[self.sample], sample_size=0)
 
     @cached_property
-    def words(self) -> TermSpace:
-        """The space that words are compared in."""
-        return TermSpace(self.terms.take(self.sample))
+    def cosines(self) -> Float32Array:
+        """(q, n) of the questions with the documents."""
+        return self.questions @ self.dense.T
+
+    def best(self, i: int, scores: npt.NDArray[Any], depth: int, above: float = -np.inf) -> IntArray:
+        """The positions of the best documents for question i by (n,) scores above a bound, best first."""
+        open_to = scores > above
+        if self.own[i] >= 0:
+            open_to[self.own[i]] = False
+        order = np.lexsort((np.arange(len(scores)), -scores))
+        return order[open_to[order]][:depth]
+
+    def pool(self, i: int, depth: int = DEPTH) -> Case:
+        """The union of the best by BM25 and by cosine."""
+        found = self.best(i, self.bm25[i], depth, 0.0), self.best(i, self.cosines[i], depth)
+        return Case(self, i, np.unique(np.concatenate(found)))
 
     @cached_property
-    def unit_words(self) -> TermBatch:
-        """The sample's words in it."""
-        return self.words.unit(self.words.sample)
+    def pools(self) -> list[Case]:
+        """The pool of each question."""
+        return [self.pool(i) for i in range(len(self.names))]
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A question with its pool, sorted by document id, and what is known of every candidate.
+    """Question i with a pool: (n,) `rows` of the collection, ascending."""
 
-    Attributes:
-        name: the question's id.
-        dense: (d,) its dense vector.
-        tokens: m, how many it has.
-        rows: (n,) positions of the candidates in the corpus.
-        bm25: (n,) BM25's scores.
-        bm25_moments: mean and deviation of BM25's scores over the whole corpus, and the number of documents.
-        usual_bm25: (s,) BM25's scores of the sample.
-        inclusion: (n,) inclusion of weighted tokens, and (s,) of the sample: `auto`'s.
-        usual_inclusion: of the sample.
-        plain: (n,) inclusion, all tokens alike.
-        usual_plain: of the sample.
-        gains: (n,) what each candidate adds to the DCG at the first place, over the ideal DCG@10.
-        corpus: where the candidates stand.
-    """
-
-    name: str
-    dense: Float32Array
-    tokens: int
+    of: Collection
+    i: int
     rows: IntArray
-    bm25: Float64Array
-    bm25_moments: Float64Array
-    usual_bm25: Float64Array
-    inclusion: Float64Array
-    usual_inclusion: Float64Array
-    plain: Float64Array
-    usual_plain: Float64Array
-    gains: Float64Array
-    corpus: Corpus
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     @cached_property
-    def ids(self) -> list[str]:
-        """N document ids, ascending."""
-        return [self.corpus.ids[row] for row in self.rows]
+    def query(self) -> Query:
+        """The question, whose tokens are compared already."""
+        return Query(str(self.of.names[self.i]), self.of.questions[self.i])
 
     @cached_property
-    def vectors(self) -> Float64Array:
-        """(n, d) the candidates' dense vectors."""
-        return np.asarray(self.corpus.dense[self.rows], np.float64)
-
-    @cached_property
-    def terms(self) -> TermBatch:
-        """The candidates' words."""
-        return self.corpus.terms.take(self.rows)
-
-    @cached_property
-    def cosines(self) -> Float64Array:
-        """(n,) cosines of the candidates."""
-        return self.vectors @ self.dense
-
-    @cached_property
-    def word_similarities(self) -> tuple[Float64Array, Float64Array]:
-        """(n, n) of the candidates by words, and (s, n) of the sample with them."""
-        space = self.corpus.words
-        own, others = space.unit(self.terms), self.corpus.unit_words
-        vocabulary, place = np.unique(own.terms, return_inverse=True)
-        shape = (len(own), len(vocabulary))
-        pool = sparse.csr_array((own.values, place, own.offsets), shape)
-        known = np.isin(others.terms, vocabulary)
-        entries = (others.owners[known], np.searchsorted(vocabulary, others.terms[known]))
-        sample = sparse.csr_array((others.values[known], entries), (len(others), len(vocabulary)))
-        return (pool @ pool.T).toarray(), (sample @ pool.T).toarray()
-
-    @cached_property
-    def nearest(self) -> tuple[IntArray, Float64Array]:
-        """(n, k) each candidate's nearest others by cosine, and how near, or 0 where that is negative."""
-        near = self.vectors @ self.vectors.T
-        np.fill_diagonal(near, -np.inf)
-        k = min(_NEAREST, len(near) - 1)
-        rows = np.argsort(-near, axis=1, kind="stable")[:, :k]
-        return rows, np.take_along_axis(near, rows, axis=1).clip(0.0)
-
-    @cached_property
-    def known(self) -> dict[Hashable, Float64Array]:
-        """What was computed of this case before."""
-        return {}
-
-    @property
-    def whole_moments(self) -> Moments:
-        """Of BM25's scores, over the whole corpus."""
-        mean, deviation, members = self.bm25_moments
-        return Moments(np.asarray(mean), np.asarray(deviation), members=int(members))
+    def candidates(self) -> Candidates:
+        """The pool, with everything that re-rankers of an index are given."""
+        of, rows = self.of, self.rows
+        bm25, inclusion = (own[self.i].astype(np.float64) for own in (of.bm25, of.inclusion))
+        moments = Moments(np.asarray(bm25.mean()), np.asarray(bm25.std()), members=len(bm25))
+        compared = Inclusion(inclusion[rows], of.lengths[rows], inclusion[of.sample], of.lengths[of.sample])
+        return Candidates(
+            tuple(of.ids[rows].tolist()),
+            scores={"bm25": bm25[rows]},
+            dense=of.dense[rows],
+            terms=of.terms.take(rows),
+            corpus_moments={"bm25": moments},
+            inclusion=compared,
+        )
 
     def ndcg(self, scores: Float64Array) -> float:
         """nDCG@10 of the pool in the order of these scores; of equal ones the lower id comes first."""
         best = np.argsort(-scores, kind="stable")[:_SHOWN]
-        return float((self.gains[best] / np.log2(2 + np.arange(len(best)))).sum())
+        gains = self.of.grades[self.i, self.rows[best]] / self.of.ideal[self.i]
+        return float((gains / np.log2(2 + np.arange(len(best)))).sum())
+
+    def recall(self, scores: Float64Array) -> float:
+        """The share of the relevant documents among the first 100."""
+        best = np.argsort(-scores, kind="stable")[:100]
+        relevant = self.of.grades[self.i] > 0
+        return float(relevant[self.rows[best]].sum() / relevant.sum())
 
 
-_FIELDS = (
-    *("rows", "bm25", "bm25_moments", "usual_bm25", "inclusion", "usual_inclusion"),
-    *("plain", "usual_plain", "gains"),
-)
+def read_collection(
+    dataset: RetrievalDataset,
+    spec: str,
+    encoder: Encoder,
+    *,
+    cache: Path,
+    questions: int | None = None,
+    terminal: Terminal | None = None,
+) -> Collection:
+    """From the cache folder, or from the index.
 
+    Args:
+        dataset: with the judged questions.
+        spec: as `--dataset` names it.
+        encoder: of the index.
+        cache: where indexes are kept, and what is read of this one.
+        questions: how many, from the first on; all by default.
+        terminal: for progress.
 
-@dataclass(frozen=True, eq=False)
-class Collection:
-    """A data set that is ready for every variant.
-
-    Attributes:
-        name: of the data set.
-        model: of the encoder.
-        corpus: its documents.
-        cases: its questions that have a relevant document.
+    Raises:
+        SurpriseRerankError: if documents are split, or the index stores no words.
     """
-
-    name: str
-    model: str
-    corpus: Corpus
-    cases: tuple[Case, ...]
-
-    def save(self, path: Path) -> None:
-        """Write what was read to a .npz file, whole or not at all."""
-        corpus, cases = self.corpus, self.cases
-        arrays: dict[str, npt.NDArray[Any]] = {
-            "ids": np.array(corpus.ids),
-            "dense": corpus.dense,
-            "lengths": corpus.lengths,
-            "sample": corpus.sample,
-            "term offsets": corpus.terms.offsets,
-            "terms": corpus.terms.terms,
-            "values": corpus.terms.values,
-            "names": np.array([case.name for case in cases]),
-            "questions": np.stack([case.dense for case in cases]),
-            "tokens": np.array([case.tokens for case in cases]),
-        }
-        for i, case in enumerate(cases):
-            arrays |= {f"{i} {field}": getattr(case, field) for field in _FIELDS}
+    terminal = terminal or Terminal(quiet=True)
+    asked = dict(list(dataset.queries.items())[:questions])
+    workspace = Workspace(cache, index_key(spec, dataset), encoder, None, terminal)
+    path = cache / workspace.name / "study" / f"{_digest(dataset, asked)}.npz"
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
+        with workspace.resources(dataset, None, lessons, lucene=False) as resources:
+            sample = resources.sample_ids[:SAMPLE_SIZE]
+            arrays = _read(resources.index, sample, asked, dataset.qrels, encoder, terminal)
         with whole_file(path) as file:
             np.savez(file, **arrays)
+    with np.load(path, allow_pickle=False) as kept:
+        return Collection(**{field.name: kept[field.name] for field in fields(Collection)})
 
-    @classmethod
-    def load(cls, path: Path, name: str, model: str) -> Collection:
-        """Read what `save` wrote; nothing in the file is executed."""
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-        terms = TermBatch(arrays["term offsets"], arrays["terms"], arrays["values"])
-        ids = tuple(arrays["ids"].tolist())
-        corpus = Corpus(ids, arrays["dense"], arrays["lengths"], terms, arrays["sample"])
-        cases = tuple(
-            Case(
-                question,
-                arrays["questions"][i],
-                int(arrays["tokens"][i]),
-                **{field: arrays[f"{i} {field}"] for field in _FIELDS},
-                corpus=corpus,
-            )
-            for i, question in enumerate(arrays["names"].tolist())
-        )
-        return cls(name, model, corpus, cases)
+
+def _digest(dataset: RetrievalDataset, questions: Mapping[str, str]) -> str:
+    parts = [f"{document.id}\0{document.content_hash}" for document in dataset.documents]
+    parts += [f"{name}\0{text}" for name, text in questions.items()]
+    joined = "\0".join(["scores", dataset.split, *parts])
+    return hashlib.sha256(joined.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def _read(
+    index: DocumentIndex,
+    sample: Sequence[str],
+    asked: Mapping[str, str],
+    qrels: Mapping[str, Mapping[str, int]],
+    encoder: Encoder,
+    terminal: Terminal,
+) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a `Collection`."""
+    names, tokens = index.token_sample(len(index))
+    if len(set(names)) < len(names):
+        raise DataError("the study compares whole documents; index them without passages")
+    order = np.argsort(names)
+    ids, tokens = [names[i] for i in order], tokens.take(order)
+    found, bm25 = index.fetch(ids, frozenset({"dense", "terms"})), index.manifest.options.bm25
+    if found.terms is None or bm25 is None:
+        raise DataError("the index stores no words, which the study needs; index the documents again")
+    place, terms = {name: i for i, name in enumerate(ids)}, found.terms
+    vocabulary, columns = np.unique(terms.terms, return_inverse=True)
+    shape = (len(terms), len(vocabulary))
+    values = sparse.csc_array(sparse.csr_array((terms.values, columns, terms.offsets), shape))
+    counts, filled = np.diff(values.indptr), int(np.count_nonzero(terms.lengths))
+    idf = np.log1p((filled - counts + 0.5) / (counts + 0.5))
+    known = {name: text for name, text in asked.items() if any(gain > 0 for gain in qrels[name].values())}
+    queries = encode_queries(encoder, list(known.values()), list(known))
+    words, inclusion, grades, ideal = [], [], np.zeros((len(queries), len(ids)), np.int8), []
+    with terminal.bar("reading", len(queries), "questions") as advance:
+        for row, query in enumerate(queries):
+            own = bm25.query(query.text).indices
+            at = np.searchsorted(vocabulary, own[np.isin(own, vocabulary)])
+            words.append(np.asarray(values[:, at] @ idf[at], np.float32).reshape(-1))
+            inclusion.append(DynaMax().pool(query.require_tokens(), tokens).astype(np.float32))
+            judged = {name: max(gain, 0) for name, gain in qrels[query.id].items()}
+            best = np.sort(list(judged.values()))[::-1][:_SHOWN]
+            ideal.append(float((best / np.log2(2 + np.arange(len(best)))).sum()))
+            for name, gain in judged.items():
+                if name in place:
+                    grades[row, place[name]] = gain
+            advance(1)
+    return {
+        "ids": np.array(ids),
+        "dense": found.require_dense(),
+        "lengths": tokens.token_counts,
+        "offsets": terms.offsets,
+        "words": terms.terms,
+        "values": terms.values,
+        "sample": np.array([place[name] for name in sample], np.int64),
+        "names": np.array(list(known)),
+        "questions": np.stack([query.require_dense() for query in queries]),
+        "own": np.array([place.get(name, -1) for name in known], np.int64),
+        "bm25": np.stack(words),
+        "inclusion": np.stack(inclusion),
+        "grades": grades,
+        "ideal": np.array(ideal),
+    }

@@ -8,44 +8,61 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy import stats
 
-from benchmarks.study.collection import Collection
-from benchmarks.study.formula import Auto, Scores, first_round, fusion, fusion_minmax
+from benchmarks.study.collection import Case, Collection
+from benchmarks.study.peers import PEERS, Scores, own_scores
 from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoSettings
+from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoReranker, AutoSettings
+from surprise_rerank.rerank.fusion import BM25_WEIGHT, weighted_sum
+from surprise_rerank.rerank.rerankers import FusionReranker
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
 
 # What may be chosen, a part at a time. The start has the three scorers of `fusion` and nothing else.
-START = AutoSettings(words=0, hubs=0, lengths=0, rarity=False, trust=None)
+START = AutoSettings(words=0, vectors=0, lengths=0, trust=None)
 CHOICES: Mapping[str, Sequence[Mapping[str, object]]] = {
-    "BM25": [{"bm25": own} for own in (0.35, 0.5, 0.75)],
+    "BM25": [{"bm25": own} for own in (0.5, 0.75)],
     "trust": [{"trust": own} for own in (None, (0.35, 0.55))],
-    "tokens": [{"rarity": own} for own in (False, True)],
-    "hubs": [{"hubs": own, "long": long} for own, long in ((0, None), (0.5, None), (1.0, (15, 60)))],
-    "lengths": [{"lengths": own} for own in (0, 0.5, 1.0)],
-    "words": [{"words": own} for own in (0, 0.5, 0.75, 1.0)],
+    "lengths": [{"lengths": own} for own in (0, 0.5)],
+    "words": [{"words": own} for own in (0, 0.5, 0.75)],
+    "vectors": [{"vectors": own} for own in (0, 0.5, 0.75)],
 }
 # Twice through all parts: what one is worth depends on the others.
 STEPS = (*CHOICES, *CHOICES)
-
-ROWS: Mapping[str, Scores] = {
-    "bm25": lambda case: case.bm25,
-    "cosine": lambda case: case.cosines,
-    "dynamax": lambda case: case.plain,
-    "fusion": fusion,
-    "fusion-minmax": fusion_minmax,
-    "auto, first round": first_round,
-    "auto-robust, first round": lambda case: first_round(case, 0.5, 0.5),
-}
 PARTS: Mapping[str, AutoSettings] = {
     "without BM25": replace(AUTO_DEFAULTS, bm25=0),
     "without cosine": replace(AUTO_DEFAULTS, cosine=0),
     "without inclusion": replace(AUTO_DEFAULTS, dynamax=0),
     "without trust": replace(AUTO_DEFAULTS, trust=None),
-    "without weights of tokens": replace(AUTO_DEFAULTS, rarity=False),
-    "without hubs": replace(AUTO_DEFAULTS, hubs=0),
-    "hubs at any length, half": replace(AUTO_DEFAULTS, hubs=0.5, long=None),
     "without lengths": replace(AUTO_DEFAULTS, lengths=0),
     "without words": replace(AUTO_DEFAULTS, words=0),
+    "without vectors": replace(AUTO_DEFAULTS, vectors=0),
+}
+_NO_TOKENS = TokenBatch.from_arrays([])  # inclusion is there already
+
+
+def auto(case: Case, settings: AutoSettings = AUTO_DEFAULTS) -> Float64Array:
+    """(n,) the product's scores."""
+    of = case.of
+    reranker = AutoReranker(of.ensemble, _NO_TOKENS, of.space, settings, retrieved=True)
+    return weighted_sum(reranker.parts(case.query, case.candidates), {}) + np.zeros(len(case.rows))
+
+
+def fusion(case: Case) -> Float64Array:
+    """(n,) scores of the system `fusion`."""
+    tokens = DynaMaxScorer(_NO_TOKENS, retrieved=True)
+    scorers = [RetrievedScorer("bm25"), CosineScorer(case.of.ensemble), tokens]
+    return weighted_sum(FusionReranker(scorers).parts(case.query, case.candidates), {"bm25": BM25_WEIGHT})
+
+
+def _alone(name: str) -> Scores:
+    return lambda case: np.nan_to_num(own_scores(case)[name])
+
+
+ROWS: Mapping[str, Scores] = {
+    **{name: _alone(name) for name in ("bm25", "cosine", "dynamax")},
+    "fusion": fusion,
+    **PEERS,
 }
 
 
@@ -54,7 +71,7 @@ class Study:
     """Collections of several models, and what was measured of them.
 
     Attributes:
-        collections: (data set, model) -> its collection; every model has every data set.
+        collections: (data set, model) -> its collection.
     """
 
     collections: Mapping[tuple[str, str], Collection]
@@ -72,12 +89,16 @@ class Study:
 
     def values(self, scores: Scores, name: str, model: str) -> Float64Array:
         """(q,) nDCG@10 of each question."""
-        return np.array([case.ndcg(scores(case)) for case in self.collections[name, model].cases])
+        return np.array([case.ndcg(scores(case)) for case in self.collections[name, model].pools])
 
     def mean(self, settings: AutoSettings, name: str) -> float:
         """The mean nDCG@10 of `auto` on a data set, over the models."""
         if (name, settings) not in self._known:
-            means = [self.values(Auto(settings), name, model).mean() for model in self.models]
+            means = [
+                self.values(lambda case: auto(case, settings), name, model).mean()
+                for own, model in self.collections
+                if own == name
+            ]
             self._known[name, settings] = float(np.mean(means))
         return self._known[name, settings]
 
@@ -106,15 +127,16 @@ def interval(differences: Float64Array) -> tuple[float, float]:
 
 def quality_table(study: Study, model: str, chosen: Mapping[str, AutoSettings]) -> Table:
     """Every row on every data set, with its mean, and the mean difference to `fusion`."""
-    names = study.names
+    names = [name for name in study.names if (name, model) in study.collections]
     rows: dict[str, list[float]] = {
         row: [float(study.values(scores, name, model).mean()) for name in names]
         for row, scores in ROWS.items()
     }
     rows["auto, fixed on the others"] = [
-        float(study.values(Auto(chosen[name]), name, model).mean()) for name in names
+        float(study.values(lambda case, own=chosen[name]: auto(case, own), name, model).mean())  # type: ignore[misc]
+        for name in names
     ]
-    rows["auto"] = [float(study.values(Auto(), name, model).mean()) for name in names]
+    rows["auto"] = [float(study.values(auto, name, model).mean()) for name in names]
     base, best = np.array(rows["fusion"]), np.max([rows[row] for row in ("bm25", "cosine", "fusion")], axis=0)
     columns = (
         Column("system"),
@@ -151,7 +173,7 @@ def parts_table(study: Study) -> Table:
 
 def chosen_table(study: Study, chosen: Mapping[str, AutoSettings]) -> Table:
     """What was fixed on all data sets but the one that is named."""
-    keys = ("bm25", "trust", "rarity", "hubs", "long", "lengths", "words")
+    keys = ("bm25", "trust", "lengths", "words", "vectors")
     columns = (Column("left out"), *(Column(key) for key in keys))
     everywhere = {**chosen, "none": study.chosen(study.names), "the default": AUTO_DEFAULTS}
     cells = [(name, *(str(getattr(own, key)) for key in keys)) for name, own in everywhere.items()]

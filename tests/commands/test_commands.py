@@ -712,9 +712,9 @@ class TestExplain:
 
     def test_json_has_distributions_shares_places_and_tokens(self, filled: Bench) -> None:
         found = filled.json("explain", "why do dogs bark", "--index", filled.index, "--top", "3")
-        # What is taken off for lengths and hubs is no deviation of the scores that are shown.
+        # What is taken off for lengths is no deviation of the scores that are shown.
         weights = {own["name"]: own["weight"] for own in found["scorers"]}
-        expected = {"bm25": 0.5, "cosine": 1.0, "dynamax": 1.0, "words": 1.0}
+        expected = {"bm25": 0.5, "cosine": 1.0, "dynamax": 1.0, "words": 1.0, "vectors": 1.0}
         assert weights == pytest.approx(expected, abs=0.05)
         assert [own["scorer"] for own in found["distributions"]] == ["bm25", "cosine", "dynamax"]
         for own in found["distributions"]:
