@@ -11,8 +11,8 @@ and the others have not. With p_j proportional to 1 / rank_j^2 in the order of b
 
     score = b + 1/2 z(<u_i, sum_j (p_j - 1/n) u_j>) + 1/2 z(<v_i, sum_j (p_j - 1/n) v_j>)
 
-for words u and dense vectors v, and z over the corpus again; fewer than 20 give none. (It is Rocchio's classifier, 'Relevance feedback
-in information retrieval', 1971, with the whole pool as what is not relevant.)
+for words u and dense vectors v, and z over the corpus again; fewer than 20 give none. (It is Rocchio's
+classifier, 'Relevance feedback in information retrieval', 1971, with the whole pool as what is not relevant.)
 
 What is not there is left out, and the ranking's notes say so: inclusion without token vectors, BM25 and
 feedback by words without these, the cosine and feedback by vectors without dense vectors. One scorer is
