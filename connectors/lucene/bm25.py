@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -33,16 +33,14 @@ if TYPE_CHECKING:
 K1, B = 0.9, 0.4
 
 _RECORD, _LUCENE = "bm25.json", "lucene"
-_REBUILD = "delete the folder and build the index again"
+_ADVICE = "check the permissions and the free space, or delete the folder to build the index again"
 _BATCH = 1000
-# Lucene refuses longer terms, and the id is one.
-_LONGEST_ID = 32_766
 # What Java's String.trim removes: Anserini skips a document of which nothing else is left.
 _BLANK = "".join(map(chr, range(33)))
 
 
 class BM25Index:
-    """A BM25 index in a folder, open for searching. `build`, `open` and `open_or_build` make one.
+    """A BM25 index in a folder, open for searching: a context manager, which `open_or_build` makes.
 
     A score is Lucene's BM25, summed over the query's words:
     ln(1 + (N - n + .5) / (n + .5)) * tf / (tf + k1 * (1 - b + b * length / mean length)) with k1 = .9 and
@@ -53,7 +51,7 @@ class BM25Index:
     def __init__(self, path: Path, documents: int) -> None:
         self.path = path
         self.documents = documents
-        with java(f"cannot read the BM25 index {path}", _REBUILD):
+        with self._reading():
             searcher_class = java_class("org.apache.lucene.search.IndexSearcher")
             # Lucene's limit of 1,024 words is for queries that people type; a document can be one, too.
             searcher_class.setMaxClauseCount(2**31 - 1)
@@ -67,47 +65,9 @@ class BM25Index:
             self._generator = java_class("io.anserini.search.query.BagOfWordsQueryGenerator")()
             self._json = java_class("com.fasterxml.jackson.databind.ObjectMapper")()
             size = int(self._anserini.reader.numDocs())
-        if size != documents:
-            self.close()
-            raise StoreError(f"the BM25 index {path} holds {size} of {documents} documents: {_REBUILD}")
-
-    @classmethod
-    def build(
-        cls,
-        path: str | os.PathLike[str],
-        documents: Iterable[Document],
-        *,
-        fingerprint: str = "",
-        on_progress: Callable[[int], None] | None = None,
-    ) -> BM25Index:
-        """Index documents and open the index; one that is there already is replaced at the very end.
-
-        Args:
-            path: the index's folder.
-            documents: each is indexed as its `content` under its `id`; they are read once.
-            fingerprint: any text that changes when the documents do, for `open_or_build`.
-            on_progress: called with the number of documents of every batch.
-        """
-        target = Path(path).resolve()
-        what = f"the BM25 index {target}"
-        with staged_folder(target, _RECORD, what) as folder:
-            with java(f"cannot write {what}", "check its permissions and the free space"):
-                count = _write(folder / _LUCENE, documents, on_progress)
-            with disk_errors(what):
-                record = json.dumps({"documents": count, "fingerprint": fingerprint})
-                (folder / _RECORD).write_text(f"{record}\n", encoding="utf-8")
-            try:  # Anserini only logs a document that it cannot write
-                cls(folder, count).close()
-            except StoreError as error:
-                advice = "check its permissions and the free space"
-                raise StoreError(f"cannot write {what}: not all of it is there; {advice}") from error
-        return cls.open(target)
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> BM25Index:
-        """Open an index that `build` made."""
-        folder = Path(path).resolve()
-        return cls(folder, _record(folder)[0])
+        if size != documents:  # Anserini only logs a document that it cannot write
+            self.__exit__()
+            raise StoreError(f"the BM25 index {path} holds {size} of {documents} documents: {_ADVICE}")
 
     @classmethod
     def open_or_build(
@@ -118,20 +78,37 @@ class BM25Index:
         *,
         on_progress: Callable[[int], None] | None = None,
     ) -> BM25Index:
-        """Open the index if it has this fingerprint and is whole, or `build` it."""
-        # No index, or a damaged one: building replaces it, or reports why it cannot.
-        with suppress(StoreError):
-            if fingerprint and _record(Path(path).resolve())[1] == fingerprint:
-                return cls.open(path)
-        return cls.build(path, documents, fingerprint=fingerprint, on_progress=on_progress)
+        """Open the index if it has this fingerprint and is whole, or else build it.
+
+        A build that fails or is interrupted leaves the folder as it was.
+
+        Args:
+            path: the index's folder.
+            documents: each is indexed as its `content` under its `id`, which no other one has.
+            fingerprint: any text that changes when the documents do.
+            on_progress: called with the number of documents of every batch.
+        """
+        target = Path(path).resolve()
+        with suppress(StoreError, OSError, ValueError, TypeError, KeyError):  # none, or a damaged one
+            record = json.loads((target / _RECORD).read_text(encoding="utf-8"))
+            if record["fingerprint"] == fingerprint:
+                return cls(target, int(record["documents"]))
+        what = f"the BM25 index {target}"
+        with staged_folder(target, _RECORD, what) as folder:
+            with java(f"cannot write {what}", _ADVICE):
+                count = _write(folder / _LUCENE, documents, on_progress)
+            with disk_errors(what):
+                record = json.dumps({"documents": count, "fingerprint": fingerprint})
+                (folder / _RECORD).write_text(f"{record}\n", encoding="utf-8")
+            with cls(folder, count):
+                pass  # it is whole
+        return cls(target, count)
 
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """N ids and (n,) BM25 scores of the documents that share a word with the query.
 
         Best first; ties go by id, as in Anserini.
         """
-        if depth < 1:
-            raise DataError(f"depth must be at least 1, got {depth}")
         with self._reading():
             return self._top(self._words(query), depth)
 
@@ -172,28 +149,15 @@ class BM25Index:
         variance = share * ((scores - mean) ** 2).sum() + (1 - share * len(scores)) * mean**2
         return Moments(np.asarray(mean), np.asarray(np.sqrt(variance)), members=self.documents)
 
-    def close(self) -> None:
-        """Close the index's files; searching it afterwards is a StoreError, closing it again is nothing."""
-        anserini, self._anserini = self._anserini, None
-        if anserini is not None:
-            with java(f"cannot close the BM25 index {self.path}", "nothing is lost"):
-                anserini.close()
-
-    def __len__(self) -> int:
-        return self.documents
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        with self._reading():
+            self._anserini.close()
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        with java(f"cannot read the BM25 index {self.path}", _REBUILD):
-            if self._anserini is None:
-                raise StoreError(f"the BM25 index {self.path} is closed: open it again")
-            yield
+    def _reading(self) -> AbstractContextManager[None]:
+        return java(f"cannot read the BM25 index {self.path}", _ADVICE)
 
     def _words(self, text: str) -> Any:
         """Java's query for any of the text's words, with the whole collection's statistics."""
@@ -207,43 +171,19 @@ class BM25Index:
         return tuple(hits.docids), np.array(hits.scores, dtype=np.float64)
 
 
-def _record(folder: Path) -> tuple[int, str]:
-    """How many documents an index has, and its fingerprint."""
-    file = folder / _RECORD
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-        return int(values["documents"]), str(values["fingerprint"])
-    except FileNotFoundError as error:
-        raise StoreError(f"no BM25 index at {folder}: make one with BM25Index.build") from error
-    except OSError as error:
-        raise StoreError(f"cannot read {file}: {error}; check the path and its permissions") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise StoreError(f"{file} is damaged ({error!r}): {_REBUILD}") from error
-
-
 def _write(folder: Path, documents: Iterable[Document], on_progress: Callable[[int], None] | None) -> int:
     """Index documents into Lucene's new folder, and return their number."""
-    seen: set[str] = set()
-    rows = _rows(documents, seen)
-    indexer_class = import_extra("pyserini.index.lucene", EXTRA).LuceneIndexer
+    # Punctuation holds no words either, but Anserini does not skip it.
+    contents = ((document.id, document.content) for document in documents)
+    rows = ({"id": name, "contents": text if text.strip(_BLANK) else "."} for name, text in contents)
+    indexer_class, count = import_extra("pyserini.index.lucene", EXTRA).LuceneIndexer, 0
     with closing(indexer_class(str(folder), threads=min(8, os.cpu_count() or 1))) as indexer:
         while batch := list(islice(rows, _BATCH)):
             indexer.add_batch_dict(batch)
+            count += len(batch)
             if on_progress is not None:
                 on_progress(len(batch))
-    return len(seen)
-
-
-def _rows(documents: Iterable[Document], seen: set[str]) -> Iterator[dict[str, str]]:
-    for document in documents:
-        if document.id in seen:
-            raise DataError(f"document id {document.id!r} comes twice; ids must be unique")
-        if len(document.id.encode()) > _LONGEST_ID:
-            raise DataError(f"document id {document.id[:40]!r}... is longer than {_LONGEST_ID} bytes")
-        seen.add(document.id)
-        content = document.content
-        # Punctuation holds no words either, but Anserini does not skip it.
-        yield {"id": document.id, "contents": content if content.strip(_BLANK) else "."}
+    return count
 
 
 Fetch: TypeAlias = Callable[[Sequence[str], "frozenset[Field]"], Candidates]

@@ -55,9 +55,7 @@ def _started() -> Any:
     global _process
     if _process is None:
         config = import_extra("jnius_config", EXTRA)
-        if config.vm_running:
-            _require_anserini()
-        else:
+        if not config.vm_running:  # else by something else in this process, such as PyTerrier
             _start(config)
         _process = os.getpid()
     elif _process != os.getpid():
@@ -99,18 +97,6 @@ def _environment(**values: str) -> Iterator[None]:
         for name in values:
             del os.environ[name]
         os.environ.update({name: before[name] for name in values if name in before})
-
-
-def _require_anserini() -> None:
-    jnius = import_extra("jnius", EXTRA)
-    try:
-        jnius.autoclass("io.anserini.search.SimpleSearcher")
-    except jnius.JavaException as error:
-        raise StoreError(
-            "another Java virtual machine, which lacks Anserini's classes, already runs in this process, and "
-            "there can be only one: open the BM25 index before anything else starts Java, or add "
-            f"{_jar()} to jnius_config's class path before that"
-        ) from error
 
 
 def _jar() -> Path:

@@ -88,7 +88,7 @@ def test_embeddings_of_documents_are_used_and_ids_in_meta_are_known() -> None:
     with DocumentIndex.open(":memory:", WordEncoder()) as index:
         index.sync([Stored("mine", "a dog barks")])
         index.encoder.encoded_texts.clear()
-        by_id = SurpriseRanker(reranker=index.text_reranker("dynamax"))
+        by_id = copy.deepcopy(SurpriseRanker(reranker=index.text_reranker("dynamax")))
         by_id.run("dog barks", [Document(content="?", meta={"id": "mine"})])
         assert index.encoder.encoded_texts == ["dog barks"]
 

@@ -98,7 +98,7 @@ def test_fusion_ranks_by_the_sum_of_deviations(index: DocumentIndex) -> None:
 @pytest.mark.skipif(not has_lucene(), reason="the extra 'pyserini' is not installed")
 def test_bm25_of_lucene_fits_the_same_places(index: DocumentIndex, tmp_path: Path) -> None:
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
-    with BM25Index.build(tmp_path / "bm25", DOCUMENTS) as lexical:
+    with BM25Index.open_or_build(tmp_path / "bm25", DOCUMENTS, "v") as lexical:
         pool = HybridRetriever(index, lexical).retrieve(query, 8, ALL_FIELDS)
         found = BM25Retriever(lexical, index.fetch).retrieve(query, 8, frozenset({"tokens"}))
     assert pool.scores["bm25"][pool.ids.index("13")] == pool.scores["bm25"].max()

@@ -102,6 +102,9 @@ def test_of_several_text_columns_some_may_be_missing(tmp_path: Path) -> None:
     assert [d.text for d in source] == ["q1"]
     assert source.skipped.counts == {"no text": 1}
     assert next(iter(source)).id == next(iter(source)).content_hash
+    misspelled = Fields(id="content", text="question", title="titel")
+    with pytest.raises(DataError, match="no row has the column 'titel'"):
+        list(open_documents(path, fields=misspelled, on_error="skip"))
 
 
 def test_metadata_is_json(tmp_path: Path) -> None:
