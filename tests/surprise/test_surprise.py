@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from surprise_rerank.core.arrays import pair_similarities, unit_rows, vector_similarities
+from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -201,21 +201,6 @@ def test_stored_moments_must_fit():
 # Similarities that are no dot products
 
 
-@pytest.mark.parametrize("similarity", ["dot", "cosine", "euclidean", "manhattan"])
-@pytest.mark.parametrize("model", ["gaussian", "percentile", "empirical"])
-def test_any_similarity_of_vectors_can_be_surprising(similarity: str, model: str):
-    rng = np.random.default_rng(8)
-    vectors, keys, anchors = (rng.normal(size=(n, 5)) + 0.5 for n in (60, 9, 9))
-    ensemble = Ensemble.from_vectors(vectors, similarity=similarity)
-    psi = pair_similarities(keys, anchors, similarity)
-    result = Surprise(ensemble, model, weight=1).scores(psi, anchors)
-    scanned = vector_similarities(anchors, vectors, similarity)
-    expected = [probability_by_definition(p, row) for p, row in zip(psi, scanned, strict=True)]
-    assert result.defined.all()
-    atol = 1e-12 if model == "empirical" else 0.2
-    np.testing.assert_allclose(result.probability, expected, atol=atol)
-
-
 @pytest.mark.parametrize(("model", "weight"), [("pooled", 1), ("gaussian", 0.5), ("empirical", "crossover")])
 def test_what_all_anchors_share_needs_to_know_them(model: str, weight: object):
     ensemble, psi, anchors = scene(3)
@@ -244,18 +229,6 @@ def test_order_holds_from_5_to_40_sigma_where_p_saturates(model: str):
 
 
 # A pair by itself
-
-
-@given(seeds, st.sampled_from(MODELS), st.sampled_from([0, 0.3, 1, "crossover"]))
-@PROPERTY
-def test_a_pairs_score_does_not_depend_on_the_batch(seed: int, model: str, weight: object):
-    ensemble, psi, anchors = scene(seed)
-    surprise = Surprise(ensemble, model, weight)
-    together = surprise.scores(psi, anchors)
-    for i in range(len(psi)):
-        alone = surprise.scores(psi[i : i + 1], anchors[i : i + 1])
-        for field in ("score", "z", "probability", "defined"):
-            np.testing.assert_allclose(getattr(alone, field)[0], getattr(together, field)[i], rtol=1e-9)
 
 
 # Mixing
