@@ -15,7 +15,8 @@ from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[1]
-# Package -> the title of its page, in the order of the reference. What a package's `__all__` names is public.
+# Package -> the title of its page, in the order of the reference. What a package's `__all__` names is public,
+# or of its modules what PUBLIC names.
 PACKAGES = {
     "surprise_rerank": "Documents, pipelines, errors",
     "surprise_rerank.encoders": "Encoders",
@@ -29,6 +30,21 @@ PACKAGES = {
     "surprise_rerank.connectors.readers": "Readers of documents",
     "surprise_rerank.connectors.server": "The server",
     "surprise_rerank.connectors.similar": "Similar documents",
+}
+PUBLIC = {
+    "surprise_rerank.encoders": """
+        base.Encoded base.TokenEncoder base.encode_queries multi_vector.MultiVectorEncoder
+        static.StaticEncoder transformer.SentenceTransformerEncoder
+        word_vectors.WordVectors word_vectors.load_word_vectors""",
+    "surprise_rerank.surprise": """
+        anchor_scores.AnchorScores linear_form.LinearForm linear_form.augmented_documents
+        linear_form.augmented_query neighbours.Neighbours neighbours.nearest sampled.SampledEnsemble
+        score.SurpriseScores score.crossover_weight score.empirical_probability score.log_survival
+        score.normalized_similarity score.normalized_similarity_exact score.probability
+        score.probability_by_definition score.z_scores""",
+    "surprise_rerank.similarities": """
+        definitions.Similarity definitions.WordStatistics table.NamedSimilarity table.find_similarity""",
+    "surprise_rerank.classify": "few_shot.TrainingHistory",
 }
 # Files of the repository's root that are pages of the site.
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
@@ -57,15 +73,17 @@ def public_names() -> dict[str, dict[str, str]]:
     pages: dict[str, dict[str, str]] = {package: {} for package in PACKAGES}
     seen: set[str] = set()
     for package in PACKAGES:
-        for name in importlib.import_module(package).__all__:
-            value: Any = getattr(importlib.import_module(package), name)
+        names = PUBLIC[package].split() if package in PUBLIC else importlib.import_module(package).__all__
+        for path in (f"{package}.{own}" for own in names):
+            place, _, name = path.rpartition(".")
+            value: Any = getattr(importlib.import_module(place), name)
             module = getattr(value, "__module__", "") or ""
             full = f"{module}.{getattr(value, '__qualname__', name)}"
             if not module.startswith("surprise_rerank") or full in seen:
                 continue  # constants and aliases of types are described where they are used
             seen.add(full)
             home = max((p for p in PACKAGES if module.startswith(f"{p}.")), key=len, default=package)
-            pages[home][full] = f"{package}.{name}"
+            pages[home][full] = path
     return pages
 
 

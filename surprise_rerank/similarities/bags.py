@@ -19,6 +19,7 @@ from surprise_rerank.encoders.base import Encoder, Kind, require_token_encoder
 from surprise_rerank.errors import DataError
 
 T = TypeVar("T")
+_ONE_ENCODER = "take both from one encoder and one text, as it was indexed"
 Input: TypeAlias = Literal["vectors", "words", "query words"]
 
 
@@ -37,7 +38,7 @@ class Bag:
         if not np.isfinite(self.tokens).all():
             raise DataError("token vectors hold NaN or infinite values; remove or replace them first")
         if self.words is not None and len(self.words) != len(self.tokens):
-            raise DataError(f"{len(self.words)} words for {len(self.tokens)} token vectors of one text")
+            raise DataError(f"{len(self.words)} words for {len(self.tokens)} token vectors; {_ONE_ENCODER}")
 
     @property
     def vectors(self) -> FloatArray:
@@ -74,7 +75,9 @@ class Texts:
         wrong = np.flatnonzero(lengths != self.tokens.lengths)
         if len(wrong):
             i = int(wrong[0])
-            raise DataError(f"text {i} has {lengths[i]} words for {self.tokens.lengths[i]} token vectors")
+            raise DataError(
+                f"text {i} has {lengths[i]} words for {self.tokens.lengths[i]} token vectors; {_ONE_ENCODER}"
+            )
 
     @classmethod
     def encode(

@@ -10,7 +10,6 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import Bag, Texts, word_lists
@@ -58,13 +57,7 @@ class SimilarityReranker:
             (words,) = word_lists(self.encoder, [query.text], "query")
         if "vectors" not in reads:
             return Bag(words=words)
-        own = query.require_tokens()
-        if words is not None and len(words) != len(own):
-            raise DataError(
-                f"the query has {len(own)} token vectors and its text has {len(words)} words; "
-                "encode it with the re-ranker's encoder"
-            )
-        return Bag(own, words)
+        return Bag(query.require_tokens(), words)
 
     def _texts(self, candidates: Candidates) -> Texts:
         reads = self.similarity.inputs
@@ -83,10 +76,8 @@ class SimilarityReranker:
             raise DataError(
                 "the candidates have no documents; have the retriever fetch the field 'documents'"
             )
-        words = word_lists(self.encoder, [document.content for document in candidates.documents])
-        if tokens is not None:
-            _require_aligned(candidates.ids, tokens, words)
-        return Texts(tokens, words)
+        contents = [document.content for document in candidates.documents]
+        return Texts(tokens, word_lists(self.encoder, contents))
 
 
 class TextSimilarity:
@@ -163,12 +154,3 @@ def _require_list(*lists: Sequence[str]) -> None:
     for texts in lists:
         if isinstance(texts, str):
             raise DataError(f"expected a list of texts, got the text {texts[:40]!r}; put it into a list")
-
-
-def _require_aligned(ids: Sequence[str], tokens: TokenBatch, words: Sequence[Sequence[str]]) -> None:
-    for name, stored, here in zip(ids, tokens.lengths, map(len, words), strict=True):
-        if stored != here:
-            raise DataError(
-                f"the document {name!r} has {stored} stored token vectors and its text has {here} words; "
-                "give the encoder that it was indexed with, or index it again"
-            )

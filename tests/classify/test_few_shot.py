@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tiny_bert import tiny_bert
@@ -83,6 +83,7 @@ def test_targets_are_one_for_own_labels_little_for_others_and_zero_without_any()
     np.testing.assert_array_equal(pair_targets(members), expected)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_equal_texts_become_one_with_the_labels_of_all(data: st.DataObject):
     texts = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=8))

@@ -22,6 +22,8 @@ from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.errors import DataError
+from surprise_rerank.similarities.text_similarity import TextSimilarity
 
 WORDS = ["oil", "the", "chain", "tyres", "take", "bar", "brakes", "query", "passage", ":", "##s"]
 TEXTS = ["oil the chain", "tyres take bar", "", "brakes", "oil " * 40, "the chains: oil!"]
@@ -135,6 +137,15 @@ def test_questions_carry_their_vectors_and_names(encoders: dict[str, Encoder], n
         if encoded.tokens is not None:
             np.testing.assert_array_equal(query.tokens, encoded.tokens[i])
     assert encode_queries(encoders[name], []) == []
+
+
+def test_what_needs_tokens_says_where_to_get_them(encoders: dict[str, Encoder]):
+    dense = encoders["function"]
+    with pytest.raises(DataError, match=r"token_encoder=load_encoder\(\)"):
+        dense.encode(["red"]).require_tokens()
+    for name in ("dynamax-jaccard", "set-jaccard"):
+        with pytest.raises(DataError, match="has no token vectors"):
+            TextSimilarity(name, dense).scores("red", ["fish"])
 
 
 def test_fingerprints_tell_models_apart(encoders: dict[str, Encoder], tmp_path: Path):

