@@ -93,6 +93,7 @@ def rest() -> Iterator[QdrantRest]:
         "edge",
         "rest",
         pytest.param("server", marks=pytest.mark.server),
+        pytest.param("server by gRPC", marks=pytest.mark.server),
     ]
 )
 def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
@@ -105,7 +106,7 @@ def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opene
     collection = f"test-{uuid.uuid4()}"
     with cleaned(url, collection):
         yield lambda encoder, **more: DocumentIndex.open(
-            None, encoder, url=url, collection=collection, **more
+            None, encoder, url=url, collection=collection, prefer_grpc=kind.endswith("gRPC"), **more
         )
 
 

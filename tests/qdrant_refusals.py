@@ -1,14 +1,12 @@
 """What a real server says where local mode raises an error, and what it says when a node of it is lost.
 
-The texts and codes are those of Qdrant 1.18.3; a test with the mark `server` compares them.
+The texts and codes are those of Qdrant 1.18.3.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-
-import grpc
 
 _AWAY = (
     "Service internal error: Tonic status error: code: 'The service is currently unavailable', message: "
@@ -19,7 +17,7 @@ _AWAY_TOO = (
     '"tcp connect error", source: tonic::transport::Error(Transport, ConnectError(ConnectError("tcp connect '
     'error", 127.0.0.1:6335, Os { code: 111, kind: ConnectionRefused, message: "Connection refused" })))'
 )
-# What a node says of others that are away; REST's status is 500 for all of them, gRPC's code INTERNAL.
+# What a node says of others that are away; REST's status is 500 for all of them.
 LOST = {
     name: f"Service internal error: {reason}"
     for name, reason in {
@@ -40,13 +38,11 @@ class Refusal:
 
     Attributes:
         status: of REST.
-        code: of gRPC.
-        reason: by both; of a validation error, what is behind where it was found.
-        where: where REST found a validation error; gRPC finds all of them in the body.
+        reason: of a validation error, what is behind where it was found.
+        where: where a validation error was found.
     """
 
     status: int
-    code: grpc.StatusCode
     reason: str
     where: str = ""
 
@@ -54,15 +50,11 @@ class Refusal:
     def by_rest(self) -> str:
         return f"Validation error in {self.where}: [{self.reason}]" if self.where else self.reason
 
-    @property
-    def by_grpc(self) -> str:
-        return f"Validation error in body: [{self.reason}]" if self.where else self.reason
 
-
-_MISSING = (404, grpc.StatusCode.NOT_FOUND)
-_EXISTS = (409, grpc.StatusCode.ALREADY_EXISTS)
-_WRONG = (400, grpc.StatusCode.INVALID_ARGUMENT)
-_INVALID = (422, grpc.StatusCode.INVALID_ARGUMENT)
+_MISSING = 404
+_EXISTS = 409
+_WRONG = 400
+_INVALID = 422
 _BODY = "JSON body"
 
 # What local mode raises, and what the server says in its place.
@@ -115,9 +107,9 @@ _SAID = [
 def refusal(error: ValueError | KeyError) -> Refusal:
     """What the server says where local mode raises this."""
     if isinstance(error, KeyError):
-        return Refusal(*_MISSING, f"Not found: No point with id {error.args[0]} found")
+        return Refusal(_MISSING, f"Not found: No point with id {error.args[0]} found")
     reason = str(error).removeprefix("Wrong input: ")
-    for pattern, codes, said, where in _SAID:
+    for pattern, status, said, where in _SAID:
         if match := re.fullmatch(pattern, reason):
-            return Refusal(*codes, match.expand(said), where)
-    return Refusal(*_WRONG, f"Wrong input: {reason}")
+            return Refusal(status, match.expand(said), where)
+    return Refusal(_WRONG, f"Wrong input: {reason}")

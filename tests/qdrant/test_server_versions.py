@@ -16,7 +16,6 @@ from words import WordEncoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
-from surprise_rerank.connectors.qdrant.engines.versions import server_version
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.errors import StoreError
 
@@ -69,17 +68,6 @@ def test_token_vectors_are_in_codes_where_server_and_dimension_allow_it(
     nodes = Nodes.of(Location(url=server.url))
     assert ClientEngine(nodes, "x").token_numbers(dimension) == numbers
     nodes.close()
-
-
-def test_the_version_is_told_by_grpc(server: QdrantRest) -> None:
-    from qdrant_grpc import QdrantGrpc
-
-    with QdrantGrpc() as grpc:
-        by_grpc = Nodes.of(Location(url=grpc.url, grpc_port=grpc.port, prefer_grpc=True))
-        by_rest = Nodes.of(Location(url=server.url))
-        assert server_version(by_grpc) == server_version(by_rest) is not None
-        by_grpc.close()
-        by_rest.close()
 
 
 def test_a_key_without_tls_is_one_line_and_for_other_machines_only(
