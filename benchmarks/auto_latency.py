@@ -1,6 +1,6 @@
 """What a question costs by `auto`, by the plain fusion and by the cosine alone: embedded, from text to texts.
 
-    rerank-eval --dataset beir/scifact --systems cosine --cache CACHE
+    rerank-eval --dataset beir/scifact --systems cosine --set cache=CACHE
     python benchmarks/auto_latency.py --dataset beir/scifact --cache CACHE
 
 Systems take turns at every question, in one process, so that what else the machine does hits all of them. The

@@ -34,7 +34,7 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.options import options_of, present, quiet_option, report_option
+from surprise_rerank.eval.cli.options import present, quiet_option, report_option
 from surprise_rerank.eval.line_files import data_folder
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.stats.significance import holm, paired_randomization
@@ -42,7 +42,6 @@ from surprise_rerank.eval.studies.classify.systems import qualities
 from surprise_rerank.eval.studies.classify.task import Task, label_names
 from surprise_rerank.eval.studies.downstream.tasks import read_task as read_downstream
 from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors, load_models, read_labelled
-from surprise_rerank.eval.studies.settings import BenchmarkFiles
 from surprise_rerank.surprise.anchor_scores import AnchorScores
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
@@ -393,7 +392,8 @@ def forms_table(trials: Trials) -> Table:
 
 
 @click.command()
-@options_of(BenchmarkFiles)
+@click.option("--data", type=click.Path(path_type=Path), envvar="SURPRISE_RERANK_DATA")
+@click.option("--cache", type=click.Path(path_type=Path), help="Where vectors and indexes are kept.")
 @report_option
 @quiet_option
 def main(data: Path | None, cache: Path | None, reports: tuple[Path, ...], *, quiet: bool) -> None:

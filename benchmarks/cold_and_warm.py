@@ -56,7 +56,7 @@ def main(dataset: str) -> None:
             "-c",
             "from surprise_rerank.eval.cli.rerank_eval.main import main; main()",
         ]
-        evaluate += ["--dataset", dataset, "--cache", cache, "--quiet"]
+        evaluate += ["--dataset", dataset, "--set", f"cache={cache}", "--quiet"]
         cold, table = _timed(evaluate)
         warm, _ = _timed(evaluate)
     print(f"cold: {cold:.1f} s, {cold / bare['seconds']:.3f} times the bare encoding")

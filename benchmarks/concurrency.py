@@ -1,6 +1,6 @@
 """One pipeline, many questions at once: threads and tasks, beside one question after the other.
 
-    rerank-eval --dataset demo --systems cosine --cache CACHE
+    rerank-eval --dataset demo --systems cosine --set cache=CACHE
     python benchmarks/concurrency.py --dataset demo --cache CACHE
 
 Every run answers the same questions, from text to re-ranked documents, with one `Pipeline` object; the ratio

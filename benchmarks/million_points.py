@@ -1,6 +1,6 @@
 """Many points on several nodes: how fast they are stored, and how many questions a second callers get.
 
-    rerank-eval --dataset beir/scifact --systems cosine --cache CACHE
+    rerank-eval --dataset beir/scifact --systems cosine --set cache=CACHE
     python benchmarks/million_points.py --cache CACHE --size 100000 --qdrant-url http://localhost:6343
         --qdrant-url http://localhost:6353 --qdrant-url http://localhost:6363
 

@@ -1,6 +1,6 @@
 """One question end to end, embedded: re-ranked here or inside Qdrant, with the pool's documents or without.
 
-    rerank-eval --dataset beir/scifact --systems cosine --cache CACHE
+    rerank-eval --dataset beir/scifact --systems cosine --set cache=CACHE
     python benchmarks/qdrant_serving.py --dataset beir/scifact --cache CACHE
 
 Everything is of one process and one index; the questions' encoding is left out, as it is the same for all.

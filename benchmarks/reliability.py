@@ -6,7 +6,7 @@ should exceed p, which no judgment is needed for. In the third case the keys are
 system `surprise`: they are not drawn as the ensemble was, so that nothing is promised. The vectors are those
 of the indexes that rerank-eval made.
 
-    rerank-eval --dataset cranfield --systems cosine --cache CACHE  # and so on, for what is not indexed yet
+    rerank-eval --dataset cranfield --systems cosine --set cache=CACHE  # and so on
     python benchmarks/reliability.py --data DATA --cache CACHE
 """
 

@@ -1,6 +1,6 @@
 """What a document takes on a Qdrant server's disk, by part.
 
-    rerank-eval --dataset beir/scifact --systems cosine --cache CACHE
+    rerank-eval --dataset beir/scifact --systems cosine --set cache=CACHE
     python benchmarks/server_storage.py --cache CACHE --url http://localhost:6333 --files FOLDER
 
 FOLDER is the storage folder of that server, which is on this machine. The documents of a collection are

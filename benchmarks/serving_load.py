@@ -183,7 +183,7 @@ async def memory(client: httpx.AsyncClient) -> float:
 @contextlib.contextmanager
 def served(settings: dict[str, Any], *options: str) -> Iterator[str]:
     """The address of a server with this table [server] and these options of the command, once it is ready."""
-    code = "from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve; serve()"
+    code = "from surprise_rerank.eval.cli.surprise_rerank.serve import serve; serve()"
     environment = {name: value for name, value in os.environ.items() if name not in _OTHERS}
     with (
         tempfile.NamedTemporaryFile("w+", suffix=".toml") as config,

@@ -168,18 +168,24 @@ def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Use]]:
     yield "`surprise-rerank --help`", Use(_SEARCH, ("--help",))
     yield "`search --help`", Use(_SEARCH, ("search", "--help"))
     yield "`rerank-eval --help`", Use(_EVALUATE, ("--help",))
-    yield "`rerank-eval --list-systems`", Use(_EVALUATE, ("--list-systems",))
+    yield (
+        "`rerank-eval --systems help`",
+        Use(
+            _EVALUATE,
+            (
+                "--systems",
+                "help",
+            ),
+        ),
+    )
     yield "a wrong option", Use(_SEARCH, ("search", _QUESTION, *place, "--sytem", "auto"), code_of_exit=2)
     missing = ("index", folder / "no.jsonl", "--index", folder / "new")
     yield "`index`, no such file", Use(_SEARCH, missing, code_of_exit=2)
-    yield "`index`, nothing new", Use(_SEARCH, ("index", beir, *place, "--no-background"))
+    yield "`index`, nothing new", Use(_SEARCH, ("index", beir, *place, "--set", "background=no"))
     yield "`status`", Use(_SEARCH, ("status", *place))
-    yield "`ensemble show`", Use(_SEARCH, ("ensemble", "show", *place))
-    yield "`background show`", Use(_SEARCH, ("background", "show", *place))
     for system in ("bm25", "cosine", "dynamax", "auto"):
         yield f"`search --system {system}`", Use(_SEARCH, ("search", _QUESTION, *place, "--system", system))
-    yield "`explain`", Use(_SEARCH, ("explain", _QUESTION, *place))
-    yield "`search --server`", Use(_SEARCH, ("search", _QUESTION, "--server", f"http://127.0.0.1:{port}"))
+    yield "`search --explain`", Use(_SEARCH, ("search", _QUESTION, *place, "--explain"))
     yield (
         "`serve`, until it is ready",
         Use(_SEARCH, ("serve", *place, "--port", other), lambda: _is_ready(f"http://127.0.0.1:{other}")),
@@ -188,7 +194,7 @@ def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Use]]:
         "`similar --index`",
         Use(_SEARCH, ("similar", "--index", index, "--out", _Numbered(folder, counted))),
     )
-    arguments = ("--dataset", beir, "--cache", folder / "cache", "--systems", "auto", "--quiet")
+    arguments = ("--dataset", beir, "--set", f"cache={folder / 'cache'}", "--systems", "auto", "--quiet")
     yield "`rerank-eval`, warm, 5 questions", Use(_EVALUATE, arguments)
 
 

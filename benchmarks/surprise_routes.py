@@ -1,6 +1,6 @@
 """Surprise on the client, by formula and by augmented vectors: one order, and what each costs.
 
-    rerank-eval --dataset beir/scifact --systems cosine --cache CACHE
+    rerank-eval --dataset beir/scifact --systems cosine --set cache=CACHE
     python benchmarks/surprise_routes.py --dataset beir/scifact --cache CACHE
 
 The documents' vectors are those of the index that rerank-eval made, and the ensemble is of the documents.

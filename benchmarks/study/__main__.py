@@ -17,10 +17,9 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import SurpriseRerankError
-from surprise_rerank.eval.cli.options import options_of, present, quiet_option, report_option
+from surprise_rerank.eval.cli.options import present, quiet_option, report_option
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.datasets import load_dataset
-from surprise_rerank.eval.studies.settings import CacheFolder
 
 # Data set -> its questions that are not for tests; the old collections have no splits.
 SPLITS = {
@@ -37,6 +36,11 @@ SPLITS = {
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
 # Data sets with questions for tests, which are looked at last.
 TESTED = ("beir/scifact", "beir/nfcorpus")
+
+
+_cache_option = click.option(
+    "--cache", type=click.Path(path_type=Path), help="Where vectors and indexes are kept."
+)
 
 
 def _takes_collections(run: Callable[..., None]) -> Callable[..., None]:
@@ -63,7 +67,7 @@ def main() -> None:
 @main.command()
 @_takes_collections
 @click.option("--questions", type=click.IntRange(2), default=400, show_default=True, help="Of each data set.")
-@options_of(CacheFolder)
+@_cache_option
 @report_option
 @quiet_option
 def left_out(
@@ -108,7 +112,7 @@ def left_out(
     required=True,
     help="Where rankings are kept; what it has is not asked again.",
 )
-@options_of(CacheFolder)
+@_cache_option
 @report_option
 @quiet_option
 def verdicts(

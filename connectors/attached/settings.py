@@ -196,7 +196,7 @@ class PipelineSettings:
         if self.background is not None and self.location.is_given:
             raise DataError(
                 f"background={self.background!r} is for texts without an index, and there is one; store it "
-                "with the index ('surprise-rerank background set'), or leave it out"
+                "with the index ('surprise-rerank tune background'), or leave it out"
             )
 
     @property

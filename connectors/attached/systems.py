@@ -18,8 +18,8 @@ from surprise_rerank.surprise.ensemble import Ensemble
 
 # What adds that which a system compares, where a collection has none of it.
 _REMEDIES = {
-    "--bm25": "enrich(words=True), or sparse= for the question's",
-    "--tokens": "enrich(tokens=True)",
+    "bm25": "enrich(words=True), or sparse= for the question's",
+    "tokens": "enrich(tokens=True)",
 }
 
 
@@ -107,12 +107,12 @@ class AttachedInputs(SystemInputs):
         """What orders given texts by surprise."""
         return SurpriseReranker(self.index.ensemble(), weight=1.0)
 
-    def lacking(self, what: str, option: str) -> DataError:
-        """The error for what the collection has not; of an option of an index, what stands for it here."""
+    def lacking(self, what: str, setting: str) -> DataError:
+        """The error for what the collection has not; of a setting of an index, what stands for it here."""
         own = self.index
-        if option == "--tokens" and own.enriched.has_tokens and not own.has_tokens:
+        if setting == "tokens" and own.enriched.has_tokens and not own.has_tokens:
             return DataError(f"{own.where}: {own.tokens_of_another}")
         plain = what.replace("sparse vectors", "words")
         return DataError(
-            f"{own.where} has no {plain} that are read; choose another system, or {_REMEDIES[option]}"
+            f"{own.where} has no {plain} that are read; choose another system, or {_REMEDIES[setting]}"
         )

@@ -397,7 +397,7 @@ class QdrantIndex(Searched):
             DataError: if the index stores no sparse vectors.
         """
         if self.manifest.options.bm25 is None:
-            raise DataError("the index stores no sparse vectors; rebuild it with IndexOptions(bm25=Bm25())")
+            raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
         return self._terms.statistics()
 
     def _weighted(self, question: str) -> SparseVector:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Literal, Self, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from surprise_rerank.core.settings import option
 from surprise_rerank.errors import DataError
 
 # Edge in a folder; qdrant-client's local mode in memory; a server.
@@ -69,24 +68,9 @@ class Location:
         DataError: if a url is empty, or both a folder and a url are given.
     """
 
-    folder: str | os.PathLike[str] | None = option(
-        None,
-        flag="--index",
-        metavar="TARGET",
-        envvar="SURPRISE_RERANK_INDEX",
-        path="any",
-        help="A folder, or a collection on a server: http://localhost:6333/papers.  [$SURPRISE_RERANK_INDEX]",
-    )
-    url: str | Sequence[str] | None = option(
-        None,
-        flag="--qdrant-url",
-        metavar="URL",
-        envvar="QDRANT_URL",
-        joined=",",
-        help="A Qdrant server instead of a folder; its key from $QDRANT_API_KEY. Several times for the nodes "
-        "of a cluster, the preferred one first; with commas in the variable.  [$QDRANT_URL]",
-    )
-    collection: str = option("documents", metavar="NAME", help="The collection on the server.")
+    folder: str | os.PathLike[str] | None = None
+    url: str | Sequence[str] | None = None
+    collection: str = "documents"
     api_key: str | None = None
     prefer_grpc: bool = False
     grpc_port: int | None = None

@@ -208,7 +208,7 @@ class Manifest:
             raise IndexMismatchError(
                 f"the documents of {where} are encoded in {self.precision}, the encoder computes in "
                 f"{precision_of(encoder)}; add documents with precision={self.precision!r} (load_encoder, or "
-                "--precision), or rebuild the index with this one"
+                "--set precision=), or rebuild the index with this one"
             )
 
     def check_options(self, expected: IndexOptions, where: str) -> None:

@@ -82,14 +82,12 @@ class Columns(NamedTuple):
         if fields.id in ("content", "row") and fields.id not in known:
             made = fields.id
         elif not keyed or fields.id is not None or _match(ID_NAMES, known):
-            advice = "name it with Fields(id=...), or take a hash of title and text with Fields(id='content')"
+            advice = "name it as the id field, or take a hash of title and text: the id field 'content'"
             found = _find("id", fields.id, ID_NAMES, known, advice)
         texts = [fields.text]
         if fields.text is not None and fields.text not in known:
             texts = [name.strip() for name in fields.text.split(",")]
-        text_columns = [
-            _find("text", name, TEXT_NAMES, known, "name it with Fields(text=...)") for name in texts
-        ]
+        text_columns = [_find("text", name, TEXT_NAMES, known, "name it as the text field") for name in texts]
         chosen = None if fields.metadata is None else frozenset(fields.metadata)
         return cls(found, made, text_columns, fields.title, chosen)
 
@@ -218,7 +216,7 @@ def _json_of_object(value: Any, name: str) -> Any:
         case Decimal():
             return str(value)
     kind = type(value).__name__
-    advice = "list the columns to keep with Fields(metadata=[...])"
+    advice = "leave the column out, or name those to keep with Fields(metadata=[...])"
     raise RefusedError(f"{kind} in `{name}`", f"`{name}` holds {kind}, which JSON cannot; {advice}")
 
 

@@ -105,9 +105,7 @@ def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileR
     kind = form or _file_format(path.name)
     if kind is None:
         formats = ", ".join(get_args(Format))
-        raise DatasetError(
-            f"{path}: its format cannot be recognised; name it with format=..., one of {formats}"
-        )
+        raise DatasetError(f"{path}: its format cannot be recognised; give the format, one of {formats}")
     if kind == "text":
         return partial(_read_single, path, rules), lambda: 1
     table = kind

@@ -74,7 +74,7 @@ def load_background(
         known = f" (there is one for {', '.join(others)})" if others else ""
         raise DataError(
             f"{index.where} has no background of other questions for the system {system!r}{known}, which "
-            "min_surprise needs; make one with store_background"
+            "a threshold of surprise needs; make one ('surprise-rerank tune background', or store_background)"
         )
     background = QuestionBackground.from_bytes(content, f"{index.where}: background of {system}")
     if min_surprise is not None:
@@ -180,7 +180,7 @@ def _problem(index: Searched, built: BuiltSystem, background: QuestionBackground
     return (
         f"{index.where}: the background for {built.name!r} is of {known} "
         f"({', '.join(background.names)}), and the system has another model or other scorers now; make it "
-        "again with store_background"
+        "again ('surprise-rerank tune background', or store_background)"
     )
 
 

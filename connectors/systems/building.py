@@ -144,7 +144,7 @@ def bm25(inputs: SystemInputs) -> BuiltSystem:
     """The words' own order, or a given pool in the order of its BM25 scores."""
     words = inputs.words
     if words is None:
-        raise inputs.lacking("sparse vectors, which bm25 reads", "--bm25")
+        raise inputs.lacking("sparse vectors, which bm25 reads", "bm25")
     if inputs.first_stage is None:
         assert isinstance(words, ExplainingRetriever)  # as the words of an index and of a collection are
         return BuiltSystem("bm25", words)
@@ -155,7 +155,7 @@ def bm25(inputs: SystemInputs) -> BuiltSystem:
 def dynamax(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's pool by DynaMax inclusion of the query's tokens, which is Qdrant's MaxSim."""
     if not inputs.has_tokens:
-        raise inputs.lacking("token vectors, which dynamax compares", "--tokens")
+        raise inputs.lacking("token vectors, which dynamax compares", "tokens")
     if inputs.compares_here:
         return BuiltSystem("dynamax", inputs.dense, DynaMaxReranker())
     nothing = TokenSample(TokenBatch.from_arrays([]))
@@ -167,7 +167,7 @@ def fusion(inputs: SystemInputs) -> BuiltSystem:
     """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored."""
     words, tokens = inputs.words, inputs.token_sample()
     if tokens is None and words is None and inputs.default == "cosine":
-        raise inputs.lacking("token vectors, which a fusion compares", "--tokens")
+        raise inputs.lacking("token vectors, which a fusion compares", "tokens")
     # Nothing but scores travels: neither tokens nor dense vectors.
     only_scores, scorers, size = _is_asked_together(inputs), list[Scorer](), 0
     if inputs.index.has_dense:

@@ -60,8 +60,8 @@ def load_weights(index: Searched, system: str) -> Mapping[str, float] | None:
         raise IndexMismatchError(
             f"{index.where}: the weights of {system!r} were fitted with the model {found.model!r} "
             f"({found.fingerprint}), the index is of {index.model!r} "
-            f"({index.fingerprint}); fit them again, or forget them with 'surprise-rerank fit "
-            f"--forget --system {system}'"
+            f"({index.fingerprint}); fit them again, or forget them with 'surprise-rerank tune weights "
+            f"--reset --system {system}'"
         )
     return found.weights
 

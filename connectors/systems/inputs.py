@@ -138,11 +138,11 @@ class SystemInputs:
             anchors=self.index.ensemble() if record.shrink_mean or record.shrink_deviation else None,
         )
 
-    def lacking(self, what: str, option: str) -> DataError:
-        """The error for what is not stored, and the option of `surprise-rerank index` that stores it."""
+    def lacking(self, what: str, setting: str) -> DataError:
+        """The error for what is not stored, and the setting of an index that stores it."""
         return DataError(
             f"{self.index.where} stores no {what}; choose another system, or make the index again with "
-            f"'surprise-rerank index --rebuild {option}'"
+            f"'surprise-rerank index --rebuild --set {setting}=yes'"
         )
 
 

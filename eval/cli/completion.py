@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -32,32 +32,65 @@ MEASURES = (
 )
 
 
-class Names(click.ParamType[str]):
-    """A text of names, with something between them where several are taken, which a shell completes.
+class Name(click.ParamType[str]):
+    """A name, which a shell completes.
 
     Args:
         known: gives the names.
-        between: what separates them; empty where one is taken.
         files: whether a file or folder can stand in place of a name.
     """
 
     name = "text"
 
-    def __init__(
-        self, known: Callable[[str], Sequence[str]], between: str = "", *, files: bool = False
-    ) -> None:
+    def __init__(self, known: Callable[[str], Sequence[str]], *, files: bool = False) -> None:
         self._known = known
-        self._between = between
         self._files = files
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """The names that begin as the last one of those that are written."""
-        end = max((incomplete.rfind(own) + 1 for own in self._between), default=0)
-        written, last = incomplete[:end], incomplete[end:]
-        found = [CompletionItem(f"{written}{name}") for name in self._known(last) if name.startswith(last)]
+        """The names that begin as what is written."""
+        found = [CompletionItem(name) for name in self._known(incomplete) if name.startswith(incomplete)]
         return [*found, CompletionItem(incomplete, type="file")] if self._files else found
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """Names with commas between, or white space, once each; a shell completes the last one.
+
+    Args:
+        known: gives the names.
+        files: whether a file or folder can stand in place of a name; then white space belongs to it.
+    """
+
+    name = "names"
+
+    def __init__(self, known: Callable[[str], Sequence[str]] = lambda _: (), *, files: bool = False) -> None:
+        self._one = Name(known, files=files)
+        self._between = "," if files else ", "
+        # Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
+        self._separator = re.compile(rf"[{self._between}]+(?![^()]*\))")
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The names; a usage error if there is none."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(
+            dict.fromkeys(own.strip() for own in self._separator.split(value) if own and own.strip())
+        )
+        if not names:
+            self.fail("give at least one name", param, ctx)
+        return names
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """The names that begin as the last one of those that are written."""
+        end = max(incomplete.rfind(own) + 1 for own in self._between)
+        written, last = incomplete[:end], incomplete[end:]
+        found = self._one.shell_complete(ctx, param, last)
+        return [CompletionItem(f"{written}{own.value}", type=own.type) for own in found]
 
 
 def _datasets(begun: str) -> Sequence[str]:
@@ -77,12 +110,9 @@ def _systems(_: str) -> Sequence[str]:
     return [*SYSTEMS, *EVALUATED]
 
 
-def systems(*, several: bool = False) -> Any:
-    """The type of an option that takes systems of an evaluation."""
-    return Names(_systems, "," if several else "")
-
-
-measures = Names(lambda _: MEASURES, ", ")
-similarities = Names(lambda _: [*SIMILARITIES, *RAW], ",")
-datasets = Names(_datasets, ",", files=True)
-source = Names(_datasets, files=True)
+baseline = Name(_systems)
+source = Name(_datasets, files=True)
+systems = Names(_systems)
+measures = Names(lambda _: MEASURES)
+similarities = Names(lambda _: ["cosine", "all", *SIMILARITIES, *RAW])
+datasets = Names(_datasets, files=True)

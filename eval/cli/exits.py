@@ -11,7 +11,6 @@ from typing import IO, Any, NoReturn
 import click
 
 from surprise_rerank.errors import SurpriseRerankError
-from surprise_rerank.eval.cli.wording import in_options
 from surprise_rerank.eval.reports.one_line import one_line
 
 
@@ -94,5 +93,5 @@ def run(command: click.Command, interrupted: str = "") -> None:
 
 
 def _fail(message: str) -> NoReturn:
-    click.echo(f"Error: {one_line(in_options(message))}", err=True)
+    click.echo(f"Error: {one_line(message)}", err=True)
     sys.exit(2)

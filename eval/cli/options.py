@@ -1,165 +1,113 @@
-"""Options that commands share, options made of settings classes, and the end of a command: its report."""
+"""Options that commands share; which index a command works on; and the end of an evaluation, its report."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import inspect
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from surprise_rerank.core.settings import OptionInfo
-from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
+from surprise_rerank.errors import DataError, near_or_all
+from surprise_rerank.eval.cli import completion
+from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.eval.reports.report import Report
 
-Settings = TypeVar("Settings")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# As `readers.opening.Format`, which `--help` cannot wait for.
+FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "text")
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+_WHICH = (
+    "which index? give --index with a folder, or a collection on a server such as "
+    "http://localhost:6333/papers (or set SURPRISE_RERANK_INDEX)"
+)
+
+index_option = click.option(
+    "--index",
+    "target",
+    metavar="T",
+    envvar="SURPRISE_RERANK_INDEX",
+    help="A folder, or a collection on a server: http://localhost:6333/papers; of a cluster several urls "
+    "with commas between, the last with the collection. Key: $QDRANT_API_KEY.  [$SURPRISE_RERANK_INDEX]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="The result only: no progress, no notes.")
 report_option = click.option(
     "--report",
     "reports",
     metavar="FILE",
     multiple=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=NEW_FILE,
     help="Write the result to a file, too: .html, a page with pictures that needs no other file; .json, .md "
-    "or .tex. Its folder must be there. Several times.",
+    "or .tex. Several times.",
 )
-json_option = click.option(
-    "--json", "as_json", is_flag=True, help="One JSON document of everything that was measured."
+config_option = click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="TOML that names the model, vectors and payload keys of a collection made by others.",
 )
-quiet_option = click.option("--quiet", "-q", is_flag=True, help="The tables only, no progress.")
+model_option = click.option(
+    "--model",
+    metavar="NAME",
+    help="The model of a collection made by others; or the index's, if it is not where it was: a name, a "
+    "folder or a file.",
+)
+filled_with = click.argument("sources", metavar="SOURCE...", nargs=-1, type=completion.source)
+format_option = click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="What files are, if their names do not show it."
+)
+id_option = click.option("--id-field", metavar="NAME", help="Column of ids; `content` or `row` makes ids.")
+text_option = click.option(
+    "--text-field", metavar="NAME", help="Column of texts, or several: question,answer."
+)
 
 
-def options_of(*kinds: type) -> Callable[[Function], Function]:
-    """A decorator that adds the options of settings classes to a command.
-
-    Every field that `core.settings.option` made is one, with the field's default; in the order of the fields.
-    A name that two classes share is one option.
-
-    Args:
-        kinds: dataclasses.
-    """
-    fields = {own.name: (kind, own) for kind in kinds for own in option_fields(kind)}
-
-    def decorate(function: Function) -> Function:
-        for kind, own in reversed(fields.values()):
-            function = _parameter(own, get_type_hints(kind)[own.name])(function)
-        return function
-
-    return decorate
-
-
-def takes(**kinds: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator that adds the options of settings classes to a command, which gets an object of each.
+class SystemChoice(click.Choice[str]):
+    """A system of the register; those of other packages are found, too.
 
     Args:
-        kinds: parameter of the command -> its class, all of whose fields are options.
+        fits: only systems whose weights can be fitted.
     """
-    names = {own.name for kind in kinds.values() for own in option_fields(kind)}
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def command(*arguments: Any, **values: Any) -> Any:
-            settings: dict[str, Any] = {name: settings_from(kind, values) for name, kind in kinds.items()}
-            others = {name: value for name, value in values.items() if name not in names}
-            return function(*arguments, **settings, **others)
+    def __init__(self, *, fits: bool = False) -> None:
+        super().__init__([name for name, system in SYSTEMS.items() if system.fits or not fits])
+        self._fits = fits
 
-        return options_of(*kinds.values())(command)
-
-    return decorate
-
-
-def option_fields(kind: type) -> list[dataclasses.Field[Any]]:
-    """The fields of a settings class that are options: its own, then those of its base classes."""
-    depth = {
-        name: level
-        for level, base in reversed([*enumerate(kind.__mro__)])
-        for name in inspect.get_annotations(base)
-    }
-    fields = [own for own in dataclasses.fields(kind) if "option" in own.metadata]
-    return sorted(fields, key=lambda own: depth[own.name])
-
-
-def settings_from(kind: type[Settings], values: Mapping[str, Any], **more: Any) -> Settings:
-    """Settings of the values of a command's options.
-
-    Args:
-        kind: the settings class.
-        values: name -> value, those of other classes among them.
-        more: fields that are no options.
-    """
-    return kind(**{own.name: values[own.name] for own in option_fields(kind)}, **more)
-
-
-def _parameter(own: dataclasses.Field[Any], hint: Any) -> Callable[[Function], Function]:
-    """The decorator of click for one field."""
-    info: OptionInfo = own.metadata["option"]
-    required = own.default is dataclasses.MISSING
-    kind, several = _kind(info, hint)
-    if info.argument:
-        count = -1 if several else 1
-        return click.argument(own.name, metavar=info.metavar, nargs=count, required=required, type=kind)
-    how: dict[str, Any] = {"help": info.help, "metavar": info.metavar, "envvar": info.envvar}
-    if info.sets is not None and info.metavar is not None:
-        how |= {"is_flag": False, "flag_value": info.sets, "default": own.default}
-    elif bool in (hint, *get_args(hint)) or info.sets is not None:
-        how = {"help": info.help, "default": own.default}
-        how |= {"is_flag": True} if info.sets is None else {"flag_value": info.sets}
-        how["show_default"] = info.show_default and "/" in info.flag
-    else:
-        how |= {"type": kind, "multiple": several or bool(info.joined), "show_default": info.show_default}
-        how |= {"required": True} if required else {"default": _default(info, own.default)}
-    if info.parse is not None:
-        how["callback"] = _parsed(info.parse)
-    if info.joined:
-        how["callback"] = lambda _, __, given: info.joined.join(given) or None
-    return click.option(*(info.flag.split() or [f"--{own.name.replace('_', '-')}"]), own.name, **how)
-
-
-def _kind(info: OptionInfo, hint: Any) -> tuple[Any, bool]:
-    """The type of an option's value, and whether the option may be given several times."""
-    if get_origin(hint) in (Union, types.UnionType):
-        hint = next(part for part in get_args(hint) if part is not types.NoneType)
-    several = get_origin(hint) is tuple and info.parse is None
-    if several:
-        hint = get_args(hint)[0]
-    if info.kind is not None:
-        return info.kind, several
-    if info.parse is not None:
-        return str, False
-    if info.choices or get_origin(hint) is Literal:
-        return click.Choice(info.choices or get_args(hint)), several
-    if hint is Path or info.path is not None:
-        path: Any = click.Path(dir_okay=info.path != "file", file_okay=info.path != "folder", path_type=hint)
-        return path, several
-    if hint in (int, float) and (info.low is not None or info.high is not None):
-        ranged = click.IntRange if hint is int else click.FloatRange
-        return ranged(info.low, info.high, min_open=info.above), several  # type: ignore[arg-type]
-    return hint, several
-
-
-def _default(info: OptionInfo, default: Any) -> Any:
-    if info.parse is None or default is None:
-        return default
-    return info.text or (",".join(map(str, default)) if isinstance(default, tuple) else str(default))
-
-
-def _parsed(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
-    def value_of(_: click.Context, __: click.Parameter, given: str | None) -> Any:
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name, where a system of that name is registered; a usage error else."""
         try:
-            return None if given is None else parse(given)
-        except SurpriseRerankError:
-            raise
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
+            system = find_system(value)
+        except DataError:
+            self.fail(f"unknown system {value!r}; {near_or_all(value, self.choices)}", param, ctx)
+        return value if system.fits or not self._fits else super().convert(value, param, ctx)
 
-    return value_of
+
+def takes_index(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --index, --json and --quiet; it gets a `Location` and an `Output`."""
+
+    @index_option
+    @json_option
+    @quiet_option
+    @functools.wraps(function)
+    def command(*, target: str | None, as_json: bool, quiet: bool, **others: Any) -> Any:
+        if not target:
+            raise click.UsageError(_WHICH)
+        return function(location=Location.at(target), out=Output(as_json=as_json, quiet=quiet), **others)
+
+    return command
+
+
+def reports(function: Function) -> Function:
+    """Give a command of an evaluation --report, --json and --quiet."""
+    return report_option(json_option(quiet_option(function)))
 
 
 def present(
@@ -182,7 +130,6 @@ def present(
     Raises:
         SurpriseRerankError: if a file cannot be written, or its suffix is not known.
     """
-    from surprise_rerank.eval.cli.output.console import Output
     from surprise_rerank.eval.reports.records import report_values
     from surprise_rerank.eval.reports.terminal import print_report
     from surprise_rerank.eval.reports.writing import write_report

@@ -37,6 +37,8 @@ class RetrievalDataset:
         if not self.documents:
             raise DatasetError(f"{self.name!r} has no documents")
         ids = _unique_ids(self.name, self.documents)
+        if not self.queries:
+            raise DatasetError(f"{self.name!r} has no judged question in its split {self.split!r}")
         if self.queries.keys() != self.qrels.keys():
             odd = sorted(self.queries.keys() ^ self.qrels.keys())
             raise DataError(f"{self.name!r}: {len(odd)} questions lack a text or judgements: {odd[0]!r}, ...")

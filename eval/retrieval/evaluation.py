@@ -125,7 +125,7 @@ def evaluate(
     if encoder.window is not None and settings.passages:
         notes.append(f"documents of more than {encoder.window} tokens are split; their best passage counts")
     elif encoder.window is not None:
-        notes.append(f"documents are cut after {encoder.window} tokens (--passages splits them)")
+        notes.append(f"documents are cut after {encoder.window} tokens (--set passages=yes splits them)")
     notes.append(f"token vectors: {pooling:g} tokens merged into a vector")
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
     url = shown_url(settings.qdrant_url) if settings.qdrant_url else None
@@ -213,7 +213,7 @@ def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, E
         run = _run(file, dataset)
         name = name.strip() or run.name
         if name in systems or name in SYSTEMS or name in EVALUATED:
-            raise DataError(f"two systems have the name {name!r}; name the run: --run NAME={file}")
+            raise DataError(f"two systems have the name {name!r}; name the run: runs=NAME={file}")
         systems[name] = ExternalRun(run)
     return systems
 

@@ -59,7 +59,7 @@ class Resources(SystemInputs):
 
     @property
     def anchors(self) -> Ensemble:
-        """The ensemble that surprise is measured against (`--ensemble`): the documents by default."""
+        """The ensemble that surprise is measured against (`ensemble`): the documents by default."""
         return self.ensemble or self.corpus
 
     def of_index(self) -> SystemInputs:

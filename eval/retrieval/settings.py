@@ -12,7 +12,7 @@ Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSettings:
-    """What to evaluate; the options of `rerank-eval` by the same names.
+    """What to evaluate; the options of `rerank-eval`, or keys of its `--set`, by the same names.
 
     Attributes:
         dataset: `demo`, an id of ir_datasets, or a BEIR folder.

@@ -65,7 +65,7 @@ def read_run(path: Path) -> Run:
 
 
 def split_run(given: str) -> tuple[str, str]:
-    """What `--run` names: a name, which may be empty, and a file.
+    """What an entry of `runs` names: a name, which may be empty, and a file.
 
     >>> split_run("theirs=runs/theirs.trec"), split_run("runs/k1=0.9.trec")
     (('theirs', 'runs/theirs.trec'), ('', 'runs/k1=0.9.trec'))

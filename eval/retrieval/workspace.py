@@ -185,7 +185,7 @@ def _told(done: SyncReport, engine: str) -> str:
 
 
 def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> Ensemble | None:
-    """The ensemble that `--ensemble` names; None for the documents themselves.
+    """The ensemble that `ensemble` names; None for the documents themselves.
 
     Args:
         name: `documents`, `train-questions`, or a text file of one question a line.

@@ -17,8 +17,9 @@ from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
+from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.encoders.text_vectors import dense_vectors
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.studies.sentence_models import load_each
 from surprise_rerank.surprise.score import SurpriseModel
@@ -94,12 +95,12 @@ def read_labelled(
             missing += 1
         else:
             raise DataError(
-                f"{path}, row {number}: no label in the column {label!r} (--label), expected a word or a "
-                f"whole number; the text is {document.text[:40]!r}"
+                f"{path}, row {number}: no label in the column {label!r} (--label-field), expected a word or "
+                f"a whole number; the text is {document.text[:40]!r}"
             )
     if not rows:
         raise DataError(
-            f"{path}: no row has a label in the column {label!r}; name the one that has (--label)"
+            f"{path}: no row has a label in the column {label!r}; name the one that has (--label-field)"
         )
     texts, labels = zip(*rows, strict=True)
     return LabelledTexts(source.name, texts, labels, source.skipped.total + missing)

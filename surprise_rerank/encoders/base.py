@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias, cast
 
-import numpy as np
-
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
@@ -23,8 +21,6 @@ Kind: TypeAlias = Literal["query", "document"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 Progress: TypeAlias = Callable[[int], None]
 
-# Texts whose token vectors are in memory at a time, where dense ones are wanted.
-_TEXTS_AT_ONCE = 2048
 _NO_TOKENS = (
     "has no token vectors, only dense ones; take the tokens of another model beside it "
     "(token_encoder=load_encoder()), or a system that reads dense vectors (cosine, surprise)"
@@ -142,17 +138,6 @@ def encode_queries(
 def encode_documents(encoder: Encoder, texts: Sequence[str]) -> Encoded:
     """The vectors of documents, or of their passages, in their order."""
     return _traced(encoder, texts, "document")
-
-
-def dense_vectors(
-    encoder: Encoder, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
-) -> Float32Array:
-    """(n, d) unit vectors of n texts, in their order; the arguments are those of `Encoder.encode`."""
-    vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)
-    for start in range(0, len(texts), _TEXTS_AT_ONCE):
-        rows = slice(start, start + _TEXTS_AT_ONCE)
-        vectors[rows] = encoder.encode(texts[rows], kind, on_progress).dense
-    return vectors
 
 
 def shown_model(encoder: Encoder) -> str:

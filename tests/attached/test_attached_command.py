@@ -111,7 +111,7 @@ def test_what_is_for_collections_of_others_is_refused_for_an_index(rest: QdrantR
     desk = Desk(rest.url, name)
     file = tmp_path / "parts.toml"
     file.write_text('text = "inhalt"')
-    for asked in (["status"], ["search", "cats"], ["background", "show"]):
+    for asked in (["status"], ["search", "cats"], ["tune", "background", "--reset"]):
         assert "leave --config (config=) out" in desk.refused(*asked, "--config", str(file))
     assert "DocumentIndex.open" in desk.refused("enrich")
     done = CliRunner().invoke(command, ["enrich", "--index", "folder"])
@@ -168,22 +168,33 @@ def test_what_searches_an_index_searches_a_foreign_collection(
     judged.write_text("".join(f"q{i}\t{i}\t1\n" for i in range(30)))
     other = tmp_path / "other.txt"
     other.write_text("".join(f"what is the capital number {i}?\n" for i in range(30)))
-    assert "cosine: " in desk.run("background", "set", "--questions", str(other), "--system", "cosine", *keys)
+    assert "cosine: " in desk.run(
+        "tune", "background", "--questions", str(other), "--system", "cosine", *keys
+    )
     found = json.loads(desk.run("search", "number 3", "--json", "--system", "cosine", *keys))
     assert found["hits"][0]["text"].startswith("text number")
     assert found["hits"][0]["surprise"] is not None  # the background is kept from one command to the next
-    assert json.loads(desk.run("background", "show", "--json", *keys))["backgrounds"][0]["system"] == "cosine"
+    assert json.loads(desk.run("status", "--json", *keys))["backgrounds"][0]["system"] == "cosine"
     assert "background of cosine" in desk.run("status", *keys)
     desk.keys.write_text('text = "inhalt"')  # what is kept is shown without a model
-    assert "cosine" in desk.run("background", "show", *keys)
+    assert "cosine" in desk.run("status", *keys)
     desk.keys.write_text('text = "inhalt"\nmodel = "words"')
     only = '{"must": [{"key": "n", "range": {"gte": 30}}]}'
     filtered = json.loads(desk.run("search", "number 3", "--json", "--filter", only, *keys))
     assert {hit["id"] for hit in filtered["hits"]} <= {str(i) for i in range(30, 40)}
-    assert json.loads(desk.run("explain", "number 3", "--json", *keys))["candidates"]
+    assert json.loads(desk.run("search", "number 3", "--explain", "--json", *keys))["candidates"]
     fit = json.loads(
         desk.run(
-            "fit", "--questions", str(asked), "--qrels", str(judged), "--system", "fusion", "--json", *keys
+            "tune",
+            "weights",
+            "--questions",
+            str(asked),
+            "--qrels",
+            str(judged),
+            "--system",
+            "fusion",
+            "--json",
+            *keys,
         )
     )
     assert fit["system"] == "fusion"

@@ -1,4 +1,4 @@
-"""`surprise-rerank background`, and searches that leave out what does not surprise."""
+"""`surprise-rerank tune background`, and searches that leave out what does not surprise."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [json.dumps({"id": str(i), "text": text}) for i, text in enumerate(texts)]
     (folder / "docs.jsonl").write_text("\n".join(lines))
     (folder / "others.txt").write_text("\n".join(f"{a} {b}" for a in OTHERS for b in OTHERS if a < b))
-    titles = [
-        json.dumps({"id": str(i), "title": f"{a} {b}", "text": ""})
-        for i, (a, b) in enumerate((a, b) for a in OTHERS for b in OTHERS if a < b)
-    ]
-    (folder / "titles.jsonl").write_text("\n".join(titles))
     runner = CliRunner()
     made = runner.invoke(
         command,
@@ -53,8 +48,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(place: Path) -> Call:
-    def call(*arguments: str) -> Result:
-        return CliRunner().invoke(command, [*arguments, "--index", str(place / "index")])
+    def call(*arguments: str, text: str | None = None) -> Result:
+        return CliRunner().invoke(command, [*arguments, "--index", str(place / "index")], input=text)
 
     return call
 
@@ -64,13 +59,11 @@ def values(result: Result) -> dict:
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("source", [("--questions", "others.txt"), ("--titles", "titles.jsonl")])
-def test_off_topic_questions_get_no_answer_any_more(run: Call, place: Path, source: tuple[str, str]):
-    option, file = source
-    made = values(run("background", "set", option, str(place / file), "--json"))
+def test_off_topic_questions_get_no_answer_any_more(run: Call, place: Path):
+    made = values(run("tune", "background", "--questions", str(place / "others.txt"), "--json"))
     assert (made["questions"], made["documents"]) == (28, 28)
     assert "cosine" in made["scorers"]
-    (shown,) = values(run("background", "show", "--json"))["backgrounds"]
+    (shown,) = values(run("status", "--json"))["backgrounds"]
     assert shown == {"stale": "", **{name: own for name, own in made.items() if name != "index"}}
     found = values(run("search", "wing lift", "--min-surprise", ".95", "--json"))["hits"]
     assert found[0]["surprise"] >= 0.95
@@ -84,66 +77,63 @@ def test_off_topic_questions_get_no_answer_any_more(run: Call, place: Path, sour
 
 
 def test_the_verdict_is_in_json_and_before_the_lines(run: Call, place: Path, tmp_path: Path):
-    values(run("background", "set", "--questions", str(place / "others.txt"), "--json"))
+    values(run("tune", "background", "--questions", str(place / "others.txt"), "--json"))
     on = values(run("search", "wing lift", "--json"))
     reason = "28 documents are too few to tell; it takes 100"
     assert on["verdict"] == {"status": "unknown", "chance": None, "reason": reason}
-    both = tmp_path / "both.txt"
-    both.write_text("wing lift\ntea pot\n")
-    said = run("search", "--questions", str(both), "--min-surprise", ".9").stderr.splitlines()
+    said = run("search", "-", "--min-surprise", ".9", text="wing lift\ntea pot\n").stderr.splitlines()
     assert said[1] == f"wing lift: unknown: {reason}"
     assert said[2].startswith("tea pot: off-topic: the best document is above that of ")
-    explained = values(run("explain", "tea pot", "--json"))
+    explained = values(run("search", "tea pot", "--explain", "--json"))
     assert explained["verdict"] == on["verdict"]
-    assert f"Unknown: {reason}." in run("explain", "tea pot").stderr
+    assert f"Unknown: {reason}." in run("search", "tea pot", "--explain").stderr
 
 
 def test_people_see_the_surprise_and_the_score_where_they_ask_for_it(run: Call, place: Path):
-    values(run("background", "set", "--questions", str(place / "others.txt"), "--json"))
+    values(run("tune", "background", "--questions", str(place / "others.txt"), "--json"))
     hit = values(run("search", "wing lift", "--json"))["hits"][0]
     names, *shown = run("search", "wing lift", "--top", "1").stdout.splitlines()
     (first,) = [line.split("\t") for line in shown]
     assert names.split("\t")[:2] == ["rank", "surprise"]
-    assert first[:2] == ["1", "0.9655"]  # 28 of 29, rounded down
+    assert names.split("\t")[2] == "score"
+    assert first[:3] == ["1", "0.9655", f"{hit['score']:.4f}"]  # 28 of 29, rounded down
     assert hit["surprise"] == pytest.approx(28 / 29)
-    scored = run("search", "wing lift", "--top", "1", "--scores").stdout.splitlines()[1].split("\t")
-    assert scored == [*first[:2], f"{hit['score']:.4f}", *first[2:]]
 
 
 def test_each_system_has_its_own(run: Call, place: Path):
-    values(run("background", "set", "--questions", str(place / "others.txt"), "--system", "cosine", "--json"))
-    names = [own["system"] for own in values(run("background", "show", "--json"))["backgrounds"]]
+    given = ("tune", "background", "--questions", str(place / "others.txt"), "--system", "cosine")
+    values(run(*given, "--json"))
+    names = [own["system"] for own in values(run("status", "--json"))["backgrounds"]]
     assert "cosine" in names
-    shown = run("background", "show")
-    assert "passes 5 %, 95 % interval 0.09 to 12, from 28 questions" in shown.stdout
-    assert run("background", "delete", "--system", "cosine").exit_code == 0
-    refused = run("background", "delete", "--system", "cosine")
+    told = run(*given).stdout
+    assert "--min-surprise 0.95 lets 5 % through, 95 % interval 0.09 to 12" in told
+    assert run("tune", "background", "--reset", "--system", "cosine").exit_code == 0
+    refused = run("tune", "background", "--reset", "--system", "cosine")
     assert isinstance(refused.exception, DataError)
-    assert "see 'background show'" in str(refused.exception)
+    assert "see 'status'" in str(refused.exception)
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("background", "set", "--questions", "q.txt", "--titles", "demo"), "not both"),
-        (("background", "set", "--questions", "nowhere.txt"), "there is no such file of questions"),
+        (("tune", "background", "--questions", "nowhere.txt"), "there is no such file of questions"),
         (("search", "wing", "--min-surprise", ".99"), "give at least 99"),
         (("search", "wing", "--min-surprise", "2"), "0<=x<=1"),
         (("search", "wing", "--system", "bm25", "--min-surprise", ".5"), "for the system 'bm25'"),
     ],
 )
 def test_what_is_wrong_is_told(run: Call, place: Path, arguments: tuple[str, ...], told: str):
-    values(run("background", "set", "--questions", str(place / "others.txt"), "--json"))
+    values(run("tune", "background", "--questions", str(place / "others.txt"), "--json"))
     refused = run(*arguments)
     assert refused.exit_code != 0
     assert told in refused.output + str(refused.exception)
 
 
 def test_too_few_questions_are_refused_and_change_nothing(run: Call, place: Path, tmp_path: Path):
-    values(run("background", "set", "--questions", str(place / "others.txt"), "--json"))
-    before = values(run("background", "show", "--json"))
+    values(run("tune", "background", "--questions", str(place / "others.txt"), "--json"))
+    before = values(run("status", "--json"))
     few = tmp_path / "few.txt"
     few.write_text("tea\nmilk\n")
-    refused = run("background", "set", "--questions", str(few))
+    refused = run("tune", "background", "--questions", str(few))
     assert "2 of 2 background questions found candidates; give at least 10" in str(refused.exception)
-    assert values(run("background", "show", "--json")) == before
+    assert values(run("status", "--json")) == before

@@ -192,7 +192,7 @@ def test_measures_may_have_parameters(run: Run, beir: Path) -> None:
 
 def test_an_ensemble_that_says_nothing_is_told(run: Run, beir: Path, tmp_path: Path) -> None:
     (tmp_path / "one.txt").write_text("a single question\n")
-    arguments = ["--systems", "surprise", "--ensemble", tmp_path / "one.txt"]
+    arguments = ["--systems", "surprise", "--set", f"ensemble={tmp_path / 'one.txt'}"]
     code, _, err = run("--dataset", beir, *arguments)
     assert code == 0
     assert "surprise: in 2 of 2 questions, surprise is not defined for" in err
@@ -201,7 +201,7 @@ def test_an_ensemble_that_says_nothing_is_told(run: Run, beir: Path, tmp_path: P
 def test_surprise_can_be_measured_against_questions_of_a_file(run: Run, beir: Path, tmp_path: Path) -> None:
     questions = tmp_path / "questions.txt"
     questions.write_text("why do cats sleep\n\nwhat is a dog\nhow do computers work\n")
-    code, out, err = run("--dataset", beir, "--systems", "surprise", "--ensemble", questions)
+    code, out, err = run("--dataset", beir, "--systems", "surprise", "--set", f"ensemble={questions}")
     assert code == 0, err
     assert "surprise" in out
 
@@ -250,7 +250,7 @@ def test_the_default_model_and_systems_are_there() -> None:
 
 
 def test_systems_are_listed(run: Run) -> None:
-    code, out, _ = run("--list-systems")
+    code, out, _ = run("--systems", "help")
     assert code == 0
     assert "dynamax-jaccard" in out
 
@@ -320,7 +320,7 @@ class TestBadInput:
         assert "all-MiniLM-L6-v2" in error
 
     def test_unreachable_server(self, run: Run, beir: Path) -> None:
-        error = one_error_line(run("--dataset", beir, "--qdrant-url", "http://127.0.0.1:9", "-q"))
+        error = one_error_line(run("--dataset", beir, "--set", "qdrant_url=http://127.0.0.1:9", "-q"))
         assert "http://127.0.0.1:9" in error
 
     def test_place_that_cannot_be_written(
@@ -342,11 +342,11 @@ class TestBadInput:
         assert "nDGC" in one_error_line(run("--measures", "nDGC@10", "-q"))
 
     def test_unknown_ensemble(self, run: Run, beir: Path) -> None:
-        error = one_error_line(run("--dataset", beir, "--ensemble", "nothing.txt", "-q"))
+        error = one_error_line(run("--dataset", beir, "--set", "ensemble=nothing.txt", "-q"))
         assert "train-questions" in error
 
     def test_no_train_questions(self, run: Run, beir: Path) -> None:
-        error = one_error_line(run("--dataset", beir, "--ensemble", "train-questions", "-q"))
+        error = one_error_line(run("--dataset", beir, "--set", "ensemble=train-questions", "-q"))
         assert "train" in error
 
     def test_no_questions_to_fit_on(self, run: Run, beir: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
-from test_commands import SENTENCES, write_model, write_rows
+from bench import SENTENCES, write_model, write_rows
 
 from surprise_rerank.eval.cli.exits import Commands, run
 
@@ -52,7 +52,7 @@ def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(
     rows = [{"id": str(i), "text": SENTENCES[i % len(SENTENCES)]} for i in range(60_000)]
     documents = write_rows(tmp_path / "docs.jsonl", rows)
     folder = tmp_path / "deep" / "index"
-    given = ("index", documents, "--model", model, "--index", folder, "--no-background")
+    given = ("index", documents, "--model", model, "--index", folder, "--set", "background=no")
     code, error = interrupted("surprise_rerank", seconds, *given)
     assert code == 130, error
     assert error.count("\n") == 1

@@ -1,4 +1,4 @@
-"""The page of `surprise-rerank explain --report`, in a real browser."""
+"""The page of `surprise-rerank search --explain`, in a real browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.eval.cli.surprise_rerank.explain import explain
+from surprise_rerank.eval.cli.surprise_rerank.search import search
 from surprise_rerank.eval.reports.html import to_html
 from surprise_rerank.eval.reports.report import Report
 
@@ -65,8 +65,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with DocumentIndex.open(folder / "index", load_encoder(str(model))) as index:
         index.sync(rows)
     file = folder / "page.html"
-    arguments = [QUESTION, "--index", str(folder / "index"), "--report", str(file), "--top", "21"]
-    done = CliRunner().invoke(explain, arguments, catch_exceptions=False)
+    arguments = [QUESTION, "--index", str(folder / "index"), "--explain", str(file), "--top", "21"]
+    done = CliRunner().invoke(search, arguments, catch_exceptions=False)
     assert done.exit_code == 0
     assert f"{file} shows this" in done.stderr
     return file

@@ -1,4 +1,4 @@
-"""`surprise-rerank fit`: weights from files of judged questions, stored with an index."""
+"""`surprise-rerank tune weights`: weights from files of judged questions, stored with an index."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from surprise_rerank.connectors.systems.fitted_weights import (
 )
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
-from surprise_rerank.eval.cli.arguments.questions import read_judged_questions, read_judgements
+from surprise_rerank.eval.cli.questions import read_judged_questions, read_judgements
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.rerank.weight_fitting import WeightFit
 
@@ -73,7 +73,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "few.tsv").write_text("\n".join(rows[:5]))
     (folder / "elsewhere.tsv").write_text("\n".join(f"q{i}\tnowhere{i}\t1" for i in range(PAIRS)))
     (folder / "strange.tsv").write_text("stranger\tanswers0\t1")
-    options = ["--model", str(folder / "words.txt"), "--bm25", "--index", str(folder / "index")]
+    options = ["--model", str(folder / "words.txt"), "--index", str(folder / "index")]
     made = CliRunner().invoke(command, ["index", str(folder / "docs.jsonl"), *options])
     assert made.exit_code == 0, made.output
     return folder
@@ -99,52 +99,46 @@ def values(result: Result) -> dict:
 
 @pytest.mark.parametrize("system", ["auto", "fusion"])
 def test_weights_are_stored_shown_and_forgotten(run: Call, files, system: str):
-    tried = values(run("fit", *files("train.tsv"), "--system", system, "--dry-run", "--json"))
-    assert (tried["accepted"], tried["stored"]) == (True, False)
-    assert values(run("status", "--json"))["weights"] == []
-    made = values(run("fit", *files("train.tsv"), "--system", system, "--json"))
-    assert made == {**tried, "stored": True}
+    made = values(run("tune", "weights", *files("train.tsv"), "--system", system, "--json"))
+    assert (made["accepted"], made["stored"]) == (True, True)
     assert made["after"] > made["before"] + made["error"]
     assert made["weights"]["bm25"] < made["start"]["bm25"]
     (shown,) = values(run("status", "--json"))["weights"]
     assert (shown["system"], shown["weights"], shown["questions"]) == (system, made["weights"], PAIRS)
     assert f"weights of {system}" in run("status").stdout
-    again = values(run("fit", *files("train.tsv"), "--system", system, "--json"))
+    again = values(run("tune", "weights", *files("train.tsv"), "--system", system, "--json"))
     assert again == made  # a fit does not begin with what an earlier one found
-    forgotten = run("fit", "--forget", "--system", system)
+    forgotten = run("tune", "weights", "--reset", "--system", system)
     assert f"weights of {system} forgotten" in forgotten.stdout
     assert values(run("status", "--json"))["weights"] == []
-    refused = run("fit", "--forget", "--system", system)
+    refused = run("tune", "weights", "--reset", "--system", system)
     assert f"no fitted weights of the system '{system}'" in str(refused.exception)
 
 
-def test_what_was_found_is_told_in_a_sentence(run: Call, files):
-    told = run("fit", *files("train.tsv"), "--dry-run")
-    assert "auto: weights fitted on 40 questions: bm25 0." in told.stdout
-    assert "not stored, as --dry-run asks" in told.stderr
-
-
 def test_few_questions_change_nothing(run: Call, files):
-    told = run("fit", *files("few.tsv"))
+    told = run("tune", "weights", *files("few.tsv"))
     assert told.exit_code == 0
     assert "the weights stay as they are: 5 of 5 questions have a relevant document" in told.stdout
     assert values(run("status", "--json"))["weights"] == []
 
 
 def test_judgements_of_another_corpus_are_suspected(run: Call, files):
-    told = run("fit", *files("elsewhere.tsv"))
+    told = run("tune", "weights", *files("elsewhere.tsv"))
     assert told.exit_code == 0
     assert "are the ids of --qrels those of the index?" in told.stderr
 
 
 def test_what_is_wrong_is_told(run: Call, files, tmp_path: Path):
     for arguments, expected in (
-        (["fit"], "give both --questions FILE and --qrels FILE, or --forget"),
-        (["fit", *files("few.tsv")[:2]], "give both --questions FILE"),
-        (["fit", "--forget", *files("few.tsv")], "--forget goes without"),
-        (["fit", *files("strange.tsv")], "1 of 1 judged questions have no text, the first is 'stranger'"),
-        (["fit", *files("missing.tsv")], "does not exist"),
-        (["fit", *files("few.tsv"), "--system", "cosine"], "'cosine' is not one of"),
+        (["tune", "weights"], "give both --questions FILE and --qrels FILE, or --reset"),
+        (["tune", "weights", *files("few.tsv")[:2]], "give both --questions FILE"),
+        (["tune", "weights", "--reset", *files("few.tsv")], "--reset goes without"),
+        (
+            ["tune", "weights", *files("strange.tsv")],
+            "1 of 1 judged questions have no text",
+        ),
+        (["tune", "weights", *files("missing.tsv")], "does not exist"),
+        (["tune", "weights", *files("few.tsv"), "--system", "cosine"], "'cosine' is not one of"),
     ):
         refused = run(*arguments)
         assert refused.exit_code != 0
@@ -256,7 +250,7 @@ def test_weights_of_another_model_are_refused(open_index: Opener):
         assert content is not None
         other = {**json.loads(content), "model": "other", "fingerprint": "1"}
         index.storage.write_file("weights-auto.json", json.dumps(other).encode())
-        with pytest.raises(IndexMismatchError, match=r"fitted with the model 'other' \(1\).*--forget"):
+        with pytest.raises(IndexMismatchError, match=r"fitted with the model 'other' \(1\).*--reset"):
             load_weights(index, "auto")
 
 
@@ -283,23 +277,23 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, open_index: Ope
 
 
 def test_a_damaged_file_is_told_and_a_new_fit_replaces_it(run: Call, files, place: Path):
-    assert values(run("fit", *files("train.tsv"), "--json"))["stored"]
+    assert values(run("tune", "weights", *files("train.tsv"), "--json"))["stored"]
     (kept,) = place.rglob("weights-auto.json")
     kept.write_text("{")
     (told,) = values(run("status", "--json"))["weights"]
     assert "is damaged; fit the weights again" in told["error"]
     assert "is damaged" in run("status").stdout
-    assert values(run("fit", *files("train.tsv"), "--json"))["stored"]
+    assert values(run("tune", "weights", *files("train.tsv"), "--json"))["stored"]
     assert json.loads(kept.read_text())["system"] == "auto"
-    assert run("fit", "--forget").exit_code == 0
+    assert run("tune", "weights", "--reset").exit_code == 0
 
 
 def test_a_declined_fit_tells_that_earlier_weights_are_in_use(run: Call, files):
-    assert values(run("fit", *files("train.tsv"), "--json"))["stored"]
-    declined = values(run("fit", *files("few.tsv"), "--json"))
+    assert values(run("tune", "weights", *files("train.tsv"), "--json"))["stored"]
+    declined = values(run("tune", "weights", *files("few.tsv"), "--json"))
     assert (declined["accepted"], declined["earlier_in_use"]) == (False, True)
-    assert "still in use" in run("fit", *files("few.tsv")).output
-    assert run("fit", "--forget").exit_code == 0
+    assert "still in use" in run("tune", "weights", *files("few.tsv")).output
+    assert run("tune", "weights", "--reset").exit_code == 0
 
 
 def test_weights_without_words_leave_those_of_words_alone(tmp_path: Path):

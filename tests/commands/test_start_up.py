@@ -82,7 +82,7 @@ def test_a_search_by_words_needs_no_model_and_others_say_that_it_is_gone(
     assert exit_code(main, "surprise-rerank", *search, "bm25") == 0
     (hit,) = json.loads(capsys.readouterr().out)["hits"]
     assert (hit["id"], hit["score"]) == (expected.ids[0], pytest.approx(expected.scores[0]))
-    assert exit_code(main, "surprise-rerank", "explain", *search[1:], "bm25") == 0
+    assert exit_code(main, "surprise-rerank", "search", *search[1:], "bm25", "--explain") == 0
     assert json.loads(capsys.readouterr().out)["candidates"][0]["id"] == hit["id"]
     for system in ("cosine", "auto"):
         assert exit_code(main, "surprise-rerank", *search, system) == 2

@@ -266,14 +266,14 @@ def test_commands_calibrate_on_the_documents_and_go_on_with_the_weights_of_befor
         assert exit_code(surprise_rerank, "surprise-rerank", *map(str, (*arguments, *where))) == 0
         return json.loads(capfd.readouterr().out)
 
-    make = ("--model", models["plain"], "--no-passages", "--precision", "int8")
+    make = ("--model", models["plain"], "--no-passages", "--set", "precision=int8")
     assert command("index", tmp_path / "a.txt", tmp_path / "b.txt", *make)["added"] == 2
     assert command("status")["manifest"]["precision"] == "int8"
     (tmp_path / "c.txt").write_text("brakes")
     assert command("index", tmp_path / "c.txt")["added"] == 1
     assert len(list(tmp_path.glob("cache/encoders/*/int8-*"))) == 1
     assert command("search", "oil the chain", "--system", "cosine")["hits"]
-    wrong = ("index", tmp_path / "a.txt", "--precision", "float32", *where)
+    wrong = ("index", tmp_path / "a.txt", "--set", "precision=float32", *where)
     (tmp_path / "a.txt").write_text("oil the chain and the brakes")
     assert exit_code(surprise_rerank, "surprise-rerank", *map(str, wrong)) == 2
     assert "encoded in int8, the encoder computes in float32" in capfd.readouterr().err

@@ -84,11 +84,12 @@ def aliases(client: QdrantClient) -> set[str]:
 def run(settings: RetrievalSettings, *more: str, systems: Sequence[str] = ("cosine",)) -> Result:
     given = ("--dataset", settings.dataset, "--model", settings.model)
     arguments = (*given, "--systems", ",".join(systems), "--measures", "nDCG@10", *more)
+    arguments += ("--set", f"qdrant_url={settings.qdrant_url}")
     return CliRunner().invoke(
         command,
         arguments,
         catch_exceptions=False,
-        env={"QDRANT_URL": settings.qdrant_url, "SURPRISE_RERANK_CACHE": str(settings.cache)},
+        env={"SURPRISE_RERANK_CACHE": str(settings.cache)},
     )
 
 

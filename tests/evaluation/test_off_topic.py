@@ -144,13 +144,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(folders: Path, *more: str, datasets: str = "flight,food") -> Result:
     given = ",".join(str(folders / name) for name in datasets.split(","))
-    place = ("--cache", str(folders / "cache"), "--model", str(folders / "vectors.txt"), "--quiet")
+    place = ("--set", f"cache={folders / 'cache'}", "--model", str(folders / "vectors.txt"), "--quiet")
     return CliRunner().invoke(command, ["off-topic", "--dataset", given, *place, *more])
 
 
 def test_the_command_tells_thresholds_and_statistics(folders: Path):
     report = folders / "report.json"
-    result = run(folders, "--questions", str(folders / "more.txt"), "--report", str(report), "--details")
+    result = run(folders, "--questions", str(folders / "more.txt"), "--report", str(report))
     assert result.exit_code == 0, (result.output, result.exception)
     tables = json.loads(report.read_text())["tables"]
     assert set(tables) == {"thresholds", "auroc", "answered", "calibration", "other-sources"}
@@ -172,8 +172,7 @@ def test_the_command_tells_thresholds_and_statistics(folders: Path):
     ("more", "datasets", "told"),
     [
         ((), "flight", "is the only source of questions"),
-        (("--alpha", "5"), "flight,food", "give shares between 0 and 1"),
-        (("--alpha", "x"), "flight,food", "give shares between 0 and 1"),
+        (("--set", "alphas=5"), "flight,food", "give shares between 0 and 1"),
         (("--questions", "nowhere.txt"), "flight,food", "nowhere.txt"),
         (("--report", "page.doc"), "flight,food", ".doc"),
     ],

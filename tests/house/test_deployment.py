@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve
+from surprise_rerank.eval.cli.surprise_rerank.serve import serve
 
 ROOT = Path(__file__).parents[2]
 

@@ -151,7 +151,7 @@ print(seconds, *sorted({name.partition(".")[0] for name in set(sys.modules) - be
 
 @pytest.mark.parametrize(
     ("command", "option", "shown"),
-    [("surprise-rerank", "--help", "search"), ("rerank-eval", "--list-systems", "surprise")],
+    [("surprise-rerank", "--help", "search"), ("rerank-eval", "--help", "off-topic")],
 )
 def test_the_commands_run(environment: Path, tmp_path: Path, command: str, option: str, shown: str) -> None:
     assert shown in run(environment / "bin" / command, option, cwd=tmp_path)

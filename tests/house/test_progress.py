@@ -19,7 +19,7 @@ from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable, open_documents
 from surprise_rerank.documents import Document
-from surprise_rerank.eval.cli.arguments.sources import Sources
+from surprise_rerank.eval.cli.sources import Sources
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".csv"])

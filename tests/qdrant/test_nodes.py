@@ -218,11 +218,12 @@ def test_commands_take_several_addresses(
     file = tmp_path / "documents.jsonl"
     file.write_text('{"id": "a", "text": "dogs bark"}\n{"id": "b", "text": "cats sleep"}\n')
     first, second = pair
-    index = ["index", str(file), "--qdrant-url", first.url, "--qdrant-url", second.url, "--quiet"]
+    place = f"{first.url},{second.url}/documents"
+    index = ["index", str(file), "--index", place, "--quiet"]
     made = CliRunner().invoke(command, index)
     assert made.exit_code == 0, made.output
     first.stop()
-    monkeypatch.setenv("QDRANT_URL", f"{first.url},{second.url}")
+    monkeypatch.setenv("SURPRISE_RERANK_INDEX", place)
     found = CliRunner().invoke(command, ["search", "who bark", "--system", "cosine", "--quiet"])
     assert found.exit_code == 0, found.output
     assert "dogs bark" in found.stdout

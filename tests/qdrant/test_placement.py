@@ -53,9 +53,7 @@ class Desk:
         }
 
     def run(self, *arguments: str) -> str:
-        done = CliRunner().invoke(
-            command, [*arguments, "--qdrant-url", self.url, "--collection", self.name, "--quiet"]
-        )
+        done = CliRunner().invoke(command, [*arguments, "--index", f"{self.url}/{self.name}", "--quiet"])
         if isinstance(done.exception, SurpriseRerankError):
             return str(done.exception)
         assert done.exit_code == 0, done.output
@@ -167,19 +165,23 @@ def test_of_many_shards_those_are_shown_that_are_not_active() -> None:
     assert others == ("", "40 others are active")
 
 
+def keys(*given: str) -> list[str]:
+    return [part for own in given for part in ("--set", own)]
+
+
 def test_the_command_line_spreads_an_index(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "load_encoder", lambda name, *_, **__: WordEncoder(name=name))
     file = tmp_path / "a.jsonl"
     file.write_text("".join(json.dumps({"id": d.id, "text": d.text}) + "\n" for d in DOCUMENTS))
-    desk.run("index", str(file), "--shards", "3", "--replicas", "2", "--write-consistency", "1")
+    desk.run("index", str(file), *keys("shards=3", "replicas=2", "write_consistency=1"))
     assert desk.spread()["@1"] == (3, 2, 1)
-    assert "shard_number=3, asked for is 6" in desk.run("index", str(file), "--shards", "6")
-    desk.run("index", str(file), "--rebuild", "--shards", "6")
+    assert "shard_number=3, asked for is 6" in desk.run("index", str(file), *keys("shards=6"))
+    desk.run("index", str(file), "--rebuild", *keys("shards=6"))
     assert {own[:2] for own in desk.spread().values()} == {(6, 2), (1, 2)}
     done = CliRunner().invoke(
-        command, ["index", str(file), "--index", str(tmp_path / "own"), "--replicas", "2"]
+        command, ["index", str(file), "--index", str(tmp_path / "own"), *keys("replicas=2")]
     )
     assert done.exit_code == 2
-    assert "--replicas: a folder has no shards and copies" in done.output
+    assert "--set replicas: a folder has no shards" in done.output

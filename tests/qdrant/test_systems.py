@@ -102,12 +102,11 @@ def settings(folder: Path) -> RetrievalSettings:
 def test_a_question_has_one_order_on_an_index_and_in_an_evaluation(folder: Path, settings: RetrievalSettings):
     evaluated = evaluate(replace(settings, systems=tuple(BOTH)))
     assert [result.name for result in evaluated.results] == BOTH
-    asked = folder / "asked.txt"
-    asked.write_text("\n".join(QUESTIONS.values()))
-    size = ("--pool", str(settings.depth), "--top", str(settings.depth), "--exact")
-    given = ["search", "--questions", str(asked), "--index", str(folder / "index"), *size, "--json"]
+    asked = "\n".join(QUESTIONS.values())
+    size = ("--pool", str(settings.depth), "--top", str(settings.depth), "--set", "exact=yes")
+    given = ["search", "-", "--index", str(folder / "index"), *size, "--json"]
     for result in evaluated.results:
-        done = CliRunner().invoke(command, [*given, "--system", result.name])
+        done = CliRunner().invoke(command, [*given, "--system", result.name], input=asked)
         assert done.exit_code == 0, done.output
         found = [[hit["id"] for hit in json.loads(line)["hits"]] for line in done.stdout.splitlines()]
         ranked = [list(result.run[name].ids) for name in QUESTIONS]
@@ -212,7 +211,16 @@ def test_a_registered_system_works_everywhere(
 @pytest.mark.usefixtures("no_trace")
 def test_a_registered_system_is_explained_by_its_own_score(folder: Path) -> None:
     register_system(replace(MINE, first_stage=("cosine",)))
-    given = ["explain", "wing lift", "--index", str(folder / "index"), "--system", "by-length", "--json"]
+    given = [
+        "search",
+        "wing lift",
+        "--explain",
+        "--index",
+        str(folder / "index"),
+        "--system",
+        "by-length",
+        "--json",
+    ]
     done = CliRunner().invoke(command, given)
     assert done.exit_code == 0, done.output
     best = json.loads(done.stdout)["candidates"][0]
@@ -245,7 +253,7 @@ def test_another_packages_system_is_found_by_its_entry_point(
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["system"] == "by-length"
     register._load_entry_points.cache_clear()
-    listed = CliRunner().invoke(rerank_eval, ["--list-systems"]).stdout
+    listed = CliRunner().invoke(rerank_eval, ["--systems", "help"]).stdout
     assert MINE.summary in listed
     register._load_entry_points.cache_clear()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from calling import exit_code
-from serving import Log, client_of, served
+from serving import Log, client_of
 from words import WordEncoder
 
 from surprise_rerank import Diversity, TextReranker
@@ -171,8 +171,8 @@ def test_what_a_server_was_started_with_can_be_said_otherwise(index: DocumentInd
     assert len(tei.json()) == len(TEXTS)
 
 
-def test_the_command_line_has_it_for_an_index_and_for_a_server(
-    tmp_path: Path, app: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_the_command_line_has_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from surprise_rerank.eval.cli.surprise_rerank import search_results
     from surprise_rerank.eval.cli.surprise_rerank.main import main
@@ -191,11 +191,3 @@ def test_the_command_line_has_it_for_an_index_and_for_a_server(
     assert (hits[0]["id"], hits[0]["duplicates"]) == (NAMES[BEST], [NAMES[COPY]])
     first = search(*here, "--collapse", ".9").splitlines()[1].split("\t")
     assert first[2:4] == [NAMES[BEST], NAMES[COPY]]
-    with served(app) as url:
-        there = json.loads(search("--server", url, "--collapse", ".9", "--mmr", "1", "--json"))["hits"]
-        assert exit_code(main, "surprise-rerank", "search", QUESTION, "--server", url, "--mmr", "3") == 2
-    assert [hit["id"] for hit in there] == [hit["id"] for hit in hits]
-    assert there[0]["duplicates"] == [NAMES[COPY]]
-    both = ("--mmr", ".5", "--diversity", ".5")
-    assert exit_code(main, "surprise-rerank", "search", QUESTION, *here, *both) == 2
-    assert "mmr is 1 - diversity" in capsys.readouterr().err

@@ -390,7 +390,8 @@ def command(place: str) -> list[str]:
     return [sys.executable, "-c", CODE, "serve", "--mcp", "stdio", "--index", place]
 
 
-def test_a_process_speaks_the_protocol_over_its_standard_streams(named_index: str) -> None:  # noqa: F811
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_process_speaks_the_protocol_over_its_standard_streams(named_index: str, mode: str) -> None:  # noqa: F811
     program, *arguments = command(named_index)
     server = StdioServerParameters(command=program, args=arguments, env=ENVIRONMENT, cwd=ROOT)
 
@@ -399,7 +400,7 @@ def test_a_process_speaks_the_protocol_over_its_standard_streams(named_index: st
         explained = await client.call_tool("explain", {"question": "loud dog", "k": 1})
         return await client.list_tools(), found, explained, await client.call_tool("status", {})
 
-    listed, found, explained, status = asking(server, work)
+    listed, found, explained, status = asking(server, work, mode)
     assert len(listed.tools) == 3
     assert found.structured_content["results"]
     assert explained.structured_content["documents"]

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from calling import exit_code
 from serving import client_of, served, service_of
 from words import WordEncoder
 
@@ -19,7 +18,6 @@ from fastapi.testclient import TestClient
 from surprise_rerank import DataError, Document, DocumentIndex
 from surprise_rerank.connectors.server import service_app
 from surprise_rerank.connectors.server.client import SearchClient
-from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 TOKEN = "a-token-of-this-test"
 WITH = {"Authorization": f"Bearer {TOKEN}"}
@@ -117,27 +115,6 @@ def test_a_client_stores_and_removes(index: DocumentIndex) -> None:
             client.delete("new")
 
 
-def test_the_command_sends_documents_to_a_server(
-    index: DocumentIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [{"id": f"n{i}", "text": f"bird number{i} sings"} for i in range(150)]
-    file = tmp_path / "birds.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"id": "broken"')
-    monkeypatch.setenv("SURPRISE_RERANK_TOKEN", TOKEN)
-    with served(app_of(index, token=TOKEN), timeout=30) as url:
-        arguments = ("index", file, "--on-error", "skip", "--server", url)
-        assert exit_code(main, "surprise-rerank", *arguments) == 0
-        said = capsys.readouterr().out
-        assert f"{url}: 150 added, 0 updated, 0 unchanged; 152 documents" in said
-        assert "skipped 1" in said
-        assert exit_code(main, "surprise-rerank", *arguments, "--json") == 0
-        assert json.loads(capsys.readouterr().out)["unchanged"] == 150
-        for more in (("--index", tmp_path / "other"), ("--prune",), ("--pooling", "2")):
-            assert exit_code(main, "surprise-rerank", *arguments, *more) == 2
-            assert f"{more[0]} cannot be used with --server" in capsys.readouterr().err
-    assert len(index) == 152
-
-
 def test_the_lines_of_the_documentation_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,6 +128,6 @@ def test_the_lines_of_the_documentation_work(
         index.sync([Document(**json.loads(shlex.split(lines[0])[1]))], background=False)
         client = client_of(app_of(index, token=TOKEN), headers=WITH)
         assert client.put("/v1/documents", json=body).json()["added"] == 1
-        question = shlex.split(lines[5])[2]
+        (question,) = re.findall(r'"query": "(.*)"', lines[5])
         assert found(client, question)[0] == body["documents"][0]["id"]
         assert client.delete(f"/v1/documents/{lines[6].rpartition('/')[2]}").json()["deleted"] == 1

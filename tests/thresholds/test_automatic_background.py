@@ -212,20 +212,18 @@ def test_commands_make_show_and_leave_out_a_background(few: None, tmp_path: Path
     status = json.loads(run("status", "--json"))["backgrounds"]
     assert [(own["system"], own["questions"], own["documents"]) for own in status] == [("auto", 40, 12)]
     assert "background of auto" in run("status")
-    shown = run("background", "show")
-    assert "40 background questions" in shown
-    assert "passes 5 %, 95 % interval" in shown
+    assert "40 background questions" in run("status")
     (tmp_path / "asked.tsv").write_text("".join(f"q{i}\t{TOPICS[i % 10]} number{i}\n" for i in range(12)))
     (tmp_path / "judged.tsv").write_text(
         "".join(f"q{i}\t{'no' if i % 3 == 0 else 'd'}{i}\t1\n" for i in range(11))
     )
     asked = ("--questions", str(tmp_path / "asked.tsv"), "--qrels", str(tmp_path / "judged.tsv"))
-    made = json.loads(run("background", "calibrate", *asked, "--json"))
+    made = json.loads(run("tune", "background", *asked, "--json"))
     assert made["judged"] == 11
-    assert "calibrated on 11 judged questions" in run("background", "show")
-    run(*given, "--no-background", folder="bare")
+    assert "calibrated on 11 judged questions" in run("status")
+    run(*given, "--set", "background=no", folder="bare")
     assert json.loads(run("status", "--json", folder="bare"))["backgrounds"] == []
-    made = json.loads(run("background", "set", "--json", folder="bare"))
+    made = json.loads(run("tune", "background", "--json", folder="bare"))
     assert (made["questions"], made["origin"]) == (40, ORIGIN)
 
 

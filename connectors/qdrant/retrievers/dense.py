@@ -77,22 +77,22 @@ class SurpriseRetriever(ExplainingRetriever):
             )
         if self.mode == "vector" and not self.index.manifest.options.surprise_vector:
             raise DataError(
-                "the index stores no augmented vectors; make it with IndexOptions(surprise_vector=True), or "
-                "choose mode='formula'"
+                "the index stores no augmented vectors; rebuild it with the setting surprise_vector, or "
+                "choose the mode formula"
             )
         statistics = self.index.manifest.statistics
         if statistics is None:
             raise IndexMismatchError(
-                f"{self.index.where} has no ensemble, which surprise is measured against; give it one with "
-                "set_ensemble"
+                f"{self.index.where} has no ensemble, which surprise is measured against; give it one "
+                "('surprise-rerank tune ensemble', or set_ensemble)"
             )
         if self.mode != "client":
             behind = points_behind(self.index.storage, statistics)
             if behind:
                 raise IndexMismatchError(
                     f"{behind} documents of {self.index.where} carry moments of another ensemble than "
-                    f"{statistics.version} ({statistics.source or 'no source given'}); finish the pass with "
-                    "refresh_statistics, or choose mode='client'"
+                    f"{statistics.version} ({statistics.source or 'no source given'}); finish the pass "
+                    "('surprise-rerank tune ensemble', or refresh_statistics), or choose the mode client"
                 )
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:

@@ -43,7 +43,7 @@ class SparseRetriever(ExplainingRetriever):
 
     def __post_init__(self) -> None:
         if self.index.words is None:
-            raise DataError("the index stores no sparse vectors; rebuild it with IndexOptions(bm25=Bm25())")
+            raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents; those that share no word with the query are not among them."""

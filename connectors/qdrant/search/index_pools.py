@@ -168,9 +168,9 @@ class IndexPools(Pools):
     def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors that fields are made of; a DataError if the index stores none."""
         if "tokens" in fields and not self.storage.manifest.options.tokens:
-            raise DataError("the index stores no token vectors; make it with IndexOptions(tokens=True)")
+            raise DataError("the index stores no token vectors; rebuild it with the setting tokens")
         if "terms" in fields and self.storage.manifest.options.bm25 is None:
-            raise DataError("the index stores no sparse vectors; make it with IndexOptions(bm25=Bm25())")
+            raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
         names: dict[Field, str] = {"dense": DENSE, "terms": BM25, "tokens": TOKEN_VECTORS}
         return tuple(name for field, name in names.items() if field in fields)
 

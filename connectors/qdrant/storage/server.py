@@ -100,8 +100,8 @@ class ServerStorage(Storage):
             version = nodes.call(lambda client: _version_in_use(client, name), where, reads=True)
             if version is None and nodes.call(lambda client: _exists(client, name), where, reads=True):
                 raise ForeignCollectionError(
-                    f"{where} was not made by surprise-rerank; attach it as it is with Collection.attach, or "
-                    "choose another name for an index"
+                    f"{where} was not made by surprise-rerank; search or enrich it as it is "
+                    "(Collection.attach), or choose another name for an index"
                 )
         if version is not None:
             stored = expected or Manifest("", "", 1)  # the collection exists, so that nothing is made of it

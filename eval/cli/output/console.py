@@ -8,13 +8,16 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from surprise_rerank.core.json_values import finite
 from surprise_rerank.eval.reports.one_line import one_line, tab_separated
+
+if TYPE_CHECKING:
+    from surprise_rerank.candidates import Hit
 
 _TEXT_LENGTH = 160  # characters of a text that a table shows
 
@@ -76,6 +79,22 @@ class Output:
         """Rows of a table for other programs: tabs between the cells, the names first."""
         for row in rows:
             click.echo(tab_separated(map(shortened, row)))
+
+
+def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
+    """A hit as JSON values, with its place; without a document's text where there is none."""
+    return {
+        "rank": rank,
+        "id": hit.id,
+        "score": hit.score,
+        "surprise": hit.surprise,
+        "parts": dict(hit.parts),
+        "title": hit.title,
+        "text": hit.text,
+        "passage": None if hit.passage is None else asdict(hit.passage),
+        "metadata": dict(hit.metadata),
+        "duplicates": hit.duplicates,
+    }
 
 
 def share(surprise: float) -> str:

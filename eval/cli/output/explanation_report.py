@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from surprise_rerank.candidates import Hit
+from surprise_rerank.candidates import Hit, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.documents import without_title
-from surprise_rerank.eval.cli.output.console import shortened, shown_surprise
+from surprise_rerank.eval.cli.output.console import hit_json, shortened, shown_surprise
 from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.similarities.token_matches import TokenMatch
@@ -22,6 +22,40 @@ _COMPARED = 4  # documents whose tokens are side by side
 _HEADING = 90  # characters of a text in place of a title
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _WORDS_COMPARED, _WORDS = 2, 5  # of the tokens that were merged into one vector
+
+
+def explanation_values(
+    system: str,
+    steps: Sequence[str],
+    seconds: Mapping[str, float],
+    hits: Sequence[Hit],
+    explanation: RankingExplanation,
+) -> dict[str, Any]:
+    """An explanation as JSON values.
+
+    Args:
+        system: that ranked.
+        steps: what it did, in words.
+        seconds: step -> how long it took.
+        hits: the shown candidates.
+        explanation: of their ranking.
+    """
+    values, ranking = explanation.to_json(), explanation.ranking
+    candidates = [
+        {**hit_json(hit, own["rank"]), **own} for hit, own in zip(hits, values["candidates"], strict=True)
+    ]
+    return {
+        "query": explanation.question,
+        "system": system,
+        "seconds": sum(seconds.values()),
+        "times": dict(seconds),
+        "steps": list(steps),
+        "pool": len(ranking),
+        "verdict": verdict_json(ranking.verdict),
+        "notes": list(ranking.notes),
+        **values,
+        "candidates": candidates,
+    }
 
 
 def explanation_report(

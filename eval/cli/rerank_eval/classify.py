@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from surprise_rerank.eval.cli.rerank_eval.study_command import study_command
+import click
+
+from surprise_rerank.eval.cli import completion
+from surprise_rerank.eval.cli.options import NEW_FILE, reports
+from surprise_rerank.eval.cli.rerank_eval.study import (
+    KEPT,
+    label_option,
+    limit_option,
+    models_option,
+    run_study,
+    text_option,
+)
+from surprise_rerank.eval.cli.settings import Given, set_option
 from surprise_rerank.eval.studies.classify.settings import ClassifySettings
+from surprise_rerank.eval.studies.settings import MODEL
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.eval.reports.report import Report
 
 _EPILOG = """\b
 Examples:
-  rerank-eval classify ag_news.test.jsonl --template 'this matter is {}' --template '{}'
-  rerank-eval classify test.csv --text question --label intent --label-names names.yaml
-  rerank-eval classify test.jsonl --train train.jsonl --inductive --report classify.html
-  rerank-eval classify test.jsonl --model all-MiniLM-L6-v2 --ensemble-size 10,100,1000
+  rerank-eval classify ag_news.test.jsonl --set 'templates=this matter is {},{}'
+  rerank-eval classify test.csv --text-field question --label-field intent --set names=names.yaml
+  rerank-eval classify test.jsonl --train train.jsonl --set inductive=yes --report classify.html
+  rerank-eval classify test.jsonl --model all-MiniLM-L6-v2 --set ensemble_size=10,100,1000
   rerank-eval classify test.jsonl --train train.jsonl --few-shot 3,9,21
-  rerank-eval classify all.jsonl --few-shot 8 --test-size 1000 --systems surprise-linear,logistic
+  rerank-eval classify all.jsonl --few-shot 8 --set test_size=1000 --set systems=surprise-linear,logistic
 
 \b
 FILE is JSONL, CSV, TSV (.gz, too) or Parquet, with a column of texts and one of labels.
@@ -47,19 +62,64 @@ k, examples of each class; dev., standard deviations over the draws.
 """
 
 
-@study_command(
-    "classify",
-    ClassifySettings,
-    epilog=_EPILOG,
-    interrupted="Texts that were encoded stay so; run the same command again to go on.",
+@click.command("classify", epilog=_EPILOG)
+@click.argument("file", metavar="FILE", type=NEW_FILE)
+@models_option(MODEL)
+@click.option(
+    "--train",
+    metavar="FILE",
+    type=NEW_FILE,
+    help="Labelled texts to learn from: for the logistic regression, or for --few-shot.",
 )
-def command(settings: ClassifySettings, terminal: Terminal) -> Report:
+@click.option(
+    "--few-shot",
+    metavar="K,K,...",
+    type=completion.Names(),
+    help="Learn from K examples of each class, of --train or of FILE, whose others are tested.",
+)
+@text_option
+@label_option
+@limit_option
+@set_option(
+    lambda: (ClassifySettings,),
+    but=("file", "models", "train", "few_shot", "text", "label", "limit"),
+)
+@reports
+def command(
+    *,
+    file: Path,
+    models: tuple[str, ...],
+    train: Path | None,
+    few_shot: tuple[str, ...] | None,
+    text: str | None,
+    label: str,
+    limit: int | None,
+    settings: Given,
+    **ending: Any,
+) -> None:
     """Classify labelled texts by the names of their labels: cosine and surprise side by side.
 
     A text's vector is compared with those of the labels' names in a template. Surprise compares each
     similarity with those of an ensemble of texts, by default the tested ones without their labels. Vectors
-    are kept in the cache. --ensemble-size and --few-shot are the paper's other two studies.
+    are kept in the cache. --set ensemble_size=N,N,... and --few-shot are the paper's other two studies.
     """
-    from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
+    if few_shot is not None and not all(own.isdecimal() for own in few_shot):
+        raise click.UsageError(f"--few-shot {','.join(few_shot)}: give whole numbers, as 3,9,21")
+    shots = None if few_shot is None else tuple(map(int, few_shot))
 
-    return evaluate_classification(settings, terminal)
+    def study(terminal: Terminal) -> Report:
+        from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
+
+        own = settings.of(
+            ClassifySettings,
+            file=file,
+            models=models,
+            train=train,
+            few_shot=shots,
+            text=text,
+            label=label,
+            limit=limit,
+        )
+        return evaluate_classification(own, terminal)
+
+    run_study(study, interrupted=KEPT, details=True, **ending)

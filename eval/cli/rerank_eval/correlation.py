@@ -13,7 +13,7 @@ Examples:
   rerank-eval words --data benchmarks --model toy_emb.txt --report runs/words.json
   rerank-eval downstream --data benchmarks --model toy_emb.txt --report runs/downstream.json
   rerank-eval correlation runs
-  rerank-eval correlation runs/*.json --details --report correlation.html
+  rerank-eval correlation runs/*.json --report correlation.html
 """
 
 
@@ -21,8 +21,7 @@ Examples:
 @click.argument("places", metavar="FILE|FOLDER...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @report_option
 @json_option
-@click.option("--details", is_flag=True, help="Show the correlations with every task, too.")
-def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], as_json: bool, details: bool) -> None:
+def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], as_json: bool) -> None:
     """Correlation of intrinsic scores with downstream accuracy, over models.
 
     Of reports that `--report FILE.json` wrote: of `words`, `sentences`, `sts` and `downstream`, for three
@@ -34,4 +33,4 @@ def command(*, places: tuple[Path, ...], reports: tuple[Path, ...], as_json: boo
     from surprise_rerank.eval.studies.correlation import correlate, read_reports
 
     check_files(reports)
-    present(correlate(read_reports(places)), reports, details=details, as_json=as_json)
+    present(correlate(read_reports(places)), reports, details=False, as_json=as_json)

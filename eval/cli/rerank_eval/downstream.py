@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from surprise_rerank.eval.cli.rerank_eval.study_command import study_command
-from surprise_rerank.eval.studies.downstream.settings import DownstreamSettings
+import click
+
+from surprise_rerank.eval.cli import completion
+from surprise_rerank.eval.cli.options import reports
+from surprise_rerank.eval.cli.rerank_eval.study import data_option, models_option, run_study
+from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.studies.downstream.settings import TASKS, DownstreamSettings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.eval.reports.report import Report
 
@@ -15,7 +22,7 @@ _EPILOG = """\b
 Examples:
   rerank-eval downstream --data benchmarks
   rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
-  rerank-eval downstream --data benchmarks --model toy_emb.txt --tasks MR,CR --post-process
+  rerank-eval downstream --data benchmarks --model toy_emb.txt --tasks MR,CR --set post_process=yes
   rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --report downstream.json
 
 \b
@@ -30,19 +37,33 @@ SICK-E is in FOLDER/sts/SICK.
 """
 
 
-@study_command(
-    "downstream",
-    DownstreamSettings,
-    epilog=_EPILOG,
-    details="Show deviations and development accuracies, too.",
+@click.command("downstream", epilog=_EPILOG)
+@data_option
+@models_option("glove-6b-50d")
+@click.option(
+    "--tasks",
+    metavar="NAMES",
+    type=completion.Names(lambda _: TASKS),
+    default=TASKS,
+    show_default=True,
+    help="What to classify, with commas between.",
 )
-def command(settings: DownstreamSettings, terminal: Terminal) -> Report:
+@set_option(lambda: (DownstreamSettings,), but=("models", "data", "tasks"))
+@reports
+def command(
+    *, data: Path | None, models: tuple[str, ...], tasks: tuple[str, ...], settings: Given, **ending: Any
+) -> None:
     """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
 
     A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
     regularisation is chosen without the test set, and it is stopped early, as the published figures were
     made. Every text is encoded once.
     """
-    from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
 
-    return evaluate_downstream(settings, terminal)
+    def study(terminal: Terminal) -> Report:
+        from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
+
+        own = settings.of(DownstreamSettings, models=models, data=data, tasks=tasks)
+        return evaluate_downstream(own, terminal)
+
+    run_study(study, **ending)

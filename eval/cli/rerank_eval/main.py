@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,8 @@ import click
 from click.core import ParameterSource
 
 from surprise_rerank.eval.cli import completion
-from surprise_rerank.eval.cli.arguments.precision import precision_option
 from surprise_rerank.eval.cli.exits import Commands, run
-from surprise_rerank.eval.cli.options import json_option, present, quiet_option, report_option
+from surprise_rerank.eval.cli.options import present, reports
 from surprise_rerank.eval.cli.rerank_eval import classify as classify_command
 from surprise_rerank.eval.cli.rerank_eval import cluster as cluster_command
 from surprise_rerank.eval.cli.rerank_eval import correlation as correlation_command
@@ -22,10 +20,8 @@ from surprise_rerank.eval.cli.rerank_eval import off_topic as off_topic_command
 from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
 from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
 from surprise_rerank.eval.cli.rerank_eval import words as words_command
+from surprise_rerank.eval.cli.settings import Given, set_option
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings
-
-# Not inside the parentheses of a measure's parameters: RBP(p=0.8, rel=1).
-_SEPARATOR = re.compile(r"[,\s]+(?![^()]*\))")
 
 _EPILOG = """\b
 Examples:
@@ -34,11 +30,11 @@ Examples:
   rerank-eval --dataset beir/scifact,beir/nfcorpus --report both.html
   rerank-eval --dataset beir/scifact --split train --systems cosine,dynamax
   rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
-  rerank-eval --dataset beir/nfcorpus --ensemble train-questions --run-dir runs
-  rerank-eval --dataset beir/scifact --run theirs=theirs.trec
-  rerank-eval --dataset beir/scifact --candidates theirs.trec --systems cosine,dynamax
+  rerank-eval --dataset beir/nfcorpus --set ensemble=train-questions --run-dir runs
+  rerank-eval --dataset beir/scifact --set runs=theirs=theirs.trec
+  rerank-eval --dataset beir/scifact --set candidates=theirs.trec --systems cosine,dynamax
   rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine,wmd
-  rerank-eval --qdrant-url http://localhost:6333 (the key from QDRANT_API_KEY)
+  rerank-eval --set qdrant_url=http://localhost:6333 (the key from QDRANT_API_KEY)
   rerank-eval words --data benchmarks --model glove-6b-50d
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
   rerank-eval cluster texts.csv --model glove-6b-50d
@@ -58,34 +54,18 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--dataset",
     "datasets",
-    multiple=True,
     type=completion.datasets,
     default=(DEFAULTS.dataset,),
     show_default=True,
     help="`demo`, an id of ir_datasets such as beir/scifact, or a folder in BEIR's layout "
-    "(corpus.jsonl[.gz], queries.jsonl[.gz], and qrels/SPLIT.tsv or qrels.jsonl). Several: with commas "
-    "between, or again.",
+    "(corpus.jsonl[.gz], queries.jsonl[.gz], and qrels/SPLIT.tsv or qrels.jsonl). With commas: several.",
 )
 @click.option("--split", help="Which judged questions.  [default: test]")
 @click.option(
     "--systems",
-    type=completion.systems(several=True),
-    help="What to compare, with commas between; `--list-systems` describes all.  "
-    f"[default: {','.join(DEFAULTS.systems)}; with --run, the baseline]",
-)
-@click.option(
-    "--run",
-    "runs",
-    metavar="[NAME=]FILE",
-    multiple=True,
-    help="A TREC run file of another program as a system; {dataset} in its name stands for the data set. "
-    "Several times.",
-)
-@click.option(
-    "--candidates",
-    metavar="FROM",
-    help="Where every system takes its candidates from: cosine, bm25, both (Qdrant's BM25), "
-    "bm25-lucene, both-lucene, or a TREC run file.  [default: each its own]",
+    type=completion.systems,
+    help="What to compare, with commas between; `--systems help` describes all.  "
+    f"[default: {','.join(DEFAULTS.systems)}; with `--set runs=`, the baseline]",
 )
 @click.option(
     "--depth",
@@ -101,80 +81,51 @@ Shell completion (bash; zsh and fish likewise):
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     "vectors (.txt, .vec, .npy).",
 )
-@precision_option(
-    "int8 is calibrated on a sample of the documents.", default=DEFAULTS.precision, show_default=True
-)
-@click.option(
-    "--ensemble",
-    default=DEFAULTS.ensemble,
-    show_default=True,
-    help="What surprise is measured against: `documents`, `train-questions`, or a text file of one question "
-    "a line.",
-)
 @click.option(
     "--measures",
     type=completion.measures,
-    default=" ".join(DEFAULTS.measures),
+    default=DEFAULTS.measures,
     show_default=True,
     help="Measures in ir_measures' syntax; differences are tested in the first.",
 )
 @click.option(
     "--baseline",
     metavar="SYSTEM",
-    type=completion.systems(),
+    type=completion.baseline,
     default=DEFAULTS.baseline,
     show_default=True,
     help="The system that the others are compared with, by a paired randomisation test.",
-)
-@click.option(
-    "--passages/--no-passages",
-    default=DEFAULTS.passages,
-    help="Split documents that are longer than the model reads; their best passage counts. Without it they "
-    "are cut, as published figures assume.  [default: no-passages]",
-)
-@click.option(
-    "--pooling",
-    type=click.FloatRange(min=1),
-    metavar="N",
-    help="Tokens that are merged into one vector, on average.  [default: as in an index]",
-)
-@click.option(
-    "--qdrant-url",
-    envvar="QDRANT_URL",
-    multiple=True,
-    callback=lambda _, __, given: ",".join(given) or None,
-    help="A Qdrant server instead of the embedded one; several times for nodes of a cluster.",
 )
 @click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Write TREC run files, every question's values and a JSON of everything that was measured here.",
 )
-@report_option
-@json_option
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     help="A quick look: the first N questions over a part of the corpus; its figures compare with nothing.",
 )
-@click.option("--details", is_flag=True, help="Show the differences with their intervals, too.")
-@quiet_option
-@click.option("--list-systems", is_flag=True, help="List the systems, and exit.")
+@set_option(
+    lambda: (RetrievalSettings,),
+    but=("dataset", "split", "systems", "depth", "model", "measures", "baseline", "limit"),
+)
+@reports
 @click.version_option(package_name="surprise-rerank")
 @click.pass_context
-def command(context: click.Context, /, *, list_systems: bool, **values: Any) -> None:
+def command(context: click.Context, /, **values: Any) -> None:
     """Compare re-rankers on retrieval data sets: quality, significance and time.
 
-    Documents are indexed into Qdrant once (embedded, unless --qdrant-url is given; in the folder that
-    SURPRISE_RERANK_CACHE names) and re-used. Every system answers every judged question; the table gives the
-    mean of each measure, the p-value of its difference to cosine, and the time of retrieval and re-ranking.
+    Documents are indexed into Qdrant once (embedded, in the folder that SURPRISE_RERANK_CACHE names, or on a
+    server with `--set qdrant_url=`) and re-used. Every system answers every judged question; the table gives
+    each measure's mean, the p-value of its difference to cosine, and the time of retrieval and re-ranking.
 
     The commands below evaluate models of words and sentences, classify and cluster texts, and find off-topic
     questions.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
-    elif list_systems:
+    elif values["systems"] == ("help",):
         _list_systems()
     else:
         _compare(**values)
@@ -197,12 +148,12 @@ def _list_systems() -> None:
 def _compare(
     *,
     datasets: tuple[str, ...],
-    systems: str | None,
-    measures: str,
+    systems: tuple[str, ...] | None,
+    baseline: str,
+    settings: Given,
     run_dir: Path | None,
     reports: tuple[Path, ...],
     as_json: bool,
-    details: bool,
     quiet: bool,
     **values: Any,
 ) -> None:
@@ -212,36 +163,26 @@ def _compare(
     from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate, load_model
     from surprise_rerank.eval.retrieval.writing import make_folder, write_results
 
-    names = _names([name for given in datasets for name in given.split(",")], "--dataset")
-    chosen = (values["baseline"],) if values["runs"] else DEFAULTS.systems
-    values["systems"] = chosen if systems is None else _names(systems.split(","), "--systems")
-    values["measures"] = _names(_SEPARATOR.split(measures), "--measures")
-    values["qdrant_url"] = values["qdrant_url"] or None  # the client takes an empty one for localhost
+    chosen = settings.of(RetrievalSettings, dataset=datasets[0], baseline=baseline, **values)
+    usual = (baseline,) if chosen.runs else DEFAULTS.systems
+    chosen = replace(chosen, systems=systems or usual)
     check_files(reports)
     if run_dir is not None:
         make_folder(run_dir)  # errors come now, not after everything was measured
     terminal = Terminal(quiet=quiet)
-    settings = RetrievalSettings(dataset=names[0], **values)
-    check_together(settings, names, run_dir)
+    check_together(chosen, datasets, run_dir)
     encoder = None
     evaluations = []
-    for name in names:
-        if encoder is None and len(names) > 1 and settings.precision != "int8":
-            with terminal.bar(f"loading {settings.model}", None, "models"):
-                encoder = load_model(settings)
-        evaluations.append(evaluate(replace(settings, dataset=name), terminal, encoder))
-    report = compare(evaluations, settings.baseline)
-    present(report, reports, details=details, as_json=as_json, quiet=quiet)
+    for name in datasets:
+        if encoder is None and len(datasets) > 1 and chosen.precision != "int8":
+            with terminal.bar(f"loading {chosen.model}", None, "models"):
+                encoder = load_model(chosen)
+        evaluations.append(evaluate(replace(chosen, dataset=name), terminal, encoder))
+    report = compare(evaluations, chosen.baseline)
+    present(report, reports, details=False, as_json=as_json, quiet=quiet)
     if run_dir is not None:
         write_results(run_dir, evaluations, report)
         terminal.say(f"runs and figures are in {run_dir}")
-
-
-def _names(values: list[str], option: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(value.strip() for value in values if value.strip()))
-    if not names:
-        raise click.BadParameter("give at least one name", param_hint=option)
-    return names
 
 
 def _refuse_options(context: click.Context) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.eval.cli.arguments.location import config_option, load_model, takes_index
+from surprise_rerank.eval.cli.opening import load_model
+from surprise_rerank.eval.cli.options import config_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
+from surprise_rerank.eval.cli.settings import Given, set_option
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
@@ -21,6 +23,19 @@ Examples:
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Enriching:
+    """What is added.
+
+    Attributes:
+        tokens: token vectors, for auto, dynamax and fusion.
+        words: the words, for BM25.
+    """
+
+    tokens: bool = True
+    words: bool = True
+
+
 @click.command(epilog=_EXAMPLES)
 @click.option(
     "--token-model",
@@ -29,10 +44,9 @@ Examples:
     show_default=True,
     help="The model of the token vectors; any, whatever made the dense vectors.",
 )
-@click.option("--tokens/--no-tokens", default=True, help="Add token vectors.  [default: yes]")
-@click.option("--words/--no-words", default=True, help="Add the words, for BM25.  [default: yes]")
 @click.option("--dry-run", is_flag=True, help="Print what it would cost, and write nothing.")
 @click.option("--remove", is_flag=True, help="Take away what was added.")
+@set_option(lambda: (Enriching,))
 @config_option
 @takes_index
 def enrich(
@@ -40,10 +54,9 @@ def enrich(
     location: Location,
     config: str | None,
     token_model: str,
-    tokens: bool,
-    words: bool,
     dry_run: bool,
     remove: bool,
+    settings: Given,
     out: Output,
 ) -> None:
     """Add what a collection of LangChain, LlamaIndex, Haystack or your own ranks better with.
@@ -58,16 +71,14 @@ def enrich(
             f"{location} is an index of surprise-rerank, which has all of it already; give a collection such "
             "as http://localhost:6333/papers"
         )
-    model = load_model(token_model) if tokens and not remove else None
+    adding = settings.of(Enriching)
+    model = load_model(token_model) if adding.tokens and not remove else None
     with ForeignParts.read(config).look(location, tokens=model) as collection:
         if remove:
             there = collection.remove_enrichment()
             out.result({"removed": there}, ["removed what was added" if there else "nothing had been added"])
             return
         report = collection.enrich(
-            tokens=tokens,
-            words=words,
-            dry_run=dry_run,
-            show_progress=out.shows_progress,
+            tokens=adding.tokens, words=adding.words, dry_run=dry_run, show_progress=out.shows_progress
         )
         out.result(asdict(report), [str(report)])

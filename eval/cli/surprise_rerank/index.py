@@ -6,126 +6,161 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
-from surprise_rerank.eval.cli.arguments.cluster import ClusterArguments
-from surprise_rerank.eval.cli.arguments.index_options import IndexArguments
-from surprise_rerank.eval.cli.arguments.location import (
-    load_model,
-    open_index,
-    refuse_with_server,
-    server_client,
-    takes_index,
-)
-from surprise_rerank.eval.cli.arguments.precision import precision_option
-from surprise_rerank.eval.cli.arguments.sources import SourceArguments, Sources, skipped_lines
 from surprise_rerank.eval.cli.exits import Interrupted
-from surprise_rerank.eval.cli.options import takes
+from surprise_rerank.eval.cli.opening import load_model, open_index
+from surprise_rerank.eval.cli.options import filled_with, format_option, id_option, takes_index, text_option
 from surprise_rerank.eval.cli.output.console import Output
+from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.sources import Sources, skipped_lines
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Precision
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SyncReport
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.manifest import Manifest
+    from surprise_rerank.connectors.readers.opening import Format
     from surprise_rerank.encoders.base import Encoder
     from surprise_rerank.thresholds.background import QuestionBackground
 
 _SOON = 0.05  # seconds that are not worth a line
-_SENT, _SENT_CHARACTERS = 64, 500_000  # documents of a request to a server
 _EXAMPLES = """\b
 Examples:
   surprise-rerank index letters/ --index my-index
   surprise-rerank index letters/ --index my-index --prune
-  surprise-rerank index a.jsonl b.csv --index my-index --on-error skip
-  surprise-rerank index beir/scifact --index scifact --pooling 2
   surprise-rerank index news.csv --id-field key --text-field story --index news \\
-      --payload-index metadata.year=integer
-  surprise-rerank index letters/ --index my-index --rebuild --passage-tokens 128
-  surprise-rerank index papers.parquet --qdrant-url http://localhost:6333 \\
-      --collection papers --grpc --shards 6 --replicas 2
-  surprise-rerank index mails.jsonl --qdrant-url http://localhost:6333 \\
-      --collection mails --tenant customer
-  surprise-rerank index news.jsonl --server http://localhost:8000
-  surprise-rerank index --from-url http://localhost:6333 --from-collection old \\
-      --index my-index
+      --set payload_indexes.metadata.year=integer
+  surprise-rerank index letters/ --index my-index --rebuild --set passages.tokens=128
+  surprise-rerank index papers.parquet --index http://localhost:6333/papers --set shards=6
+  surprise-rerank index http://localhost:6333/old --index my-index
+  surprise-rerank index --delete 17 --index my-index
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """What `index --set` has besides what an index stores.
+
+    Attributes:
+        precision: of the numbers that the model multiplies; int8 is calibrated on the first documents. The
+            index's own, or float32 for a new one.
+        background: ask 300 questions that come with the package, which the surprise is measured against, and
+            ask them again when there are twice as many documents.
+        title_field: column of titles.
+        on_error: what becomes of malformed rows; those that are skipped are reported.
+        include: only these files of a folder, such as *.txt,*.md.
+        exclude: not these files and folders.
+        max_bytes: skip larger files; 32 MiB by default.
+        grpc: talk to the server by gRPC instead of REST.
+        shards: parts of the collection on a server; one for each node by default.
+        replicas: copies of each shard, on as many nodes; 1 by default.
+        write_consistency: copies that a write waits for; 1 by default.
+    """
+
+    precision: Precision | None = None
+    background: bool = True
+    title_field: str | None = None
+    on_error: Literal["raise", "skip"] = "raise"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    max_bytes: int | None = None
+    grpc: bool = False
+    shards: int | None = None
+    replicas: int | None = None
+    write_consistency: int | None = None
+
+    def of_collection(self, location: Location) -> dict[str, int]:
+        """As `collection_settings` of `DocumentIndex.open`.
+
+        Raises:
+            UsageError: if some are given, and the index is in a folder.
+        """
+        keys = ("shards", "replicas", "write_consistency")
+        names = ("shard_number", "replication_factor", "write_consistency_factor")
+        given = {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
+        if given and location.url is None:
+            raise click.UsageError(
+                f"--set {' and '.join(given)}: a folder has no shards; give a collection on a server"
+            )
+        if any(own < 1 for own in given.values()):
+            raise click.UsageError(f"--set {' and '.join(given)}: give numbers from 1")
+        return {name: given[key] for key, name in zip(keys, names, strict=True) if key in given}
+
+
+def _kinds() -> tuple[type, ...]:
+    from surprise_rerank.connectors.qdrant import IndexOptions
+
+    return Filling, IndexOptions
+
+
 @click.command(epilog=_EXAMPLES)
-@takes(inputs=SourceArguments)
+@filled_with
+@format_option
+@id_option
+@text_option
 @click.option(
     "--model",
     metavar="NAME",
     help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
     f"vectors.  [default: the index's own; {DEFAULTS.model} for a new one]",
 )
-@precision_option(
-    "int8 is calibrated on the first documents.  [default: the index's own; "
-    f"{DEFAULTS.precision} for a new one]"
-)
 @click.option(
     "--prune",
     is_flag=True,
     help="Remove documents that were read from these sources and are no longer there.",
 )
+@click.option("--delete", metavar="ID", multiple=True, help="Remove this document. Several times.")
 @click.option(
     "--rebuild",
     is_flag=True,
-    help="Index everything anew, with the model and the options that are given; the old version answers "
+    help="Index everything anew, with the model and the settings that are given; the old version answers "
     "until the new one is complete.",
 )
 @click.option(
-    "--background/--no-background",
-    default=True,
-    show_default=True,
-    help="Ask 300 questions that come with the package, which the surprise is measured against, and ask them "
-    "again when there are twice as many documents.",
+    "--tenant",
+    metavar="KEY",
+    help="The key of the metadata that says whose a document is, where many customers share an index.",
 )
-@takes(storing=IndexArguments, cluster=ClusterArguments)
-@click.option(
-    "--server",
-    metavar="URL",
-    help="Send the documents to a running `surprise-rerank serve`, which stores them; its token is in "
-    "SURPRISE_RERANK_TOKEN.",
-)
+@set_option(_kinds, but=("tenant",))
 @takes_index
 def index(
     *,
     location: Location,
     out: Output,
-    inputs: SourceArguments,
-    storing: IndexArguments,
-    cluster: ClusterArguments,
+    sources: tuple[str, ...],
+    form: Format | None,
+    id_field: str | None,
+    text_field: str | None,
     model: str | None,
-    precision: Precision | None,
     prune: bool,
+    delete: tuple[str, ...],
     rebuild: bool,
-    background: bool,
-    server: str | None,
+    tenant: str | None,
+    settings: Given,
 ) -> None:
     """Fill an index, or bring it up to date.
 
     A SOURCE is a file or folder (JSONL, CSV, TSV, Parquet, text, Markdown, HTML, PDF, office documents), a
-    BEIR folder, an id of ir_datasets, or `demo`. Only what is new or changed is encoded: run the same command
-    again after a change, or after an interruption. The options of what is stored belong to a new index; one
-    that exists keeps its own until it is rebuilt.
+    BEIR folder, an id of ir_datasets, `demo`, or a collection on a Qdrant server. Only what is new or changed
+    is encoded: run the same command again after a change, or after an interruption. What an index stores is
+    settled when it is made; one that exists keeps that until it is rebuilt.
     """
-    if server is not None:
-        params = click.get_current_context().command.params
-        sent = {"server", "as_json", "quiet", *(own.name for own in fields(SourceArguments))}
-        instead = "the server has the index; leave them out, or stop the server and use --index"
-        refuse_with_server({own.name for own in params if own.name} - sent, instead)
-        _send(server, inputs.open(None), out)
+    filling = settings.of(Filling) if settings else Filling()
+    location = replace(location, prefer_grpc=filling.grpc)
+    if delete:
+        if sources or rebuild or prune:
+            raise click.UsageError("--delete goes without SOURCE, --prune and --rebuild")
+        _delete(location, out, delete)
         return
-    settings = cluster.settings(location)
-    sources = inputs.open(",".join(location.urls) or None)
-    sources.require_readable()
+    of_collection = filling.of_collection(location)
+    documents = _sources(sources, form, id_field, text_field, filling)
+    documents.require_readable()
     with contextlib.ExitStack() as held:
         existing, lost = None, None
         try:
@@ -134,49 +169,68 @@ def index(
             if not rebuild:
                 raise
             lost = error
-            out.note(f"{error}: options that are not given are those of a new index")
-        options = storing.options(None if existing is None else existing.options)
+            out.note(f"{error}: settings that are not given are those of a new index")
+        options = _options(settings, tenant, None if existing is None else existing.options)
         encoder = _encoder(
             model or (existing.model if existing else lost.model if lost else "") or DEFAULTS.model,
-            precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
-            sources,
+            filling.precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
+            documents,
         )
-    begun, shown = time.perf_counter(), out.shows_progress
+    begun, shown, asks = time.perf_counter(), out.shows_progress, filling.background
+    made: dict[str, Any] = {"options": options, "collection_settings": of_collection}
+    made |= {"show_progress": shown, "background": False}
     if lost is not None:
         from surprise_rerank.connectors.qdrant import DocumentIndex
 
-        done = DocumentIndex.renew(
-            location,
-            sources,
-            encoder,
-            options=options,
-            collection_settings=settings,
-            show_progress=shown,
-            background=False,
-        )
+        done = DocumentIndex.renew(location, documents, encoder, **made)
         with open_index(location, encoder) as opened:
-            times = _measured(opened, {}, begun, background=background, shown=shown)
-            _report(out, location, opened, done, sources, times)
+            times = _measured(opened, {}, begun, asks=asks, shown=shown)
+            _report(out, location, opened, done, documents, times)
         return
     rebuild = rebuild and existing is not None  # else there is nothing to keep
-    given = (None, None, None) if rebuild else (encoder, options, settings)
+    given = (None, None, None) if rebuild else (encoder, options, of_collection)
     with _opened(location, *given, is_new=existing is None) as opened:
-        kept = opened.backgrounds() if background else {}
+        kept = opened.backgrounds() if asks else {}
         if rebuild:
-            done = opened.rebuild(
-                sources,
-                encoder=encoder,
-                options=options,
-                collection_settings=settings,
-                show_progress=shown,
-                background=False,
-            )
-            times = _measured(opened, kept, begun, background=background, shown=shown)
+            done = opened.rebuild(documents, encoder=encoder, **made)
+            times = _measured(opened, kept, begun, asks=asks, shown=shown)
         else:
-            done = opened.sync(sources, prune=prune, show_progress=shown, background=False)
+            done = opened.sync(documents, prune=prune, show_progress=shown, background=False)
             changed = done.added + done.updated + done.removed
-            times = _measured(opened, kept, begun, background=background, shown=shown, changed=changed)
-        _report(out, location, opened, done, sources, times)
+            times = _measured(opened, kept, begun, asks=asks, shown=shown, changed=changed)
+        _report(out, location, opened, done, documents, times)
+
+
+def _delete(location: Location, out: Output, ids: Sequence[str]) -> None:
+    with open_index(location) as opened:
+        removed, left = opened.delete(dict.fromkeys(ids)), len(opened)
+    values = {"index": str(location), "removed": removed, "documents": left}
+    out.result(values, [f"{location}: {removed} removed; {left} documents"])
+    missing = len(set(ids)) - removed
+    if missing:
+        out.note(f"{missing} of the ids are not in the index")
+
+
+def _sources(
+    names: Sequence[str], form: Format | None, id_field: str | None, text_field: str | None, filling: Filling
+) -> Sources:
+    from surprise_rerank.connectors.readers import Fields, FileRules
+
+    limit = {} if filling.max_bytes is None else {"max_bytes": filling.max_bytes}
+    rules = FileRules(include=filling.include, exclude=filling.exclude, **limit)
+    fields = Fields(id=id_field, title=filling.title_field, text=text_field)
+    return Sources.opened(names, form, fields, filling.on_error, rules)
+
+
+def _options(settings: Given, tenant: str | None, existing: IndexOptions | None) -> IndexOptions:
+    """What the index has or a new one stores, with what was given in its place."""
+    from surprise_rerank.connectors.qdrant import IndexOptions
+
+    base = existing or IndexOptions()
+    if settings.values.get("tokens") is False and "pooling" not in settings.values:
+        base = replace(base, pooling=IndexOptions().pooling)  # it is of token vectors
+    changed = settings.changed(base)
+    return changed if tenant is None else replace(changed, tenant=tenant)
 
 
 def _measured(
@@ -184,7 +238,7 @@ def _measured(
     kept: Mapping[str, QuestionBackground],
     begun: float,
     *,
-    background: bool,
+    asks: bool,
     shown: bool,
     changed: int | None = None,
 ) -> tuple[float, float]:
@@ -195,32 +249,11 @@ def _measured(
     from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
 
     stored = time.perf_counter()
-    if background and changed is None:
+    if asks and changed is None:
         measure_again(index, kept, show_progress=shown)
-    elif background:
+    elif asks:
         look_after_backgrounds(index, changed or 0, show_progress=shown)
     return stored - begun, time.perf_counter() - stored
-
-
-def _send(server: str, sources: Sources, out: Output) -> None:
-    """Have a server store documents, some at a time."""
-    from surprise_rerank.core.batches import in_batches
-
-    sources.require_readable()
-    done = dict.fromkeys(("added", "updated", "unchanged"), 0)
-    documents = 0
-    with server_client(server) as client:
-        for part in in_batches(sources, lambda own: len(own.content), _SENT_CHARACTERS, _SENT):
-            found = client.store(part)
-            done = {name: count + found[name] for name, count in done.items()}
-            documents = found["documents"]
-    skipped = sources.skipped()
-    first = (
-        f"{client.url}: {done['added']} added, {done['updated']} updated, {done['unchanged']} unchanged; "
-        f"{documents} documents"
-    )
-    values = {"server": client.url, **done, "documents": documents, "skipped": skipped}
-    out.result(values, [first, *skipped_lines(skipped)])
 
 
 @contextlib.contextmanager
@@ -228,7 +261,7 @@ def _opened(
     location: Location,
     encoder: Encoder | None,
     options: IndexOptions | None,
-    settings: Mapping[str, Any] | None = None,
+    of_collection: Mapping[str, Any] | None = None,
     *,
     is_new: bool,
 ) -> Iterator[DocumentIndex]:
@@ -237,7 +270,7 @@ def _opened(
     missing = [own for own in (folder, *folder.parents) if not own.exists()] if folder else []
     holds = not is_new
     try:
-        with open_index(location, encoder, options, settings) as opened:
+        with open_index(location, encoder, options, of_collection) as opened:
             try:
                 yield opened
             except BaseException:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from surprise_rerank.eval.cli.arguments.search import SearchArguments
-from surprise_rerank.eval.cli.output.console import Output, shown_surprise
-from surprise_rerank.eval.cli.surprise_rerank.found import Found, FoundHit
+from surprise_rerank.candidates import Hit, Verdict, verdict_json
+from surprise_rerank.connectors.highlights import Excerpt, excerpts
+from surprise_rerank.documents import without_title
+from surprise_rerank.eval.cli.output.console import Output, hit_json, shown_surprise
+from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchResult
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from surprise_rerank.eval.cli.output.blocks import Block
 
-Group: TypeAlias = "tuple[str | int | None, list[FoundHit]]"
+Group: TypeAlias = tuple[str | int | None, list[Hit]]
 
 _DOUBTFUL = "what is shown hardly answers this; --min-surprise leaves it out"
 
@@ -24,72 +24,68 @@ class Shown:
 
     Args:
         out: where to.
-        arguments: of the search.
-        scores: whether to show the system's own scores beside the surprise.
-        group_by: the path whose values make groups; else there is one, without a value.
+        asked: the search; where it has groups, each has a value.
     """
 
-    def __init__(
-        self, out: Output, arguments: SearchArguments, *, scores: bool, group_by: str | None
-    ) -> None:
+    def __init__(self, out: Output, asked: Asked) -> None:
         self._out = out
-        self._arguments = arguments
-        self._scores = scores
-        self._group_by = group_by
+        self._asked = asked
+        self._group_by = asked.settings.group_by
         self._columns: list[str] = []  # of rows; the first question that has any decides
 
-    def show(self, found: Found, groups: Sequence[Group]) -> None:
+    def show(self, system: str, result: SearchResult, groups: Sequence[Group]) -> None:
         """Show the groups of a question's hits."""
         if self._out.as_json:
-            self._out.json(self._json(found, groups))
+            self._out.json(self._json(system, result, groups))
         elif self._out.is_terminal:
-            self._print_blocks(found, groups)
+            self._print_blocks(result, groups)
         else:
-            self._print_rows(found, groups)
+            self._print_rows(result, groups)
 
-    def _json(self, found: Found, groups: Sequence[Group]) -> Mapping[str, Any]:
+    def _json(self, system: str, result: SearchResult, groups: Sequence[Group]) -> Mapping[str, Any]:
         head = {
-            "query": found.question,
-            "system": found.system,
-            "seconds": found.seconds,
-            "verdict": found.verdict,
+            "query": result.query.text,
+            "system": system,
+            "seconds": result.total,
+            "verdict": verdict_json(result.ranking.verdict),
         }
         own = [
-            {"value": value, "hits": [hit.to_json(rank) for rank, hit in self._ranked(hits)]}
+            {"value": value, "hits": [hit_json(hit, rank) for rank, hit in self._ranked(hits)]}
             for value, hits in groups
         ]
         return {**head, "groups": own} if self._group_by is not None else {**head, "hits": own[0]["hits"]}
 
-    def _print_rows(self, found: Found, groups: Sequence[Group]) -> None:
-        verdict, is_single = in_words(found), self._arguments.is_single
+    def _print_rows(self, result: SearchResult, groups: Sequence[Group]) -> None:
+        question, hits = result.query.text, [hit for _, own in groups for hit in own]
+        verdict = in_words(result.ranking.verdict, anything=bool(hits))
         if verdict:  # beside the rows, which are for programs
-            self._out.note(verdict if is_single else f"{found.question}: {verdict}")
-        hits = [(value, rank, hit) for value, own in groups for rank, hit in self._ranked(own)]
+            self._out.note(verdict if self._asked.is_single else f"{question}: {verdict}")
         if not hits:
             return
         if not self._columns:
-            self._columns = self._columns_for([hit for _, _, hit in hits])
+            self._columns = self._columns_for(hits)
             self._out.rows([self._columns])
-        self._out.rows(self._row(found, value, rank, hit) for value, rank, hit in hits)
+        self._out.rows(
+            self._row(question, value, rank, hit) for value, own in groups for rank, hit in self._ranked(own)
+        )
 
-    def _columns_for(self, hits: Sequence[FoundHit]) -> list[str]:
-        is_judged = any(hit.surprise is not None for hit in hits)
+    def _columns_for(self, hits: Sequence[Hit]) -> list[str]:
         shown = {
-            "question": not self._arguments.is_single,
+            "question": not self._asked.is_single,
             "group": self._group_by is not None,
             "rank": True,
-            "surprise": is_judged,
-            "score": self._scores or not is_judged,
+            "surprise": any(hit.surprise is not None for hit in hits),
+            "score": True,
             "id": True,
-            "duplicates": self._arguments.collapse is not None,
+            "duplicates": self._asked.collapse is not None,
             "title": True,
             "text": True,
         }
         return [name for name, is_shown in shown.items() if is_shown]
 
-    def _row(self, found: Found, value: str | int | None, rank: int, hit: FoundHit) -> list[str]:
+    def _row(self, question: str, value: str | int | None, rank: int, hit: Hit) -> list[str]:
         cells = {
-            "question": found.question,
+            "question": question,
             "group": str(value),
             "rank": str(rank),
             "surprise": "" if hit.surprise is None else f"{shown_surprise(hit.surprise):.4f}",
@@ -97,75 +93,66 @@ class Shown:
             "id": hit.id,
             "duplicates": " ".join(hit.duplicates),
             "title": hit.title,
-            "text": hit.body,
+            "text": body(hit),
         }
         return [cells[name] for name in self._columns]
 
-    def _print_blocks(self, found: Found, groups: Sequence[Group]) -> None:
+    def _print_blocks(self, result: SearchResult, groups: Sequence[Group]) -> None:
         from rich.console import Console
         from rich.text import Text
 
-        from surprise_rerank.eval.cli.output.blocks import print_blocks, print_text
+        from surprise_rerank.eval.cli.output.blocks import excerpt_length, print_blocks, print_text
         from surprise_rerank.eval.reports.one_line import one_line
 
         console = Console()
-        if not self._arguments.is_single:
-            print_text(Text(one_line(found.question), style="bold"), console, apart=True)
+        if not self._asked.is_single:
+            print_text(Text(one_line(result.query.text), style="bold"), console, apart=True)
         console.print()  # below a note, too, where the error stream is the same terminal
-        sentences = _sentences(found, groups, console)
-        for number, (value, hits) in enumerate(groups):
+        hits = [hit for _, own in groups for hit in own]
+        texts = [body(hit) for hit in hits]
+        found = iter(excerpts(result.query.text, texts, result.language, excerpt_length(console)))
+        for number, (value, own) in enumerate(groups):
             if self._group_by is not None:
                 heading = Text.assemble(f"{self._group_by}: ", (one_line(str(value)), "bold"))
                 print_text(heading, console, apart=number > 0)
-            print_blocks(
-                [self._block(rank, hit, sentences[id(hit)]) for rank, hit in self._ranked(hits)], console
-            )
-        verdict = in_words(found) or ("" if any(hits for _, hits in groups) else "nothing was found")
-        status, colon, reason = one_line(verdict).partition(":")
-        print_text(Text.assemble((status, "bold"), colon, reason), console, apart=bool(sentences))
-
-    def _block(self, rank: int, hit: FoundHit, sentence: Mapping[str, Any]) -> Block:
-        from surprise_rerank.eval.cli.output.blocks import Block
-
-        more = []
-        if self._scores:
-            parts = ", ".join(f"{name} {own:.4f}" for name, own in hit.parts.items())
-            more.append(f"score {hit.score:.4f}" + (f": {parts}" if parts else ""))
-        if hit.duplicates:
-            more.append(f"nearly the same: {', '.join(hit.duplicates)}")
-        marks = [(int(start), int(end)) for start, end in sentence["marks"]]
-        return Block(
-            rank, hit.id, hit.title, hit.body, sentence["text"], marks, hit.surprise, hit.score, tuple(more)
+            print_blocks([_block(rank, hit, next(found)) for rank, hit in self._ranked(own)], console)
+        verdict = in_words(result.ranking.verdict, anything=bool(hits)) or (
+            "" if hits else "nothing was found"
         )
+        status, colon, reason = one_line(verdict).partition(":")
+        print_text(Text.assemble((status, "bold"), colon, reason), console, apart=bool(hits))
 
-    def _ranked(self, hits: Sequence[FoundHit]) -> Iterator[tuple[int, FoundHit]]:
-        return enumerate(hits, start=self._arguments.offset + 1 if self._group_by is None else 1)
-
-
-def _sentences(found: Found, groups: Sequence[Group], console: Console) -> Mapping[int, Mapping[str, Any]]:
-    """The sentence of each hit that matched best, by the hit's identity; those that a server gave stay."""
-    hits = {id(hit): hit for _, own in groups for hit in own}
-    given = {key: hit.excerpt for key, hit in hits.items() if hit.excerpt is not None}
-    if len(given) == len(hits):
-        return given
-    from surprise_rerank.connectors.highlights import excerpts
-    from surprise_rerank.eval.cli.output.blocks import excerpt_length
-
-    most = excerpt_length(console)
-    texts = [hit.body for hit in hits.values()]
-    made = excerpts(found.question, texts, found.language, most)
-    return {key: excerpt.to_json() for key, excerpt in zip(hits, made, strict=True)}
+    def _ranked(self, hits: Sequence[Hit]) -> Iterator[tuple[int, Hit]]:
+        return enumerate(hits, start=self._asked.settings.offset + 1 if self._group_by is None else 1)
 
 
-def in_words(found: Found) -> str:
-    """The verdict, and what to do; empty where there is none."""
-    if found.verdict is None:
+def _block(rank: int, hit: Hit, excerpt: Excerpt) -> Block:
+    from surprise_rerank.eval.cli.output.blocks import Block
+
+    more = (f"nearly the same: {', '.join(hit.duplicates)}",) if hit.duplicates else ()
+    return Block(
+        rank, hit.id, hit.title, body(hit), excerpt.text, excerpt.marks, hit.surprise, hit.score, more
+    )
+
+
+def body(hit: Hit) -> str:
+    """The text without the title, which is shown before it."""
+    return without_title(hit.text, hit.title, 0 if hit.passage is None else hit.passage.start)
+
+
+def in_words(verdict: Verdict | None, *, anything: bool) -> str:
+    """The verdict, and what to do; empty where there is none.
+
+    Args:
+        verdict: on the whole ranking.
+        anything: whether any document is shown.
+    """
+    if verdict is None:
         return ""
-    status = found.verdict["status"]
-    said = f"{status}: {found.verdict['reason']}"
-    if status == "weak":
+    said = f"{verdict.status}: {verdict.reason}"
+    if verdict.status == "weak":
         return f"{said}. Ask in other words, or look further down"
-    if status == "off-topic":
-        refused = "nothing is shown; a lower --min-surprise shows more" if not found.hits else _DOUBTFUL
+    if verdict.status == "off-topic":
+        refused = _DOUBTFUL if anything else "nothing is shown; a lower --min-surprise shows more"
         return f"{said}. Ask about what the documents hold ({refused})"
     return said

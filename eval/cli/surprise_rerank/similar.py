@@ -2,38 +2,71 @@
 
 from __future__ import annotations
 
-import itertools
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from surprise_rerank.eval.cli import completion
-from surprise_rerank.eval.cli.arguments.sources import FORMATS
 from surprise_rerank.eval.cli.exits import Interrupted
-from surprise_rerank.eval.cli.options import quiet_option
+from surprise_rerank.eval.cli.options import (
+    NEW_FILE,
+    filled_with,
+    format_option,
+    id_option,
+    json_option,
+    quiet_option,
+    text_option,
+)
 from surprise_rerank.eval.cli.output.console import Output, shortened
+from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.sources import Sources
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.similar import SimilarDocuments, SimilaritySettings
 
 _CLOSEST = 5  # pairs that are shown with their texts
-_FILE = click.Path(dir_okay=False, path_type=Path)
 _EXAMPLES = """\b
 Examples:
   surprise-rerank similar papers.jsonl --out neighbours.parquet
   surprise-rerank similar papers.jsonl --out pairs.csv --above 4
   surprise-rerank similar papers.jsonl --out pairs.csv --groups duplicates.csv
   surprise-rerank similar new.csv --against archive.jsonl --out matches.jsonl -k 3
-  surprise-rerank similar --index http://localhost:6333/papers --search graph --out pairs.parquet
-  surprise-rerank similar papers.parquet --out pairs.parquet --ray head:6379 --workers 32
+  surprise-rerank similar --index http://localhost:6333/papers --out pairs.parquet --set search=graph
+  surprise-rerank similar papers.parquet --out pairs.parquet --set ray=head:6379 --set workers=32
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Comparing:
+    """What `similar --set` has.
+
+    Attributes:
+        duplicate: from this similarity on, documents are near-duplicates; .95 by default, of DynaMax .9.
+        search: compare with every document, or ask the graph of the index.
+        candidates: of dynamax, how many documents are compared token by token.
+        title_field: column of titles.
+        ray: let Ray's workers do it: `local`, `auto`, or an address such as head:6379.
+        workers: of Ray.
+        device: cpu, cuda, ...; a GPU by default where there is one.
+    """
+
+    duplicate: float | None = None
+    search: Literal["exact", "graph"] = "exact"
+    candidates: int = 100
+    title_field: str | None = None
+    ray: str | None = None
+    workers: int | None = None
+    device: str | None = None
+
+
 @click.command(epilog=_EXAMPLES)
-@click.argument("sources", metavar="SOURCE...", nargs=-1, type=completion.source)
-@click.option("--out", required=True, metavar="FILE", type=_FILE, help="The pairs: .parquet, .csv or .jsonl.")
+@filled_with
+@click.option(
+    "--out", required=True, metavar="FILE", type=NEW_FILE, help="The pairs: .parquet, .csv or .jsonl."
+)
 @click.option("-k", type=int, metavar="K", help="Neighbours of a document.  [default: 10]")
 @click.option(
     "--above", type=float, metavar="S", help="Only pairs of at least this; all of them, unless -k is given."
@@ -45,10 +78,7 @@ Examples:
     show_default=True,
     help="What ranks; dynamax compares the 100 most surprising neighbours token by token.",
 )
-@click.option("--groups", metavar="FILE", type=_FILE, help="Write groups of near-duplicates, too.")
-@click.option(
-    "--duplicate", type=float, metavar="S", help="From this similarity on.  [default: .95; DynaMax .9]"
-)
+@click.option("--groups", metavar="FILE", type=NEW_FILE, help="Write groups of near-duplicates, too.")
 @click.option(
     "--against",
     metavar="SOURCE",
@@ -57,26 +87,22 @@ Examples:
     help="The documents that may be neighbours, instead of the same ones. Several times.",
 )
 @click.option("--index", metavar="T", help="Those of an index may be: a folder, or http://host:6333/NAME.")
-@click.option(
-    "--search",
-    type=click.Choice(["exact", "graph"]),
-    default="exact",
-    show_default=True,
-    help="Compare with every document, or ask the index.",
-)
 @click.option("--model", metavar="NAME", help="Encodes the documents, as for `index`.")
-@click.option("--format", "form", type=click.Choice(FORMATS), help="What sources are, if it does not show.")
-@click.option("--id-field", metavar="NAME", help="Column of ids; `content` or `row` makes ids.")
-@click.option("--title-field", metavar="NAME", help="Column of titles.")
-@click.option("--text-field", metavar="NAME", help="Column of texts.")
-@click.option("--ray", metavar="ADDRESS", help="Let Ray's workers do it: `local`, `auto`, or head:6379.")
-@click.option("--workers", type=click.IntRange(1), metavar="N", help="Of Ray.  [default: 2]")
-@click.option("--device", metavar="NAME", help="cpu, cuda, ...  [default: a GPU where there is one]")
-@click.option("--json", "as_json", is_flag=True, help="The summary as JSON.")
+@format_option
+@id_option
+@text_option
+@set_option(lambda: (Comparing,))
+@json_option
 @quiet_option
-@click.version_option(package_name="surprise-rerank")
 def similar(
-    *, sources: tuple[str, ...], out: Path, groups: Path | None, as_json: bool, quiet: bool, **options: Any
+    *,
+    sources: tuple[str, ...],
+    out: Path,
+    groups: Path | None,
+    as_json: bool,
+    quiet: bool,
+    settings: Given,
+    **options: Any,
 ) -> None:
     """Find every document's nearest neighbours.
 
@@ -84,9 +110,10 @@ def similar(
     surprise of a pair is the number of deviations that the similarity lies above what is usual for the
     neighbour. After an interruption, the same command continues where it stopped.
     """
+    from surprise_rerank.connectors.similar import SimilaritySettings
     from surprise_rerank.connectors.similar.results import require_suffix, write
 
-    output, settings = Output(as_json, quiet), _settings(options)
+    output, how = Output(as_json, quiet), settings.of(Comparing)
     read = [*sources, *options["against"]]
     for path in filter(None, (out, groups)):
         require_suffix(path)
@@ -94,16 +121,25 @@ def similar(
             raise click.UsageError(f"{path} would be written where it is read; choose another place")
     if groups is not None and groups.resolve() == out.resolve():
         raise click.UsageError(f"--out and --groups are both {out}; choose two places")
-    if options["duplicate"] is not None and groups is None:
-        raise click.UsageError("--duplicate belongs to --groups FILE")
+    if how.duplicate is not None and groups is None:
+        raise click.UsageError("--set duplicate belongs to --groups FILE")
+    if how.workers is not None and how.ray is None:
+        raise click.UsageError("--set workers belongs to --set ray=ADDRESS")
     if not sources and not options["index"]:
         raise click.UsageError("what is to be compared? give files, folders, data sets, or --index")
+    own = SimilaritySettings(
+        k=10 if options["k"] is None and options["above"] is None else options["k"],
+        above=options["above"],
+        similarity=options["similarity"],
+        pool=how.candidates,
+        search=how.search,
+    )
     begun, work = time.perf_counter(), out.with_name(f"{out.name}.work")
     try:
-        found = _found(sources, settings, work, options, output.shows_progress)
+        found = _found(sources, own, work, how, options, output.shows_progress)
         summary: dict[str, Any] = {"out": str(out), "pairs": found.write(out)}
         if groups is not None:
-            table = found.groups(options["duplicate"])
+            table = found.groups(how.duplicate)
             write(groups, [table])
             many = table["group"].to_numpy().max() if table.num_rows else 0
             firsts = {row["group"]: row["size"] for row in table.select(["group", "size"]).to_pylist()}
@@ -123,50 +159,41 @@ def similar(
     output.result(summary, _lines(summary))
 
 
-def _settings(options: dict[str, Any]) -> SimilaritySettings:
-    from surprise_rerank.connectors.similar import SimilaritySettings
-
-    k = 10 if options["k"] is None and options["above"] is None else options["k"]
-    return SimilaritySettings(
-        k=k, above=options["above"], similarity=options["similarity"], search=options["search"]
-    )
-
-
 def _found(
     sources: tuple[str, ...],
     settings: SimilaritySettings,
     work: Path,
+    how: Comparing,
     options: dict[str, Any],
     show_progress: bool,
 ) -> SimilarDocuments:
+    from surprise_rerank.connectors.readers import Fields
     from surprise_rerank.connectors.similar import RayCluster, similar_documents
     from surprise_rerank.connectors.similar.folder import run_here
 
-    workers, ray = options["workers"], options["ray"]
-    if workers is not None and ray is None:
-        raise click.UsageError("--workers belongs to --ray ADDRESS")
-    gpus = 1 if str(options["device"]).startswith("cuda") else 0
-    run = run_here if ray is None else RayCluster(ray, workers=workers or 2, num_gpus=gpus).run
+    fields = Fields(id=options["id_field"], title=how.title_field, text=options["text_field"])
+    gpus = 1 if str(how.device).startswith("cuda") else 0
+    run = run_here if how.ray is None else RayCluster(how.ray, workers=how.workers or 2, num_gpus=gpus).run
+    own, others = (
+        _opened(Sources.opened(names, options["form"], fields)) if names else None
+        for names in (sources, options["against"])
+    )
     return similar_documents(
-        _opened(sources, options) if sources else None,
+        own,
         settings,
-        against=_opened(options["against"], options) if options["against"] else None,
+        against=others,
         index=options["index"],
         encoder=options["model"],
         folder=work,
         run=run,
-        device=options["device"],
+        device=how.device,
         show_progress=show_progress,
     )
 
 
-def _opened(names: tuple[str, ...], options: dict[str, Any]) -> Any:
-    from surprise_rerank.connectors.readers import Fields, open_documents
-
-    fields = Fields(id=options["id_field"], title=options["title_field"], text=options["text_field"])
-    given = None if fields == Fields() else fields
-    opened = [open_documents(name, format=options["form"], fields=given) for name in names]
-    return itertools.chain.from_iterable(opened) if len(opened) > 1 else opened[0]
+def _opened(sources: Sources) -> Any:
+    """A source that is alone knows how many documents it has."""
+    return sources.named[0][1] if len(sources.named) == 1 else iter(sources)
 
 
 def _closest(found: SimilarDocuments) -> list[dict[str, Any]]:

@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError, ForeignCollectionError, StoreError
-from surprise_rerank.eval.cli.arguments.location import config_option, open_index, takes_index
+from surprise_rerank.eval.cli.opening import open_index
+from surprise_rerank.eval.cli.options import config_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.surprise_rerank.background import background_facts
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import IndexOptions, IndexStatus
     from surprise_rerank.connectors.qdrant.engines.placement import Placement
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.search.searched import Searched
+    from surprise_rerank.thresholds.background import QuestionBackground
 
 DOCUMENTS = "documents"  # the source of an ensemble of all of them
 _MANY_SHARDS = 30
+# Levels whose thresholds JSON has.
+_LEVELS = (0.2, 0.1, 0.05, 0.01)
 _BLOCK = 512  # bytes, the unit of st_blocks
 
 _EXAMPLES = """\b
@@ -131,8 +134,28 @@ def _backgrounds(index: Searched) -> dict[str, tuple[dict[str, Any], str]]:
         stale = staleness(own, len(index))
         values = {**background_facts(name, own), "stale": stale}
         made = ", ".join(part for part in (own.origin, own.made, f"over {own.documents} documents") if part)
+        if own.chance is not None:
+            made += f", calibrated on {own.chance.judged} judged questions"
         found[name] = values, f"{own.size}; {made}{f'; stale: {stale}' if stale else ''}"
     return found
+
+
+def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:
+    """A system's background as JSON values."""
+    promises = {f"{1 - level:g}": own.promise(level) for level in _LEVELS if 1 - level <= own.highest}
+    return {
+        "system": name,
+        "scorers": list(own.names),
+        "questions": own.count,
+        "effective": own.effective,
+        "origin": own.origin,
+        "made": own.made,
+        "calibrated_on": 0 if own.chance is None else own.chance.judged,
+        "documents": own.documents,
+        "made_by": own.scorer,
+        "highest": own.highest,
+        "promises": promises,
+    }
 
 
 def ensemble_facts(state: IndexStatus) -> list[tuple[str, str]]:
@@ -148,9 +171,7 @@ def ensemble_facts(state: IndexStatus) -> list[tuple[str, str]]:
     if used != latest:
         in_use = "none" if used is None else f"{used.ensemble}: {members(state, used.count, used.source)}"
         facts.append(("in use", in_use))
-    facts.append(
-        ("behind", f"{behind} documents{'; run surprise-rerank ensemble refresh' if behind else ''}")
-    )
+    facts.append(("behind", f"{behind} documents{'; run surprise-rerank tune ensemble' if behind else ''}"))
     return facts
 
 

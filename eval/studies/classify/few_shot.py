@@ -20,7 +20,7 @@ from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra, is_installed, pip_line
-from surprise_rerank.encoders.base import dense_vectors
+from surprise_rerank.encoders.text_vectors import dense_vectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, ModelError
 from surprise_rerank.eval.reports.report import Plot, Table
@@ -112,7 +112,7 @@ class FewShot:
             if len(lost):
                 raise DataError(
                     f"the test takes all texts of the class {self._task.classes[lost[0]]!r}; give a smaller "
-                    "--test-size, or --train"
+                    "test_size, or train"
                 )
         picked = draw_examples(
             self._truth[source],
@@ -277,7 +277,7 @@ def draw_examples(
         if len(rows) < shots:
             raise DataError(
                 f"the class {classes[place]!r} has {len(rows)} texts, {shots} examples are asked for; give "
-                "less, or --unbalanced"
+                "less, or unbalanced"
             )
     # One of each class after the other, so that the first examples are of all classes.
     return np.stack([rows[:shots] for rows in own], axis=1).ravel()

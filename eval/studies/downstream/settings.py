@@ -1,27 +1,26 @@
-"""Settings of the downstream tasks; the help texts describe the fields.
-
-Imports nothing heavy, because `--help` reads this.
-"""
+"""Settings of the downstream tasks. Imports nothing heavy, because `--help` reads this."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-from surprise_rerank.core.settings import option, some_names
-from surprise_rerank.eval.studies.settings import SentenceInputs
+from pathlib import Path
 
 TASKS = ("SCICITE", "MR", "CR", "MPQA", "SUBJ", "SST2", "SST5", "TREC", "MRPC", "SICK-E")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DownstreamSettings(SentenceInputs):
-    """What is measured, besides the models."""
+class DownstreamSettings:
+    """What is measured.
 
-    tasks: tuple[str, ...] = option(
-        TASKS, help="What to classify, with commas between.", metavar="NAMES", parse=some_names
-    )
-    post_process: bool = option(
-        False,
-        help="Measure once more, without the first two principal components of each task's texts; `+pp` "
-        "after the model's name marks it.",
-    )
+    Attributes:
+        models: as for `load_sentence_models`.
+        data: the folder of the benchmarks' files.
+        tasks: what to classify.
+        post_process: measure once more, without the first two principal components of each task's texts;
+            `+pp` after the model's name marks it.
+    """
+
+    models: tuple[str, ...]
+    data: Path | None
+    tasks: tuple[str, ...] = TASKS
+    post_process: bool = False

@@ -1,56 +1,41 @@
-"""Settings of the study of off-topic questions; the help texts describe the fields.
-
-Imports nothing heavy, because `--help` reads this.
-"""
+"""Settings of the study of off-topic questions. Imports nothing heavy, because `--help` reads this."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from surprise_rerank.core.settings import option, split_names
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.studies.settings import MODEL, CacheFolder
-
-
-def to_shares(text: str) -> tuple[float, ...]:
-    """Shares between 0 and 1, with commas between."""
-    try:
-        values = tuple(float(name) for name in split_names(text))
-    except ValueError:
-        values = ()
-    if not values or not all(0 < value < 1 for value in values):
-        raise DataError(f"--alpha {text!r}: give shares between 0 and 1 with commas between, such as .05,.2")
-    return values
+from surprise_rerank.eval.studies.settings import MODEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffTopicSettings(CacheFolder):
-    """What is measured."""
+class OffTopicSettings:
+    """What is measured.
 
-    datasets: tuple[str, ...] = option(
-        help="Corpora with judged questions, with commas between: as for `rerank-eval`. Each one's questions "
-        "are off-topic for the others.",
-        flag="--dataset",
-        parse=split_names,
-    )
-    files: tuple[Path, ...] = option(
-        (),
-        help="More off-topic questions: a text with one a line, or a table with a column `text`. Several "
-        "times.",
-        flag="--questions",
-        metavar="FILE",
-    )
-    models: tuple[str, ...] = option(
-        (MODEL,), help="Of the vectors. Several times.", flag="--model", metavar="NAME"
-    )
-    split: str | None = option(None, help="Of the judged questions.  [default: test]", metavar="NAME")
-    alphas: tuple[float, ...] = option(
-        (0.05, 0.2),
-        help="Shares of off-topic questions that thresholds should let through.",
-        flag="--alpha",
-        parse=to_shares,
-        text=".05,.2",
-    )
-    limit: int = option(1000, help="The most off-topic questions of a source, drawn at random.", low=20)
-    depth: int = option(100, help="Size of the pools.", low=1)
+    Attributes:
+        datasets: corpora with judged questions; each one's questions are off-topic for the others.
+        files: more off-topic questions: a text with one a line, or a table with a column `text`.
+        models: of the vectors.
+        split: of the judged questions; test by default.
+        alphas: shares of off-topic questions that thresholds should let through.
+        limit: the most off-topic questions of a source, drawn at random.
+        depth: size of the pools.
+        cache: where indexes are kept; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
+    """
+
+    datasets: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    models: tuple[str, ...] = (MODEL,)
+    split: str | None = None
+    alphas: tuple[float, ...] = (0.05, 0.2)
+    limit: int = 1000
+    depth: int = 100
+    cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.alphas or not all(0 < own < 1 for own in self.alphas):
+            given = ",".join(map(str, self.alphas))
+            raise DataError(f"alphas={given}: give shares between 0 and 1 with commas between, as .05,.2")
+        if self.limit < 20 or self.depth < 1:
+            raise DataError(f"limit={self.limit} and depth={self.depth}: give 20 or more, and 1 or more")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.options import index_option
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.attached.settings import PipelineSettings
@@ -43,30 +44,22 @@ In server.toml:
 """
 _WHICH = "which index? give --index with a folder, or a collection such as http://localhost:6333/papers"
 
-port_option = click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8000,
-    show_default=True,
-    help="Of TCP; 0 takes a free one, which the log names.",
-)
-
 
 @click.command(epilog=_EXAMPLES)
-@click.option(
-    "--index",
-    "target",
-    metavar="TARGET",
-    envvar="SURPRISE_RERANK_INDEX",
-    help="A folder, or a collection on a server: http://localhost:6333/papers.  [$SURPRISE_RERANK_INDEX]",
-)
+@index_option
 @click.option(
     "--host",
     default="127.0.0.1",
     show_default=True,
     help="Where to listen. What other machines reach needs $SURPRISE_RERANK_TOKEN.",
 )
-@port_option
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Of TCP; 0 takes a free one, which the log names.",
+)
 @click.option("--page", is_flag=True, help="Open the page to search in, which is at /, in the browser.")
 @click.option(
     "--mcp",
@@ -81,7 +74,6 @@ port_option = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="TOML: [server] with model, system, limits and more; and the parts of a collection made by others.",
 )
-@click.version_option(package_name="surprise-rerank")
 @click.pass_context
 def serve(
     context: click.Context,

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from surprise_rerank.connectors.readers.beir import read_qrels, read_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.line_files import read_lines, read_rows
 
@@ -43,6 +42,8 @@ def read_judged_questions(path: Path) -> dict[str, str]:
         DatasetError: if the file is unreadable.
         DataError: if a line is no question, an id comes twice, or there is none; names file and line.
     """
+    from surprise_rerank.connectors.readers.beir import read_queries
+
     found = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)
     if not found:
         raise DataError(f"{path} holds no question; expected lines of JSON with `_id` and `text`")
@@ -59,6 +60,8 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
         DatasetError: if the file is unreadable.
         DataError: if a line is no judgement, one contradicts another, or there is none; names file and line.
     """
+    from surprise_rerank.connectors.readers.beir import read_qrels
+
     found = _from_trec(path) if _is_trec(path) else read_qrels(path)
     if not found:
         raise DataError(f"{path} holds no judgement; expected lines of question, document and relevance")

@@ -11,7 +11,7 @@ import click
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.surprise_rerank.serving.serve import run_http
+from surprise_rerank.eval.cli.surprise_rerank.serve import run_http
 
 if TYPE_CHECKING:
     from surprise_rerank.documents import Document
@@ -48,9 +48,8 @@ Then your own documents:
     help="Where the demo's index is made, once.  [default: in the user's cache]",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of TCP.  [default: a free one]")
-@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the browser.")
-@click.version_option(package_name="surprise-rerank")
-def demo(*, folder: Path | None, port: int, browser: bool) -> None:
+@click.option("--page/--no-page", default=True, show_default=True, help="Open the page in the browser.")
+def demo(*, folder: Path | None, port: int, page: bool) -> None:
     """Take a tour: index the demo, open a page to search it in, and say what to try.
 
     The documents are descriptions of NumPy's and SciPy's functions, which every installation has. The first
@@ -59,7 +58,7 @@ def demo(*, folder: Path | None, port: int, browser: bool) -> None:
     from surprise_rerank.connectors.attached.settings import PipelineSettings
     from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.server import ServerOptions
-    from surprise_rerank.eval.cli.arguments.location import load_model
+    from surprise_rerank.eval.cli.opening import load_model
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
     place = folder or cache_folder() / "tour"
@@ -74,7 +73,7 @@ def demo(*, folder: Path | None, port: int, browser: bool) -> None:
                 "its own, and search yours with 'surprise-rerank serve --page'"
             )
         index.sync(list(_documents()), prune=folder is None, show_progress=True)
-    run_http(PipelineSettings(str(place)), ServerOptions(), "127.0.0.1", port, said=TOUR, opens=browser)
+    run_http(PipelineSettings(str(place)), ServerOptions(), "127.0.0.1", port, said=TOUR, opens=page)
 
 
 def _documents() -> Iterator[Document]:

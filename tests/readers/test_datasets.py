@@ -82,6 +82,8 @@ def test_hand_made_data_sets_are_checked() -> None:
         RetrievalDataset("x", (), {"q": "?"}, {"q": {"d": 1}}, "test")
     with pytest.raises(DataError, match=r"'x': two documents have the id 'd'"):
         RetrievalDataset("x", (one, Document("d", "other")), {"q": "?"}, {"q": {"d": 1}}, "test")
+    with pytest.raises(DatasetError, match=r"'x' has no judged question in its split 'test'"):
+        RetrievalDataset("x", (one,), {}, {}, "test")
     with pytest.raises(DataError, match=r"2 questions lack a text or judgements: 'p', \.\.\."):
         RetrievalDataset("x", (one,), {"q": "?"}, {"p": {"d": 1}}, "test")
 

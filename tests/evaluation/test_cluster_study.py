@@ -72,7 +72,7 @@ def evaluate(vectors: Path, file: Path, tmp_path: Path) -> Callable[..., Report]
 @pytest.fixture
 def call(vectors: Path, tmp_path: Path) -> Call:
     def run(*arguments: object) -> Result:
-        given = ["--model", str(vectors), "--cache", str(tmp_path / "c"), *map(str, arguments)]
+        given = ["--model", str(vectors), "--set", f"cache={tmp_path / 'c'}", *map(str, arguments)]
         return CliRunner().invoke(command, given)
 
     return run
@@ -164,21 +164,20 @@ def test_a_limit_draws_a_sample_of_a_sorted_file(evaluate: Callable[..., Report]
 
 
 def test_the_command_shows_and_writes_its_tables(call: Call, file: Path, tmp_path: Path) -> None:
-    done = call(file, "--repeats", 2, "--report", tmp_path / "r.json", "--report", tmp_path / "r.html")
+    done = call(file, "--set", "repeats=2", "--report", tmp_path / "r.json", "--report", tmp_path / "r.html")
     assert done.exit_code == 0, done.output
-    assert f"surprise@{DEFAULT_WEIGHT}" in done.stdout
+    assert f"surprise@{DEFAULT_WEIGHT}" in ClusterSettings(files=()).assignments
     assert "Differences to the cosine" in done.stdout
     assert "homogeneity" not in done.stdout
     assert {path.name for path in tmp_path.glob("r.*")} == {"r.json", "r.html"}
-    assert "homogeneity" in call(file, "--repeats", 2, "--details").stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--clusters", "61"], "61 clusters for 60 texts; ask for 60 at most"),
-        (["--assignments", "euclid"], "there is no assignment 'euclid'"),
-        (["--label", "topic"], "topic"),
+        (["--set", "clusters=61"], "61 clusters for 60 texts; ask for 60 at most"),
+        (["--set", "assignments=euclid"], "there is no assignment 'euclid'"),
+        (["--label-field", "topic"], "topic"),
         (["--report", "r.doc"], "no format for the suffix"),
     ],
 )
@@ -206,4 +205,4 @@ def test_help_has_examples_and_needs_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert "rerank-eval cluster tweet.jsonl" in done.stdout
-    assert f"surprise@{DEFAULT_WEIGHT}" in done.stdout
+    assert f"surprise@{DEFAULT_WEIGHT}" in ClusterSettings(files=()).assignments

@@ -1,1 +1,0 @@
-"""What the commands are given: places, documents, questions, filters."""

@@ -1,0 +1,102 @@
+"""Indexes and collections of others as commands open them: with or without the model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from surprise_rerank.errors import ForeignCollectionError, ModelError
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.attached import Collection
+    from surprise_rerank.connectors.attached.settings import ForeignParts
+    from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+    from surprise_rerank.connectors.qdrant.location import Location
+    from surprise_rerank.encoders.base import Encoder, Precision
+
+
+def open_index(
+    location: Location,
+    encoder: Encoder | None = None,
+    options: IndexOptions | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> DocumentIndex:
+    """Open an index; without an encoder it must exist."""
+    from surprise_rerank.connectors.qdrant import DocumentIndex
+
+    return DocumentIndex.open(location, encoder, options=options, collection_settings=settings)
+
+
+def open_any(location: Location, model: str | None, config: str | None) -> DocumentIndex | Collection:
+    """Open an index without its model, or a collection of others with the model that is named."""
+    return _opened(location, config, lambda parts: parts.attach(location, model))
+
+
+def open_kept(location: Location, config: str | None) -> DocumentIndex | Collection:
+    """Open an index, or a collection of others, without a model, for what is kept with it."""
+    return _opened(location, config, lambda parts: parts.look(location))
+
+
+def _opened(
+    location: Location, config: str | None, attach: Callable[[ForeignParts], Collection]
+) -> DocumentIndex | Collection:
+    from surprise_rerank.connectors.attached.settings import ForeignParts, refused_config
+
+    try:
+        index = open_index(location)
+    except ForeignCollectionError:
+        return attach(ForeignParts.read(config))
+    if config is not None:
+        index.close()
+        raise refused_config(location)
+    return index
+
+
+def open_with_model(location: Location, model: str | None, config: str | None) -> DocumentIndex | Collection:
+    """`open_any`, with the model of an index, too; see `model_of`."""
+    from surprise_rerank.connectors.attached import Collection
+
+    found = open_any(location, model, config)
+    if isinstance(found, Collection):
+        return found
+    with found:
+        encoder = model_of(found, model)
+    return open_index(location, encoder)
+
+
+def load_model(name: str, precision: str = "float32", calibration: Sequence[str] | None = None) -> Encoder:
+    """`load_encoder`; a folder or file is remembered by its whole path, so that an index finds it again."""
+    from surprise_rerank.encoders.loading import load_encoder
+
+    return load_encoder(_place(name), precision=cast("Precision", precision), calibration=calibration)
+
+
+def _place(name: str) -> str:
+    """The whole path of a folder or file; of other models the name."""
+    return os.path.abspath(name) if os.path.exists(name) else name
+
+
+def model_of(index: DocumentIndex | Collection, name: str | None) -> Encoder:
+    """The model of an index, from its old place, or from the one that the user names; a collection's own.
+
+    Raises:
+        ModelError: if it cannot be loaded.
+        IndexMismatchError: if it is another one.
+    """
+    from surprise_rerank.connectors.attached import Collection
+    from surprise_rerank.connectors.qdrant.manifest import Manifest
+    from surprise_rerank.encoders.loading import load_question_encoder
+
+    if isinstance(index, Collection):
+        return index.encoder
+    try:
+        encoder = load_question_encoder(_place(name or index.manifest.model), index.manifest.precision)
+    except ModelError as error:
+        if name is not None:
+            raise
+        raise ModelError(
+            f"{error}; if the index's model has moved, give --model with its new place"
+        ) from error
+    index.manifest.check(Manifest.of(encoder), index.where)
+    return encoder

@@ -1,0 +1,217 @@
+"""`--set KEY=VALUE`: what few people turn, by the names that the settings classes of Python have."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection as Names
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import click
+
+from surprise_rerank.errors import DataError, refuse_unknown
+
+Kind = TypeVar("Kind")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
+_EXPECTED = {int: "a whole number", float: "a number", bool: "yes or no"}
+# An attribute in a docstring, or several with one text; what follows is further indented.
+_ATTRIBUTE = re.compile(r"^    ([a-z]\w*(?:, \w+)*): (.*(?:\n {8,}.*)*)", re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Key:
+    """What a key sets: the type of its value, its default, and what it means."""
+
+    hint: Any
+    default: Any
+    help: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Given:
+    """Keys that were given, with their values; `passages.tokens` is the field `tokens` of `passages`."""
+
+    values: Mapping[str, Any]
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def of(self, kind: type[Kind], **others: Any) -> Kind:
+        """Settings of a class, with the values of options.
+
+        Raises:
+            DataError: if the class refuses a value.
+        """
+        return self.changed(kind(**others))
+
+    def changed(self, base: Kind) -> Kind:
+        """The same settings with what was given in place.
+
+        Raises:
+            DataError: if the class refuses a value, or a part is both left out and set.
+        """
+        changes: dict[str, Any] = {}
+        for own in dataclasses.fields(base):  # type: ignore[arg-type]
+            name = own.name
+            now = changes[name] = self.values.get(name, getattr(base, name))
+            inner = {
+                key.removeprefix(f"{name}."): value
+                for key, value in self.values.items()
+                if key.startswith(f"{name}.")
+            }
+            if inner and now is None and name in self.values:
+                raise DataError(f"--set {name}=no goes without --set {name}.{next(iter(inner))}")
+            if inner and isinstance(now, Mapping):
+                changes[name] = {**now, **inner}
+            elif inner:
+                kind = _part(get_type_hints(type(base))[name])
+                changes[name] = dataclasses.replace(now if now is not None else kind(), **inner)
+        return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+
+
+def set_option(kinds: Callable[[], Sequence[type]], but: Names[str] = ()) -> Callable[[Function], Function]:
+    """The option `--set`; the command gets what was given as `settings`.
+
+    Args:
+        kinds: gives the settings classes, which may take time to import.
+        but: fields that are no keys, because the command has options for them.
+    """
+
+    def parse(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> Given:
+        if not given:
+            return Given({})
+        known = {key: own for kind in kinds() for key, own in _keys(kind, but)}
+        if "help" in given:
+            _list(known)
+            context.exit()
+        return Given(_values(given, known))
+
+    return click.option(
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        is_eager=True,
+        callback=parse,
+        help="What few people turn. Several times; `--set help` lists the keys.",
+    )
+
+
+def _keys(kind: type, but: Names[str], before: str = "") -> Iterator[tuple[str, _Key]]:
+    hints, described = get_type_hints(kind), _described(kind)
+    for own in dataclasses.fields(kind):
+        if own.name in but:
+            continue
+        name, hint = f"{before}{own.name}", hints[own.name]
+        default = own.default
+        if own.default_factory is not dataclasses.MISSING:
+            default = own.default_factory()
+        if get_origin(hint) in (dict, Mapping):
+            yield f"{name}.", _Key(get_args(hint)[1], None, described.get(own.name, ""))
+            continue
+        yield name, _Key(hint, default, described.get(own.name, ""))
+        part = _part(hint)
+        if part is not None:
+            yield from _keys(part, (), f"{name}.")
+
+
+def _part(hint: Any) -> Any:
+    """The settings class that a field holds, if it does."""
+    return next((own for own in _alternatives(hint) if dataclasses.is_dataclass(own)), None)
+
+
+def _described(kind: type) -> dict[str, str]:
+    """Field -> what the docstrings of its class, and of those above, say of it."""
+    found: dict[str, str] = {}
+    for own in reversed(kind.__mro__):
+        _, _, attributes = inspect.cleandoc(own.__doc__ or "").partition("Attributes:\n")
+        for names, text in _ATTRIBUTE.findall(attributes):
+            found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+    return found
+
+
+def _list(known: Mapping[str, _Key]) -> None:
+    formatter = click.HelpFormatter(width=100)
+    rows = []
+    for key, own in known.items():
+        shown = "" if own.default is None or own.default is dataclasses.MISSING else _shown(own.default)
+        default = f"  [default: {shown}]" if shown else ""
+        choices = [
+            name
+            for part in _alternatives(own.hint)
+            if get_origin(part) is Literal
+            for name in _expected(part)
+        ]
+        one_of = f" One of {', '.join(choices)}." if choices else ""
+        rows.append((f"{key}PATH" if key.endswith(".") else key, f"{own.help}{one_of}{default}"))
+    formatter.write_dl(rows)
+    click.echo(formatter.getvalue(), nl=False)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool) or dataclasses.is_dataclass(value):
+        return "yes" if value else "no"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _values(given: Sequence[str], known: Mapping[str, _Key]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set {text!r}: write KEY=VALUE; `--set help` lists the keys")
+        open_ended = next((own for own in known if own.endswith(".") and key.startswith(own)), None)
+        if open_ended in (None, key):
+            refuse_unknown([key], [own for own in known if not own.endswith(".")], "--set")
+        read = _value(key, value, known[open_ended or key].hint)
+        if key in values and not isinstance(read, tuple):
+            raise click.UsageError(f"--set {key} is given twice; give it once")
+        values[key] = (*values[key], *read) if key in values else read
+    return values
+
+
+def _value(key: str, text: str, hint: Any) -> Any:
+    alternatives = _alternatives(hint)
+    if text == "none" and type(None) in alternatives:
+        return None
+    expected: list[str] = []
+    for own in alternatives:
+        if own is type(None):
+            continue
+        try:
+            return _read(text, own)
+        except (ValueError, KeyError):
+            expected += _expected(own)
+    raise click.UsageError(f"--set {key}={text}: expected {' or '.join(expected)}")
+
+
+def _expected(hint: Any) -> Sequence[str]:
+    if get_origin(hint) is Literal:
+        return [str(own) for own in get_args(hint)]
+    if get_origin(hint) in (tuple, Sequence):
+        return [f"{_expected(get_args(hint)[0])[0]}, or several with commas between"]
+    return [_EXPECTED[bool if dataclasses.is_dataclass(hint) else hint]]
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+def _read(text: str, hint: Any) -> Any:
+    if hint is bool:
+        return _SWITCH[text]
+    if dataclasses.is_dataclass(hint):
+        return hint() if _SWITCH[text] else None  # type: ignore[operator]
+    if get_origin(hint) is Literal:
+        return {str(own): own for own in get_args(hint)}[text]
+    if get_origin(hint) in (tuple, Sequence):
+        return tuple(_read(part.strip(), get_args(hint)[0]) for part in text.split(",") if part.strip())
+    if hint in (int, float, str, Path):
+        return hint(text)
+    raise ValueError(hint)

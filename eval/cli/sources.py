@@ -1,0 +1,111 @@
+"""The documents that a command reads: one source after another, and what was skipped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import click
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.readers import DocumentSource, Fields, FileRules
+    from surprise_rerank.connectors.readers.opening import Format
+    from surprise_rerank.connectors.readers.source import OnError
+    from surprise_rerank.documents import Document
+
+_PLACES = 3  # that a reason shows
+
+
+class Sources:
+    """Documents of several sources, one after another.
+
+    Args:
+        names: what the user called them.
+        sources: in the same order.
+
+    Attributes:
+        named: names and sources.
+    """
+
+    def __init__(self, names: Sequence[str], sources: Sequence[DocumentSource]) -> None:
+        self.named = list(zip(names, sources, strict=True))
+
+    @classmethod
+    def opened(
+        cls,
+        names: Sequence[str],
+        form: Format | None,
+        fields: Fields,
+        on_error: OnError = "raise",
+        files: FileRules | None = None,
+    ) -> Sources:
+        """Files, folders, ids of data sets, and collections of Qdrant servers; only names are read of them.
+
+        Raises:
+            SurpriseRerankError: if there is none, or one cannot be opened.
+        """
+        from surprise_rerank.connectors.readers import Fields, from_collection, open_documents
+
+        if not names:
+            raise click.UsageError(
+                "what is to be read? give files, folders, data sets, or a collection on a Qdrant server such "
+                "as http://localhost:6333/papers"
+            )
+        own = None if fields == Fields() else fields
+        opened = []
+        for name in names:
+            if name.startswith(("http://", "https://")):
+                url, _, collection = name.rstrip("/").rpartition("/")
+                key = os.environ.get("QDRANT_FROM_API_KEY")  # or QDRANT_API_KEY
+                opened.append(
+                    from_collection(url, unquote(collection), fields=own, api_key=key, on_error=on_error)
+                )
+            else:
+                opened.append(open_documents(name, format=form, fields=own, on_error=on_error, files=files))
+        return cls(names, opened)
+
+    def __iter__(self) -> Iterator[Document]:
+        for _, source in self.named:
+            yield from source
+
+    def require_readable(self) -> None:
+        """Read the first document of each: what is wrong with all of them is told before anything is made.
+
+        Raises:
+            SurpriseRerankError: if a source cannot be read, or its columns cannot be found.
+        """
+        for _, source in self.named:
+            with contextlib.closing(iter(source)) as documents:
+                next(documents, None)
+
+    def expected(self) -> int | None:
+        """About how many documents there are; None where that cannot be told."""
+        counts = [source.expected() for _, source in self.named]
+        known = [count for count in counts if count is not None]
+        return sum(known) if len(known) == len(counts) else None
+
+    @property
+    def unreadable(self) -> list[str]:
+        """Places that the operating system did not let the last reading see; nothing is pruned for them."""
+        return [place for _, source in self.named for place in source.unreadable]
+
+    def skipped(self) -> list[dict[str, Any]]:
+        """What the last reading left out, by source and reason, with the first places."""
+        return [
+            {"source": name, "reason": reason, "count": count, "places": source.skipped.places[reason]}
+            for name, source in self.named
+            for reason, count in source.skipped.counts.items()
+        ]
+
+
+def skipped_lines(skipped: Sequence[dict[str, Any]]) -> list[str]:
+    """What was skipped, a line for each reason."""
+    lines = []
+    for own in skipped:
+        shown = ", ".join(own["places"][:_PLACES])
+        more = ", ..." if own["count"] > _PLACES else ""
+        lines.append(f"skipped {own['count']} of {own['source']}: {own['reason']} ({shown}{more})")
+    return lines
