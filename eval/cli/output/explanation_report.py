@@ -21,6 +21,9 @@ _BARS = 10  # candidates whose scores are drawn
 _COMPARED = 4  # documents whose tokens are side by side
 _HEADING = 90  # characters of a text in place of a title
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_FEEDBACK = (
+    "words, vectors: what being like the best of a first ranking adds, by their words and by their vectors."
+)
 _WORDS_COMPARED, _WORDS = 2, 5  # of the tokens that were merged into one vector
 
 
@@ -193,6 +196,8 @@ def _scorers(explanation: RankingExplanation) -> Table:
     notes = ["z: how many deviations a similarity lies above the mean of the sample in the histograms."]
     if any(name.endswith(" gave") for name in names):
         notes.append(f"gave: what was added to the score, weight times z. Weights: {weights}.")
+    if {"words", "vectors"} & set(names):
+        notes.append(_FEEDBACK)
     return Table(
         "scorers",
         "Similarities by each scorer, and what they gave to the score",
