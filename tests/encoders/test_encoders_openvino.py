@@ -266,7 +266,7 @@ def test_commands_calibrate_on_the_documents_and_go_on_with_the_weights_of_befor
         assert exit_code(surprise_rerank, "surprise-rerank", *map(str, (*arguments, *where))) == 0
         return json.loads(capfd.readouterr().out)
 
-    make = ("--model", models["plain"], "--no-passages", "--set", "precision=int8")
+    make = ("--model", models["plain"], "--set", "passages=no", "--set", "precision=int8")
     assert command("index", tmp_path / "a.txt", tmp_path / "b.txt", *make)["added"] == 2
     assert command("status")["manifest"]["precision"] == "int8"
     (tmp_path / "c.txt").write_text("brakes")

@@ -243,7 +243,8 @@ def test_the_command_of_words_shows_and_writes_tables(tmp_path: Path, vectors: P
     output = run(
         words_command.command,
         *("--data", str(folder), "--model", str(vectors)),
-        *("--measures", "cosine,surprise", "--background", "basic", "--report", str(file), "--as-published"),
+        *("--measures", "cosine,surprise", "--report", str(file)),
+        *("--set", "vocabulary=basic", "--set", "as_published=yes"),
     )
     assert "mine.txt" in output
     assert "among 5 words" in output

@@ -284,7 +284,7 @@ def vectors_file(tmp_path: Path) -> Path:
 
 
 def arguments(tmp_path: Path, vectors: Path, *more: str) -> list[str]:
-    sets = ["--sets", "STS13", "--resamples", "50", "--quiet"]
+    sets = ["--set", "sets=STS13", "--set", "resamples=50", "--quiet"]
     return ["--data", str(tmp_path), "--model", str(vectors), *sets, *more]
 
 

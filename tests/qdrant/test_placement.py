@@ -117,16 +117,12 @@ def test_parts_of_a_setting_are_compared_where_they_are_given() -> None:
     )
 
 
-@pytest.mark.parametrize("by_grpc", [False, True])
-def test_status_shows_shards_and_their_nodes(desk: Desk, by_grpc: bool) -> None:
-    if by_grpc and not desk.url.endswith(":6333"):
-        pytest.skip("gRPC is known to be beside the port 6333 only")
+def test_status_shows_shards_and_their_nodes(desk: Desk) -> None:
     desk.opened(collection_settings={"write_consistency_factor": 1}).close()
-    more = ("--grpc",) if by_grpc else ()
-    shown = desk.run("status", *more)
+    shown = desk.run("status")
     assert "1 copy of each, a write waits for 1" in shown
     assert " active, 0 points" in shown
-    found = json.loads(desk.run("status", "--json", *more))["placement"]
+    found = json.loads(desk.run("status", "--json"))["placement"]
     assert found["collection"] == f"{desk.name}@1"
     assert [shard["number"] for shard in found["shards"]] == list(range(len(found["shards"])))
     assert {copy["state"] for shard in found["shards"] for copy in shard["replicas"]} == {"Active"}
