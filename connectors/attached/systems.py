@@ -113,6 +113,4 @@ class AttachedInputs(SystemInputs):
         if setting == "tokens" and own.enriched.has_tokens and not own.has_tokens:
             return DataError(f"{own.where}: {own.tokens_of_another}")
         plain = what.replace("sparse vectors", "words")
-        return DataError(
-            f"{own.where} has no {plain} that are read; choose another system, or {_REMEDIES[setting]}"
-        )
+        return DataError(f"{own.where} has no {plain}; choose another system, or {_REMEDIES[setting]}")

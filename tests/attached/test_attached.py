@@ -847,7 +847,7 @@ def test_dense_vectors_of_a_function_and_tokens_of_a_model(store: Store) -> None
         collection.pipeline("dynamax")
     collection.enrich()
     ranking = collection.pipeline("auto").search(QUESTION, 3)
-    assert set(ranking.parts) == {"bm25", "cosine", "dynamax", "words"}
+    assert set(ranking.parts) == {"bm25", "cosine", "dynamax", "words", "vectors"}
     with pytest.raises(IndexMismatchError, match="'tokens'"):
         Collection.attach(store.client, store.name, embed=api, token_encoder=WordEncoder(16, "other"))
 
