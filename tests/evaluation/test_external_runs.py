@@ -117,5 +117,5 @@ def test_a_measure_that_cannot_take_the_questions_ids_is_told_first(settings: Re
 def test_two_systems_of_one_name_are_refused(settings: RetrievalSettings, tmp_path: Path) -> None:
     run = tmp_path / "cosine.trec"
     run.write_text("q1 Q0 d0 1 1 x\n")
-    with pytest.raises(DataError, match="two systems have the name 'cosine'; name the run: --run NAME="):
+    with pytest.raises(DataError, match="two systems have the name 'cosine'; name the run: runs=NAME="):
         evaluate(replace(settings, runs=(str(run),)))

@@ -80,7 +80,7 @@ def test_a_malformed_row_is_named_or_counted(tmp_path: Path, name: str, bad: byt
 
 def test_columns_are_found_by_their_names_or_named(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "Key,Headline,story,question,answer,section\nk,T,s,who?,me,x\n")
-    with pytest.raises(DataError, match=r"no column for the id among Key, Headline.*Fields\(id=\.\.\.\)"):
+    with pytest.raises(DataError, match=r"no column for the id among Key, Headline.*name it as the id field"):
         list(open_documents(path))
     named = Fields(id="Key", text="story", metadata=["section"])
     (found,) = open_documents(path, fields=named)
