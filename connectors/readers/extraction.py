@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ class Extractor:
         process = self._process = self._process or _started()
         assert process.stdin is not None
         assert process.stdout is not None
+        begun = time.monotonic()
         try:
             process.stdin.write(json.dumps(os.path.abspath(path)).encode() + b"\n")
             process.stdin.flush()
@@ -64,7 +66,8 @@ class Extractor:
             answer = b""
         if not answer:
             self._process = None
-            if process.wait() == 1:  # as faulthandler ends it
+            # As faulthandler ends it; or the stack that it was writing down has changed under it.
+            if process.wait() == 1 or time.monotonic() - begun >= SECONDS:
                 raise RefusedError(
                     f"not read in {SECONDS} s", f"was not read in {SECONDS} s", unreadable=True
                 )
