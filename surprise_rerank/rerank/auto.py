@@ -3,13 +3,13 @@
 Three scorers are measured in deviations z above this question's mean over the corpus: BM25, the cosine, and
 inclusion of the question's tokens, less half of what a document's length predicts. They are added,
 
-    b = (3/2 - t) z_bm25 + t z_cosine + (1 + t)/2 z_dynamax,
+    b = (7/4 - t) z_bm25 + t z_cosine + (1 + t)/2 z_dynamax,
 
 where t, from 0 to 1, is the trust in the dense vectors for this question: whether the other scorers rate
 their best documents well, too. Then the pool of n candidates gives feedback: what its best documents have,
 and the others have not. With p_j proportional to 1 / rank_j^2 in the order of b,
 
-    score = b + 1/2 z(<u_i, sum_j (p_j - 1/n) u_j>) + 1/2 z(<v_i, sum_j (p_j - 1/n) v_j>)
+    score = b + 1/2 z(<u_i, sum_j (p_j - 1/n) u_j>) + 3/4 z(<v_i, sum_j (p_j - 1/n) v_j>)
 
 for words u and dense vectors v, and z over the corpus again; fewer than 20 give none. (It is Rocchio's
 classifier, 'Relevance feedback in information retrieval', 1971, with the whole pool as what is not relevant.)
@@ -73,11 +73,11 @@ class AutoSettings:
         DataError: if a number is out of its range.
     """
 
-    bm25: float = 0.5
+    bm25: float = 0.75
     cosine: float = 1.0
     dynamax: float = 1.0
     words: float = 0.5
-    vectors: float = 0.5
+    vectors: float = 0.75
     lengths: float = 0.5
     trust: tuple[float, float] | None = (0.35, 0.55)
 
