@@ -61,8 +61,10 @@ class AttachedInputs(SystemInputs):
 
     @property
     def compares_here(self) -> bool:
-        """Also the collection's own multivectors beside dense ones: Qdrant takes no weights there."""
-        return self.of_texts or (self.index.has_dense and not self.index.pools.reads_added)
+        """Also the collection's own multivectors beside dense ones, where Qdrant takes no cosines of them."""
+        own = self.index
+        inside = own.pools.reads_added or own.pools.vectors.token_cosines
+        return self.of_texts or (own.has_dense and not inside)
 
     @property
     def gives_cosines(self) -> bool:

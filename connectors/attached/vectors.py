@@ -34,6 +34,7 @@ class VectorLayout:
         distance: how Qdrant compares it.
         tokens: name of the multivector of tokens; None without one.
         token_size: the dimension of the tokens.
+        token_cosines: whether Qdrant compares tokens by the cosine, so that its MaxSim is inclusion.
         sparse: name of the sparse vector of words; None without one.
         idf: whether Qdrant multiplies its values with the IDF.
         unit: whether dense vectors have length 1.
@@ -44,6 +45,7 @@ class VectorLayout:
     distance: models.Distance
     tokens: str | None = None
     token_size: int = 0
+    token_cosines: bool = False
     sparse: str | None = None
     idf: bool = False
     unit: bool = True
@@ -140,7 +142,9 @@ def find_vectors(
         distance = models.Distance(multi[token_name].distance)
         if _SIMILARITIES[distance] != "dot":
             raise DataError(f"{where}: {token_name!r} is compared by {distance.value}, not by Cosine or Dot")
-        return VectorLayout(token_name, token_size, distance, token_name, token_size, sparse_name, idf)
+        return VectorLayout(
+            token_name, token_size, distance, token_name, token_size, sparse=sparse_name, idf=idf
+        )
     fitting = {name: params for name, params in dense.items() if params.size == size}
     own = _chosen("vector", vector, fitting if vector is None and len(fitting) == 1 else dense, where)
     if size is not None and dense[own].size != size:
@@ -149,7 +153,10 @@ def find_vectors(
             "the model that the collection was made with (embed=), or another vector="
         )
     distance = models.Distance(dense[own].distance)
-    return VectorLayout(own, dense[own].size, distance, token_name, token_size, sparse_name, idf)
+    cosines = token_name is not None and models.Distance(multi[token_name].distance) == models.Distance.COSINE
+    return VectorLayout(
+        own, dense[own].size, distance, token_name, token_size, cosines, sparse=sparse_name, idf=idf
+    )
 
 
 def are_unit(vectors: Float32Array) -> bool:

@@ -75,4 +75,4 @@ class AskedInclusion:
         counts = {record.id: record.payload[count] for record in found} if count else {}
         own = np.array([scores.get(point, np.nan) for point in points], np.float64)
         lengths = np.array([counts.get(point, 0) for point in points], np.int64)
-        return Inclusion(own, lengths, self.usual, self.usual_lengths)
+        return Inclusion(own, lengths, self.usual, self.usual_lengths if count else 0 * self.usual_lengths)
