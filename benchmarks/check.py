@@ -3,7 +3,7 @@
 A file of `benchmarks/expected/` says which command makes a table, what it needs, and what must come out:
 
     about: what it is
-    shown: docs/results.md               # where a reader finds the figures
+    shown: docs/figures/evalrank-words.csv   # where a reader finds the figures; several with spaces between
     command: rerank-eval words --data {data} --model {data}/evalrank/toy_emb.txt
     minutes: 1                          # about, on two cores, with everything indexed
     needs: {data: [evalrank], datasets: [beir/scifact], modules: [pyserini], files: [examples/dog.py]}

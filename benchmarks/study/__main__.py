@@ -1,4 +1,4 @@
-"""The tables of docs/defaults.md (`left-out`) and of thresholds.md (`verdicts`)."""
+"""The tables of docs/results.md (`left-out`) and of thresholds.md (`verdicts`)."""
 
 from __future__ import annotations
 

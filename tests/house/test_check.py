@@ -12,7 +12,9 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(ROOT / "docs"))
 check = pytest.importorskip("check")
+tables = pytest.importorskip("tables")
 OWN = check.FILES
 
 SCRIPT = """
@@ -64,22 +66,38 @@ def test_the_list_names_every_command() -> None:
     assert done.stdout.count("\n    ") == len(OWN)
 
 
+def numbers(text: str) -> set[float]:
+    """Every number of a text."""
+    found = set(re.findall(r"-?\d*\.?\d+", text))
+    return {float(number) for number in found | {number.replace("-.", "-0.") for number in found}}
+
+
 @pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
 def test_the_document_shows_what_is_expected(path: Path) -> None:
     content = yaml.safe_load(path.read_bytes())
-    text = (ROOT / content["shown"]).read_text(encoding="utf-8")
-    numbers = set(re.findall(r"-?\d*\.?\d+", text.replace(",", "")))
-    numbers |= {number.replace("-.", "-0.") for number in numbers}
-    shown = {float(number) for number in numbers}
+    texts = [(ROOT / file).read_text(encoding="utf-8") for file in content["shown"].split()]
+    shown = numbers(" ".join(texts))
     missing = [cell for cell in check.cells(content) if cell.value not in shown]
     assert not missing, f"{content['shown']} does not show {missing[:3]}"
 
 
 def test_the_readmes_table_is_a_part_of_the_checked_ones() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([\w-]+)` \| (.*) \|$", text, flags=re.MULTILINE)
-    assert len(rows) > 3
+    (head,) = re.findall(r"^\| \| (`bm25.*) \|$", text, flags=re.MULTILINE)
+    systems = re.findall(r"`([\w-]+)`", head)
     content = yaml.safe_load((ROOT / "benchmarks" / "expected" / "readme-systems.yaml").read_bytes())
-    for system, row in rows:
-        shown = [float(cell.strip("* ")) for cell in row.split("|")[::2]]
-        assert shown == [cell.value for cell in check.cells(content) if cell.row == system], system
+    expected = {(cell.table, cell.row): cell.value for cell in check.cells(content)}
+    names = list(content["tables"])
+    rows = re.findall(r"^\| [\w, ]+ \| ([*.].*) \|$", text, flags=re.MULTILINE)
+    assert len(rows) == len(names) == 4
+    for table, row in zip(names, rows, strict=True):
+        shown = [float(cell.strip("* ")) for cell in row.split("|")]
+        assert shown == [expected[table, system] for system in systems], table
+
+
+def test_every_file_of_figures_is_linked_from_a_page_and_tables_are_those_of_the_files() -> None:
+    pages = {path: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
+    for file in (ROOT / "docs" / "figures").iterdir():
+        assert any(f"(figures/{file.name})" in text for text in pages.values()), file.name
+    for path, text in pages.items():
+        assert tables.filled(text) == text, f"{path.name}: run `python docs/tables.py`"
