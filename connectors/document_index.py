@@ -18,7 +18,7 @@ from surprise_rerank.encoders.base import Encoded
 class DocumentIndex(QdrantIndex, Ranked):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
-    Use `DocumentIndex.open`; the index is a context manager. `docs/qdrant.md` has examples.
+    Use `DocumentIndex.open`; the index is a context manager. `docs/indexing.md` has examples.
     """
 
     @exclusive

@@ -203,7 +203,7 @@ class Manifest:
             )
 
     def check_precision(self, encoder: Encoder, where: str) -> None:
-        """Refuse to add documents in another precision; questions may be of any (docs/performance.md)."""
+        """Refuse to add documents in another precision; questions may be of any (docs/results.md)."""
         if precision_of(encoder) != self.precision:
             raise IndexMismatchError(
                 f"the documents of {where} are encoded in {self.precision}, the encoder computes in "

@@ -7,7 +7,7 @@ tokens each vector stands for, and the vectors' lengths.
 
 Numbers are TurboQuant's (Zandieh, Daliri, Hadian and Mirrokni 2025, arXiv:2504.19874) of 4 bits, in Edge and
 in servers from 1.19 on; half precision elsewhere, and for fewer components than `CODED_FROM`, as the error
-of a product grows with 1 / sqrt(d). docs/tokens.md has what each loses.
+of a product grows with 1 / sqrt(d). docs/encoders.md has what each loses.
 """
 
 from __future__ import annotations

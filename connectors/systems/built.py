@@ -11,7 +11,7 @@ from surprise_rerank.rerank.auto import SCORERS, AutoReranker
 from surprise_rerank.rerank.rerankers import FusionReranker, Reranker
 
 # Documents over which it is measured what a usual score is: the deviation of 128 is known to 6 %, and twice
-# as many rank no better (docs/defaults.md).
+# as many rank no better (docs/results.md).
 SAMPLE_SIZE = 128
 
 

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms, unit_rows
 from surprise_rerank.errors import DataError
 
-POOLING = 3.5  # see docs/tokens.md
+POOLING = 3.5  # see docs/encoders.md
 # Vectors that a text keeps: short texts have little to save, and little that is said twice.
 _LEAST = 64
 # Tokens that are clustered together: the time grows with the square, and neighbours in a text are alike.

@@ -65,7 +65,7 @@ def load_encoder(
         name: a model's name or folder, or a file of word vectors.
         device: `cpu`, `cuda`, ...; the best there is by default. Word vectors need none.
         precision: of the numbers that are multiplied: `float32`, `bfloat16`, or `int8` by OpenVINO
-            (docs/performance.md has speeds and losses).
+            (docs/results.md has speeds and losses).
         calibration: texts that int8 weights are calibrated on, some 128 of those that will be encoded;
             without them, the weights that were made before are taken.
         trainable: a `SentenceTransformerEncoder`, whose weights can be trained, wherever it computes.
@@ -103,7 +103,7 @@ def load_encoder(
 def load_question_encoder(name: str, precision: str = "float32") -> Encoder:
     """The model that encodes questions for documents of a precision: in the same one, or else in float32.
 
-    An int8 question is nearer to int8 documents (docs/performance.md).
+    An int8 question is nearer to int8 documents (docs/results.md).
     """
     if precision != "float32":
         try:

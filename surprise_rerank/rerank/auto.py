@@ -19,7 +19,7 @@ feedback by words without these, the cosine and feedback by vectors without dens
 enough.
 
 Where every scorer gives all candidates the same score, or there is only one candidate, b is the score.
-Scores depend on the pool. Nothing is trained. docs/defaults.md reports where the numbers come from, what each
+Scores depend on the pool. Nothing is trained. docs/results.md reports where the numbers come from, what each
 part is worth on collections that they were not chosen on, and what else was tried.
 """
 
@@ -57,7 +57,7 @@ PARTS = (*SCORERS, "words", "vectors")
 
 @dataclass(frozen=True, slots=True)
 class AutoSettings:
-    """The numbers of `AutoReranker`. docs/defaults.md reports how the defaults were chosen. 0 omits a part.
+    """The numbers of `AutoReranker`. docs/results.md reports how the defaults were chosen. 0 omits a part.
 
     Attributes:
         bm25: weight of BM25 where dense vectors are trusted. It increases where they are not.
@@ -323,7 +323,7 @@ class PoolAutoReranker:
 
     These stand for a sample of the corpus. Their scores are higher than the corpus', so z is lower; but each
     scorer still counts by its own spread. Words and lengths are left out: what they weigh would come from the
-    few texts. With one text all z are 0. docs/defaults.md reports
+    few texts. With one text all z are 0. docs/results.md reports
     what the order is worth. Attributes are as of `AutoReranker`.
     """
 

@@ -8,7 +8,7 @@ The next one is always, of those that are left (Carbonell and Goldstein, SIGIR 1
 
 s are the scores of the ranking, m and sigma their mean and deviation over the pool. Cosines, shares and sums
 of deviations thereby have one scale, on which a candidate in the middle of its pool has a relevance of 1/2,
-and one that no scorer knows (minus infinity) 0. docs/diversity.md has the other scales that were tried.
+and one that no scorer knows (minus infinity) 0. docs/scores.md says which other scales were tried.
 """
 
 from __future__ import annotations

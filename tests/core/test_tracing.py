@@ -243,7 +243,7 @@ assert ("opentelemetry.trace" in sys.modules) == ("loaded" in sys.argv)
 
 
 @pytest.mark.parametrize(
-    "command", [["-c", CODE, "absent"], ["-c", CODE, "loaded"], ["-m", "doctest", "docs/observability.md"]]
+    "command", [["-c", CODE, "absent"], ["-c", CODE, "loaded"], ["-m", "doctest", "docs/evaluation.md"]]
 )
 def test_nothing_is_imported_without_a_provider_and_the_documentation_is_true(
     command: list[str],

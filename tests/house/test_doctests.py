@@ -49,30 +49,17 @@ def test_the_walk_finds_modules_and_the_modules_have_examples():
     assert sum(len(test.examples) for test in found) > 0
 
 
+# evaluation.md has a process of its own, in tests/core/test_tracing.py.
 @pytest.mark.parametrize(
-    "page",
-    [
-        *(
-            "scores.md",
-            "qdrant.md",
-            "encoders.md",
-            "classification.md",
-            "thresholds.md",
-            "rag.md",
-            "diversity.md",
-        ),
-        *("similar.md", "tokens.md"),
-    ],
+    "page", ["scores", "indexing", "encoders", "classification", "thresholds", "adapters", "similar"]
 )
 def test_examples_in_the_documentation_are_true(page: str, monkeypatch: pytest.MonkeyPatch):
-    if page == "thresholds.md":  # as it is for users
+    if page == "thresholds":  # as it is for users
         monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
-    if page == "rag.md":
-        for host in ("langchain_core", "llama_index", "haystack", "rerankers", "pyterrier"):
-            pytest.importorskip(host)
-    if page == "similar.md":
-        pytest.importorskip("pyarrow")
-    failed, tried = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
+    needs = {"adapters": ["langchain_core", "llama_index", "haystack", "rerankers", "pyterrier", "mcp"]}
+    for host in {**needs, "similar": ["pyarrow"]}.get(page, ()):
+        pytest.importorskip(host)
+    failed, tried = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
     assert failed == 0
     assert tried >= 10
 

