@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +13,6 @@ import click
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
 from surprise_rerank.errors import DataError, near_or_all
-from surprise_rerank.eval.cli import completion
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ model_option = click.option(
     help="The model of a collection made by others; or the index's, if it is not where it was: a name, a "
     "folder or a file.",
 )
-filled_with = click.argument("sources", metavar="SOURCE...", nargs=-1, type=completion.source)
+filled_with = click.argument("sources", metavar="SOURCE...", nargs=-1, type=click.Path())
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS), help="What files are, if their names do not show it."
 )
@@ -68,6 +68,28 @@ id_option = click.option("--id-field", metavar="NAME", help="Column of ids; `con
 text_option = click.option(
     "--text-field", metavar="NAME", help="Column of texts, or several: question,answer."
 )
+
+
+class _Names(click.ParamType[tuple[str, ...]]):
+    """Names with one of these characters between, once each; not inside the parentheses of a measure."""
+
+    name = "names"
+
+    def __init__(self, between: str) -> None:
+        self._between = re.compile(rf"[{between}]+(?![^()]*\))")
+
+    def convert(
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """The names; a usage error if there is none."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(dict.fromkeys(filter(None, map(str.strip, self._between.split(value)))))
+        return names or self.fail("give at least one name", param, ctx)
+
+
+NAMES = _Names(", ")
+PLACES = _Names(",")  # whose names may have white space in them
 
 
 class SystemChoice(click.Choice[str]):

@@ -103,7 +103,7 @@ USES = [
     ("rerank-eval --set depth=3", "no setting 'depth'"),
     ("rerank-eval --limit 3 words", "--limit is for retrieval; words's options follow words"),
     ("rerank-eval sts --similarities dynmax-jaccard", "did you mean 'dynamax-jaccard'?"),
-    ("rerank-eval classify q.txt --few-shot x", "give whole numbers"),
+    ("rerank-eval classify q.txt --set few_shot=x", "expected a whole number"),
     ("rerank-eval classify q.txt --set weight=2", "give crossover, or a number from 0 to 1"),
 ]
 

@@ -22,7 +22,7 @@ from surprise_rerank.classify.labels import DEFAULT_TEMPLATE
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
-from surprise_rerank.eval.cli.rerank_eval.classify import command as classify
+from surprise_rerank.eval.cli.rerank_eval.studies import classify
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.classify import few_shot
 from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification

@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score, v_measure_score
 
 from surprise_rerank.classify.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.rerank_eval.cluster import command
+from surprise_rerank.eval.cli.rerank_eval.studies import cluster as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats.significance import holm
 from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering, find_assignments, measure
@@ -199,7 +199,7 @@ def test_files_that_cannot_be_compared_are_refused(call: Call, file: Path, tmp_p
 
 def test_help_has_examples_and_needs_no_torch() -> None:
     code = (
-        "import sys; from surprise_rerank.eval.cli.rerank_eval.cluster import command\n"
+        "import sys; from surprise_rerank.eval.cli.rerank_eval.studies import cluster as command\n"
         "try: command(['--help'])\n"
         "finally: assert not {'torch', 'sklearn'} & set(sys.modules)"
     )

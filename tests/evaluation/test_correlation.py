@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.rerank_eval.correlation import command
+from surprise_rerank.eval.cli.rerank_eval.studies import correlation as command
 from surprise_rerank.eval.reports.records import report_values
 from surprise_rerank.eval.reports.report import Column, Report, Table
 from surprise_rerank.eval.reports.writing import write_report

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.cli.rerank_eval.downstream import command
+from surprise_rerank.eval.cli.rerank_eval.studies import downstream as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.downstream import evaluation
 from surprise_rerank.eval.studies.downstream.classifier import Examples, accuracy, fit, fit_each, take_step

@@ -15,8 +15,7 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
-from surprise_rerank.eval.cli.rerank_eval import words as words_command
+from surprise_rerank.eval.cli.rerank_eval import studies
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.evalrank.data import (
     WORD_SIMILARITY_SETS,
@@ -241,7 +240,7 @@ def vectors(tmp_path: Path) -> Path:
 def test_the_command_of_words_shows_and_writes_tables(tmp_path: Path, vectors: Path) -> None:
     folder, file = data(tmp_path), tmp_path / "words.json"
     output = run(
-        words_command.command,
+        studies.words,
         *("--data", str(folder), "--model", str(vectors)),
         *("--measures", "cosine,surprise", "--report", str(file)),
         *("--set", "vocabulary=basic", "--set", "as_published=yes"),
@@ -255,7 +254,7 @@ def test_the_command_of_words_shows_and_writes_tables(tmp_path: Path, vectors: P
 
 def test_the_command_of_sentences_shows_a_table(tmp_path: Path, vectors: Path) -> None:
     output = run(
-        sentences_command.command,
+        studies.sentences,
         *("--data", str(data(tmp_path)), "--model", str(vectors)),
         *("--measures", "l2,dynamax-jaccard-raw"),
     )

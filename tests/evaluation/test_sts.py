@@ -16,7 +16,7 @@ from surprise_rerank.core.extras import is_installed
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.rerank_eval.sts import command
+from surprise_rerank.eval.cli.rerank_eval.studies import sts as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats.correlations import Correlations, correlations, mean_correlations
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, load_sentence_model, lower_words

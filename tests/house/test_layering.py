@@ -44,7 +44,7 @@ ROOMS = [
     ),
     *("connectors.components", "connectors.filters", "connectors"),
     *("eval.line_files", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
-    *("eval.cli.completion", "eval.cli.exits", "eval.cli.settings", "eval.cli.questions", "eval.cli.sources"),
+    *("eval.cli.exits", "eval.cli.settings", "eval.cli.questions", "eval.cli.sources"),
     *("eval.cli.opening", "eval.cli.output", "eval.cli.options"),
     *("eval.cli", "eval"),
 ]

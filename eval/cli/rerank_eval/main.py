@@ -9,17 +9,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from surprise_rerank.eval.cli import completion
 from surprise_rerank.eval.cli.exits import Commands, run
-from surprise_rerank.eval.cli.options import present, reports
-from surprise_rerank.eval.cli.rerank_eval import classify as classify_command
-from surprise_rerank.eval.cli.rerank_eval import cluster as cluster_command
-from surprise_rerank.eval.cli.rerank_eval import correlation as correlation_command
-from surprise_rerank.eval.cli.rerank_eval import downstream as downstream_command
-from surprise_rerank.eval.cli.rerank_eval import off_topic as off_topic_command
-from surprise_rerank.eval.cli.rerank_eval import sentences as sentences_command
-from surprise_rerank.eval.cli.rerank_eval import sts as sts_command
-from surprise_rerank.eval.cli.rerank_eval import words as words_command
+from surprise_rerank.eval.cli.options import NAMES, PLACES, present, reports
+from surprise_rerank.eval.cli.rerank_eval.studies import STUDIES
 from surprise_rerank.eval.cli.settings import Given, set_option
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings
 
@@ -28,17 +20,12 @@ Examples:
   rerank-eval                                    the built-in demo, nothing to download
   rerank-eval --dataset beir/scifact             a data set of ir_datasets (its test split)
   rerank-eval --dataset beir/scifact,beir/nfcorpus --report both.html
-  rerank-eval --dataset beir/scifact --split train --systems cosine,dynamax
   rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
   rerank-eval --dataset beir/nfcorpus --set ensemble=train-questions --run-dir runs
   rerank-eval --dataset beir/scifact --set runs=theirs=theirs.trec
   rerank-eval --dataset beir/scifact --set candidates=theirs.trec --systems cosine,dynamax
   rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine,wmd
-  rerank-eval --set qdrant_url=http://localhost:6333 (the key from QDRANT_API_KEY)
-  rerank-eval words --data benchmarks --model glove-6b-50d
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
-  rerank-eval cluster texts.csv --model glove-6b-50d
-  rerank-eval off-topic --dataset demo --questions others.txt
 
 Shell completion (bash; zsh and fish likewise):
   eval "$(_RERANK_EVAL_COMPLETE=bash_source rerank-eval)"
@@ -54,7 +41,7 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--dataset",
     "datasets",
-    type=completion.datasets,
+    type=PLACES,
     default=(DEFAULTS.dataset,),
     show_default=True,
     help="`demo`, an id of ir_datasets such as beir/scifact, or a folder in BEIR's layout "
@@ -63,7 +50,7 @@ Shell completion (bash; zsh and fish likewise):
 @click.option("--split", help="Which judged questions.  [default: test]")
 @click.option(
     "--systems",
-    type=completion.systems,
+    type=NAMES,
     help="What to compare, with commas between; `--systems help` describes all.  "
     f"[default: {','.join(DEFAULTS.systems)}; with `--set runs=`, the baseline]",
 )
@@ -83,7 +70,7 @@ Shell completion (bash; zsh and fish likewise):
 )
 @click.option(
     "--measures",
-    type=completion.measures,
+    type=NAMES,
     default=DEFAULTS.measures,
     show_default=True,
     help="Measures in ir_measures' syntax; differences are tested in the first.",
@@ -91,7 +78,6 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--baseline",
     metavar="SYSTEM",
-    type=completion.baseline,
     default=DEFAULTS.baseline,
     show_default=True,
     help="The system that the others are compared with, by a paired randomisation test.",
@@ -194,17 +180,8 @@ def _refuse_options(context: click.Context) -> None:
             raise click.UsageError(f"{parameter.opts[0]} is for retrieval; {name}'s options follow {name}")
 
 
-for _module in (
-    words_command,
-    sentences_command,
-    sts_command,
-    downstream_command,
-    correlation_command,
-    classify_command,
-    cluster_command,
-    off_topic_command,
-):
-    command.add_command(_module.command)
+for _own in STUDIES:
+    command.add_command(_own)
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from surprise_rerank.eval.cli import completion
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
     NEW_FILE,
@@ -83,7 +82,7 @@ class Comparing:
     "--against",
     metavar="SOURCE",
     multiple=True,
-    type=completion.source,
+    type=click.Path(),
     help="The documents that may be neighbours, instead of the same ones. Several times.",
 )
 @click.option("--index", metavar="T", help="Those of an index may be: a folder, or http://host:6333/NAME.")

@@ -1,0 +1,432 @@
+"""The studies of `rerank-eval`: words, sentences and texts, by their settings and one call each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from surprise_rerank.eval.cli.exits import when_interrupted
+from surprise_rerank.eval.cli.options import (
+    NAMES,
+    NEW_FILE,
+    PLACES,
+    json_option,
+    present,
+    report_option,
+    reports,
+)
+from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.studies.classify.settings import ClassifySettings
+from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
+from surprise_rerank.eval.studies.downstream.settings import TASKS, DownstreamSettings
+from surprise_rerank.eval.studies.evalrank.settings import RankSettings, Vocabulary
+from surprise_rerank.eval.studies.off_topic.settings import OffTopicSettings
+from surprise_rerank.eval.studies.settings import MODEL
+from surprise_rerank.eval.studies.sts.settings import DataSets, StsSettings
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.eval.reports.report import Report
+
+STUDIES: list[click.Command] = []
+_KEPT = "What was made stays; run the same command again to go on."
+
+_data = click.option(
+    "--data",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    envvar="SURPRISE_RERANK_DATA",
+    help="The folder of the benchmarks' files: beir, evalrank, sts, downstream.  [$SURPRISE_RERANK_DATA]",
+)
+_text = click.option(
+    "--text-field", "text", metavar="NAME", help="Column of texts.  [default: text, content, body, ...]"
+)
+_label = click.option(
+    "--label-field", "label", metavar="NAME", default="label", show_default=True, help="Column of labels."
+)
+_limit = click.option(
+    "--limit",
+    type=click.IntRange(1),
+    metavar="N",
+    help="A quick look: N texts, a random sample that is always the same.",
+)
+
+
+def _models(default: str) -> Any:
+    return click.option(
+        "--model",
+        "models",
+        metavar="NAME",
+        multiple=True,
+        default=(default,),
+        show_default=True,
+        help="A sentence-transformers model, glove-6b-50d, or a file of word vectors. Several times.",
+    )
+
+
+def _names(option: str, default: tuple[str, ...] | None, help_text: str) -> Any:
+    return click.option(
+        option, metavar="NAMES", type=NAMES, default=default, show_default=default is not None, help=help_text
+    )
+
+
+_measures = _names(
+    "--measures", RankSettings().measures, "What is ranked by, with commas between; listed below."
+)
+
+
+def _study(
+    kinds: tuple[type, ...], epilog: str, *options: Any, details: bool = False
+) -> Callable[[Callable[..., Report]], click.Command]:
+    """Make a command of a function from settings, a terminal and the values of options to a report."""
+
+    def make(function: Callable[..., Report]) -> click.Command:
+        @functools.wraps(function)
+        def command(
+            *, settings: Given, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any
+        ) -> None:
+            from surprise_rerank.connectors.progress import Terminal
+            from surprise_rerank.eval.reports.writing import check_files
+
+            check_files(reports)
+            with when_interrupted(_KEPT):
+                report = function(settings, Terminal(quiet=quiet), **values)
+            present(report, reports, details=details, as_json=as_json, quiet=quiet)
+
+        taken: list[str] = []
+        decorated: Any = reports(set_option(lambda: kinds, but=taken)(command))
+        for option in reversed(options):
+            decorated = option(decorated)
+        made: click.Command = click.command(function.__name__.replace("_", "-"), epilog=epilog)(decorated)
+        taken += [own.name for own in made.params if own.name]
+        STUDIES.append(made)
+        return made
+
+    return make
+
+
+@_study(
+    (RankSettings, Vocabulary),
+    """\b
+    Examples:
+      rerank-eval words --data benchmarks --model toy_emb.txt --model glove-6b-50d
+      rerank-eval words --data benchmarks --measures cosine,l2,csls,surprise-shrunk
+      rerank-eval words --data benchmarks --set post_process=yes --set vocabulary=basic --report words.html
+      rerank-eval words --data benchmarks --model toy_emb.txt --set as_published=yes
+
+    \b
+    Measures: cosine, l2, csls, and the z of the cosine with the second word as anchor: surprise, by the
+    weights of surprise-crossover and surprise-mixed (.5), with one deviation for all words
+    (surprise-pooled, surprise-pooled-mixed), half way to it (surprise-shrunk)
+    """,
+    _data,
+    _models("glove-6b-50d"),
+    _measures,
+    details=True,
+)
+def words(
+    given: Given,
+    terminal: Terminal,
+    *,
+    data: Path | None,
+    models: tuple[str, ...],
+    measures: tuple[str, ...],
+) -> Report:
+    """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
+
+    The rank of a pair is the number of words that are more similar to its first word than its second one is.
+    MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better. The report
+    also has the correlations with people's judgements on 13 word-similarity sets.
+    """
+    from surprise_rerank.eval.studies.evalrank.data import read_word_ranking, read_word_similarity
+    from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures
+    from surprise_rerank.eval.studies.evalrank.words import evaluate_words
+    from surprise_rerank.eval.studies.sentence_models import load_sentence_models
+
+    check_measures(measures, DENSE_MEASURES)
+    task = read_word_ranking(data, given.of(Vocabulary).vocabulary)
+    sets = read_word_similarity(data)
+    own = given.of(RankSettings, measures=measures)
+    return evaluate_words(load_sentence_models(models), task, sets, own, terminal)
+
+
+@_study(
+    (RankSettings,),
+    """\b
+    Examples:
+      rerank-eval sentences --data benchmarks --model toy_emb.txt --model glove-6b-50d
+      rerank-eval sentences --data benchmarks --measures cosine,csls,surprise-shrunk --set post_process=yes
+      rerank-eval sentences --data benchmarks --measures cosine,dynamax-jaccard-raw
+      rerank-eval sentences --data benchmarks --model toy_emb.txt --measures cosine --set as_published=yes
+
+    \b
+    Measures: those of `rerank-eval words`, and of token vectors dynamax, dynamax-jaccard, max-jaccard and the
+    rest of `rerank-eval --systems help`; DynaMax takes some minutes, what has no fast form takes hours
+    """,
+    _data,
+    _models("glove-6b-50d"),
+    _measures,
+    details=True,
+)
+def sentences(
+    given: Given,
+    terminal: Terminal,
+    *,
+    data: Path | None,
+    models: tuple[str, ...],
+    measures: tuple[str, ...],
+) -> Report:
+    """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
+
+    The rank of a pair is the number of sentences that are more similar to its first sentence than its second
+    one is. MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better.
+    """
+    from surprise_rerank.eval.studies.evalrank.data import read_sentence_ranking
+    from surprise_rerank.eval.studies.evalrank.measures import check_measures
+    from surprise_rerank.eval.studies.evalrank.sentences import evaluate_sentences, sentence_measures
+    from surprise_rerank.eval.studies.sentence_models import load_sentence_models
+
+    check_measures(measures, sentence_measures())
+    task = read_sentence_ranking(data)
+    own = given.of(RankSettings, measures=measures)
+    return evaluate_sentences(load_sentence_models(models), task, own, terminal)
+
+
+@_study(
+    (StsSettings, DataSets),
+    """\b
+    Examples:
+      rerank-eval sts --data benchmarks
+      rerank-eval sts --data benchmarks --model glove.840B.300d.txt --similarities all --report sts.html
+      rerank-eval sts --data benchmarks --similarities cosine,wmd-raw --set sets=STS12,STS-B
+      rerank-eval sts --data benchmarks --baseline max-jaccard-raw --set resamples=1000
+    """,
+    _data,
+    _models("glove-6b-50d"),
+    _names(
+        "--similarities",
+        None,
+        "With commas between: names of the register, `cosine` for that of the model's own sentence vectors, "
+        "or `all`.  [default: the paper's, over raw word vectors, or over unit token vectors of an encoder]",
+    ),
+    click.option(
+        "--baseline",
+        metavar="NAME",
+        default=StsSettings().baseline,
+        show_default=True,
+        help="The similarity that the others are compared with.",
+    ),
+)
+def sts(
+    given: Given,
+    terminal: Terminal,
+    *,
+    data: Path | None,
+    models: tuple[str, ...],
+    similarities: tuple[str, ...] | None,
+    baseline: str,
+) -> Report:
+    """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
+
+    The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
+    baseline have bootstrap intervals, and a sub-task is won or lost where the interval excludes 0.
+    Similarities that are fitted are fitted on the sentences of a data set, without their judgements.
+    """
+    from surprise_rerank.eval.studies.sentence_models import load_sentence_models
+    from surprise_rerank.eval.studies.sts.data import read_data_sets
+    from surprise_rerank.eval.studies.sts.evaluation import check_similarities, evaluate_sts
+
+    own = given.of(StsSettings, similarities=similarities, baseline=baseline)
+    check_similarities(own)
+    data_sets = read_data_sets(data, given.of(DataSets).sets, other_parts=own.post_process)
+    return evaluate_sts(load_sentence_models(models), data_sets, own, terminal)
+
+
+@_study(
+    (DownstreamSettings,),
+    """\b
+    Examples:
+      rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
+      rerank-eval downstream --data benchmarks --model toy_emb.txt --tasks MR,CR --set post_process=yes
+      rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --report downstream.json
+    """,
+    _data,
+    _models("glove-6b-50d"),
+    _names("--tasks", TASKS, "What to classify, with commas between."),
+)
+def downstream(given: Given, terminal: Terminal, **values: Any) -> Report:
+    """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
+
+    A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
+    regularisation is chosen without the test set, and it is stopped early, as the published figures were
+    made. Every text is encoded once.
+    """
+    from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
+
+    return evaluate_downstream(given.of(DownstreamSettings, **values), terminal)
+
+
+@_study(
+    (ClassifySettings,),
+    """\b
+    Examples:
+      rerank-eval classify ag_news.test.jsonl --set 'templates=this matter is {},{}'
+      rerank-eval classify test.csv --text-field question --label-field intent --set names=names.yaml
+      rerank-eval classify test.jsonl --train train.jsonl --set inductive=yes --report classify.html
+      rerank-eval classify test.jsonl --set ensemble_size=10,100,1000
+      rerank-eval classify test.jsonl --train train.jsonl --set few_shot=3,9,21
+
+    FILE is JSONL, CSV, TSV (.gz, too) or Parquet, with a column of texts and one of labels.
+
+    \b
+    Systems:
+      cosine       the label whose vector is the nearest
+      surprise     the label that the text is more similar to than other texts are: Gaussian
+      pooled       one deviation for all labels
+      half-pooled  each label's variance half of the way to the pooled one: the classifier's default
+      percentile   median and 84th percentile for mean and deviation
+      empirical    the share of the ensemble that is less similar
+      logistic     logistic regression on labelled vectors (with --train)
+
+    \b
+    Systems of few_shot:
+      cosine, surprise                 the encoder fine-tuned by the paper's routine, once for both
+      cosine-linear, surprise-linear   a linear map of the vectors, trained likewise, in seconds
+      logistic                         logistic regression on the vectors
+      setfit                           SetFit with its defaults (pip install 'surprise-rerank[setfit]')
+    """,
+    click.argument("file", metavar="FILE", type=NEW_FILE),
+    _models(MODEL),
+    click.option(
+        "--train",
+        metavar="FILE",
+        type=NEW_FILE,
+        help="Labelled texts to learn from: for the logistic regression, or for few_shot.",
+    ),
+    _text,
+    _label,
+    _limit,
+    details=True,
+)
+def classify(given: Given, terminal: Terminal, **values: Any) -> Report:
+    """Classify labelled texts by the names of their labels: cosine and surprise side by side.
+
+    A text's vector is compared with those of the labels' names in a template. Surprise compares each
+    similarity with those of an ensemble of texts, by default the tested ones without their labels. Vectors
+    are kept in the cache. `--set ensemble_size=` and `--set few_shot=` are the paper's other two studies.
+    """
+    from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
+
+    return evaluate_classification(given.of(ClassifySettings, **values), terminal)
+
+
+@_study(
+    (ClusterSettings,),
+    """\b
+    Examples:
+      rerank-eval cluster tweet.jsonl searchsnippets.jsonl --model all-MiniLM-L6-v2 --model glove-6b-50d
+      rerank-eval cluster reddit.csv --text-field title --label-field subreddit --set repeats=40
+      rerank-eval cluster news.parquet --set clusters=50 --set assignments=surprise,surprise@0.5
+
+    FILE is JSONL, CSV, TSV (each may end in .gz) or Parquet, with a text and a label in each row.
+
+    \b
+    Assignments of the points to the centres of k-means, all compared with the cosine:
+      cosine      the nearest centre
+      surprise    the most surprising one: z of the cosine over all points, by each centre's moments
+      pooled      the same with one deviation for all centres
+      percentile  the same with median and 84.134th percentile
+      empirical   the share of the points that are less near
+      NAME@W      with the weight W from 0 (the cosine) to 1, or crossover: tanh(points / 1000)
+    """,
+    click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path)),
+    _models(MODEL),
+    _text,
+    _label,
+    _limit,
+)
+def cluster(given: Given, terminal: Terminal, **values: Any) -> Report:
+    """Compare clusters of texts with their labels: V-measure and ARI.
+
+    Each repeat finds centres by k-means; every assignment takes the same ones, and is compared with the
+    cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.
+    Texts are encoded once; vectors are kept in the cache.
+    """
+    from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
+
+    return evaluate_clustering(given.of(ClusterSettings, **values), terminal)
+
+
+@_study(
+    (OffTopicSettings,),
+    """\b
+    Examples:
+      rerank-eval off-topic --dataset beir/scifact,beir/nfcorpus
+      rerank-eval off-topic --dataset demo,./my-beir-folder --questions banking77.jsonl --report off.html
+    """,
+    click.option(
+        "--dataset",
+        "datasets",
+        type=PLACES,
+        required=True,
+        help="Corpora with judged questions, with commas between: as for `rerank-eval`. Each one's questions "
+        "are off-topic for the others.",
+    ),
+    click.option(
+        "--questions",
+        "files",
+        metavar="FILE",
+        multiple=True,
+        type=NEW_FILE,
+        help="More off-topic questions: a text with one a line, or a table with a column `text`.",
+    ),
+    _models(MODEL),
+    click.option(
+        "--limit",
+        type=click.IntRange(20),
+        default=1000,
+        show_default=True,
+        help="The most off-topic questions of a source, drawn at random.",
+    ),
+)
+def off_topic(given: Given, terminal: Terminal, **values: Any) -> Report:
+    """Off-topic questions: which statistic finds them, and how many pass a threshold.
+
+    Half of the off-topic questions are the background that thresholds are set on, the other half is put to
+    the test.
+    """
+    from surprise_rerank.eval.studies.off_topic.evaluation import evaluate_off_topic
+
+    return evaluate_off_topic(given.of(OffTopicSettings, **values), terminal)
+
+
+_CORRELATION = """\b
+Examples:
+  rerank-eval words --data benchmarks --model toy_emb.txt --report runs/words.json
+  rerank-eval downstream --data benchmarks --model toy_emb.txt --report runs/downstream.json
+  rerank-eval correlation runs --report correlation.html
+"""
+
+
+@click.command(epilog=_CORRELATION)
+@click.argument("places", metavar="FILE|FOLDER...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@report_option
+@json_option
+def correlation(*, places: tuple[Path, ...], reports: tuple[Path, ...], as_json: bool) -> None:
+    """Correlation of intrinsic scores with downstream accuracy, over models.
+
+    Of reports that `--report FILE.json` wrote: of `words`, `sentences`, `sts` and `downstream`, for three
+    models or more; of a folder all of them, by name. Of duplicate scores of a model, the last one counts.
+    """
+    from surprise_rerank.eval.reports.writing import check_files
+    from surprise_rerank.eval.studies.correlation import correlate, read_reports
+
+    check_files(reports)
+    present(correlate(read_reports(places)), reports, details=False, as_json=as_json)
+
+
+STUDIES.append(correlation)
