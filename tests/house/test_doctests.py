@@ -56,7 +56,7 @@ def test_the_walk_finds_modules_and_the_modules_have_examples():
 def test_examples_in_the_documentation_are_true(page: str, monkeypatch: pytest.MonkeyPatch):
     if page == "thresholds":  # as it is for users
         monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
-    needs = {"adapters": ["langchain_core", "llama_index", "haystack", "rerankers", "pyterrier", "mcp"]}
+    needs = {"adapters": ["langchain_core", "llama_index", "haystack", "rerankers", "pyterrier"]}
     for host in {**needs, "similar": ["pyarrow"]}.get(page, ()):
         pytest.importorskip(host)
     failed, tried = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
