@@ -54,10 +54,10 @@ class Bm25:
 
     Attributes:
         k: how slowly a term's frequency saturates; 0 counts each term once.
-        b: how much longer documents are scaled down: 0 not at all, 1 in full.
-        average_length: of a document, in terms; fixed, so that no document changes when others are added.
+        b: how much longer documents are scaled down, from 0, not at all, to 1, in full.
+        average_length: a document's length, in terms; fixed, so that no document changes when others are added.
             The defaults suit abstracts and passages; for texts that are much shorter or longer, give theirs.
-        language: of stemmer and stop words; one of `LANGUAGES`.
+        language: language of stemmer and stop words; one of `LANGUAGES`.
 
     Raises:
         DataError: if a number is out of its range, or the language is not known.

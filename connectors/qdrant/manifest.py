@@ -23,14 +23,14 @@ class IndexOptions:
     """What an index stores of its documents; fixed when it is made.
 
     Attributes:
-        passages: how documents are split that are longer than the model reads; None cuts them, as the
+        passages: split documents that are longer than the model reads; None cuts them, as the
             published figures of some data sets assume.
-        tokens: whether token vectors are stored, as multivectors, for MaxSim inside Qdrant.
+        tokens: store token vectors, as multivectors, for MaxSim inside Qdrant.
         pooling: tokens of a document that are merged into one of them, on average; 1 merges none.
-        surprise_vector: whether the augmented vector is stored, for first-stage search by surprise.
-        bm25: settings of the sparse vectors for lexical search inside Qdrant; None stores none.
-        quantization: of the dense vectors; searches are rescored with the originals.
-        on_disk: dense vectors are read from disk instead of held in memory.
+        surprise_vector: store the augmented vector, for first-stage search by surprise.
+        bm25: store words, for lexical search inside Qdrant; None stores none.
+        quantization: how dense vectors are compressed; searches are rescored with the originals.
+        on_disk: read dense vectors from disk instead of holding them in memory.
         payload_indexes: path such as `metadata.year` -> its type, for filters on large collections.
         tenant: key of the metadata that says whose a document is, where many customers share an index. A
             server stores a tenant's points together, so that a search with a filter by it reads less.

@@ -8,8 +8,7 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Collection as Names
-from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import click
 
@@ -24,13 +23,12 @@ _EXPECTED = {int: "a whole number", float: "a number", bool: "yes or no"}
 _ATTRIBUTE = re.compile(r"^    ([a-z]\w*(?:, \w+)*): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Key:
-    """What a key sets: the type of its value, its default, and what it means."""
+class _Key(NamedTuple):
+    """What a key sets: the type of its value, its default, and what it does."""
 
     hint: Any
     default: Any
-    help: str
+    does: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,10 +110,11 @@ def _keys(kind: type, but: Names[str], before: str = "") -> Iterator[tuple[str, 
         default = own.default
         if own.default_factory is not dataclasses.MISSING:
             default = own.default_factory()
-        if get_origin(hint) in (dict, Mapping):
-            yield f"{name}.", _Key(get_args(hint)[1], None, described.get(own.name, ""))
-            continue
-        yield name, _Key(hint, default, described.get(own.name, ""))
+        is_open = get_origin(hint) in (dict, Mapping)
+        yield (
+            f"{name}." if is_open else name,
+            _Key(get_args(hint)[1] if is_open else hint, default, described.get(own.name, "")),
+        )
         part = _part(hint)
         if part is not None:
             yield from _keys(part, (), f"{name}.")
@@ -127,34 +126,33 @@ def _part(hint: Any) -> Any:
 
 
 def _described(kind: type) -> dict[str, str]:
-    """Field -> what the docstrings of its class, and of those above, say of it."""
+    """Field -> the first clause of what its class, or one above it, says of it."""
     found: dict[str, str] = {}
     for own in reversed(kind.__mro__):
         _, _, attributes = inspect.cleandoc(own.__doc__ or "").partition("Attributes:\n")
         for names, text in _ATTRIBUTE.findall(attributes):
-            found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+            clause = re.split(r"; |\.(?: |$)", " ".join(text.split()))[0]
+            found |= dict.fromkeys(names.split(", "), clause.replace("`", ""))
     return found
 
 
 def _list(known: Mapping[str, _Key]) -> None:
-    formatter = click.HelpFormatter(width=100)
+    """A line for each key: the name with its default, the choices, and what it does."""
     rows = []
-    for key, own in known.items():
-        shown = "" if own.default is None or own.default is dataclasses.MISSING else _shown(own.default)
-        default = f"  [default: {shown}]" if shown else ""
+    for key, (hint, default, does) in known.items():
+        name = f"{key}PATH" if key.endswith(".") else f"{key}={_shown(default)}"
         choices = [
-            name
-            for part in _alternatives(own.hint)
-            if get_origin(part) is Literal
-            for name in _expected(part)
+            own for part in _alternatives(hint) if get_origin(part) is Literal for own in _expected(part)
         ]
-        one_of = f" One of {', '.join(choices)}." if choices else ""
-        rows.append((f"{key}PATH" if key.endswith(".") else key, f"{own.help}{one_of}{default}"))
-    formatter.write_dl(rows)
-    click.echo(formatter.getvalue(), nl=False)
+        rows.append((name, f"{does} ({', '.join(choices)})" if choices else does))
+    width = max(len(name) for name, _ in rows)
+    for name, does in rows:
+        click.echo(f"{name:<{width}}  {does}".rstrip())
 
 
 def _shown(value: Any) -> str:
+    if value is None or value is dataclasses.MISSING:
+        return ""
     if isinstance(value, bool) or dataclasses.is_dataclass(value):
         return "yes" if value else "no"
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
@@ -166,10 +164,10 @@ def _values(given: Sequence[str], known: Mapping[str, _Key]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"--set {text!r}: write KEY=VALUE; `--set help` lists the keys")
-        open_ended = next((own for own in known if own.endswith(".") and key.startswith(own)), None)
-        if open_ended in (None, key):
+        open_ended = next((own for own in known if own.endswith(".") and key.startswith(own)), key)
+        if open_ended == key:
             refuse_unknown([key], [own for own in known if not own.endswith(".")], "--set")
-        read = _value(key, value, known[open_ended or key].hint)
+        read = _value(key, value, known[open_ended].hint)
         if key in values and not isinstance(read, tuple):
             raise click.UsageError(f"--set {key} is given twice; give it once")
         values[key] = (*values[key], *read) if key in values else read
@@ -212,6 +210,4 @@ def _read(text: str, hint: Any) -> Any:
         return {str(own): own for own in get_args(hint)}[text]
     if get_origin(hint) in (tuple, Sequence):
         return tuple(_read(part.strip(), get_args(hint)[0]) for part in text.split(",") if part.strip())
-    if hint in (int, float, str, Path):
-        return hint(text)
-    raise ValueError(hint)
+    return hint(text)

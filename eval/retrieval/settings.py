@@ -20,15 +20,15 @@ class RetrievalSettings:
         systems: names of systems.
         runs: run files of other programs as systems, as FILE or NAME=FILE; `{dataset}` stands for the data
             set's short name.
-        candidates: where every system takes its candidates from: one of `pools.POOLS` or a run file; None
-            for each one's own.
+        candidates: where every system takes its candidates from, such as cosine, bm25, both, or a run file;
+            None for each one's own.
         baseline: the system that the others are compared with.
         depth: how many candidates are re-ranked.
         model: name or folder of a sentence-transformers model, or word vectors.
-        precision: of the numbers that the model multiplies; int8 is calibrated on a sample of the documents.
-        ensemble: `documents`, `train-questions`, or a file of one question a line.
+        precision: numbers that the model multiplies; int8 is calibrated on a sample of the documents.
+        ensemble: what surprise is measured against, `documents`, `train-questions`, or a file of questions.
         measures: in ir_measures' syntax; differences are tested in the first.
-        qdrant_url: of a server in place of the embedded store.
+        qdrant_url: a server's, in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
         passages: split documents that are longer than the model reads, instead of cutting them.
         pooling: tokens that are merged into one vector, on average, as for an index; None for its default.

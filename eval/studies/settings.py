@@ -18,8 +18,8 @@ class LabelledStudy:
         models: sentence-transformers models, glove-6b-50d, or files of word vectors.
         text: column of texts; text, content, body, ... by default.
         label: column of labels.
-        on_error: whether malformed rows are left out and counted, or the first one is an error.
-        cache: where vectors are kept; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
+        on_error: what becomes of malformed rows; those that are skipped are counted.
+        cache: folder of vectors; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
     """
 
     models: tuple[str, ...] = (MODEL,)

@@ -33,7 +33,7 @@ class Passages:
     Attributes:
         tokens: most tokens of a passage; what the encoder reads at once where None.
         overlap: least number of tokens that neighbours share.
-        best: a document's score is the mean of its `best` best passages'.
+        best: of how many best passages a document's score is the mean.
     """
 
     tokens: int | None = None

@@ -107,11 +107,11 @@ class SearchSettings:
     """How is searched, as `search --set` has it.
 
     Attributes:
-        mode: where surprise is computed: here, by Qdrant's formula (its default), or by augmented vectors.
+        mode: where surprise is computed; here, by Qdrant's formula (its default), or by augmented vectors.
         exact: search without the approximate index.
         offset: pass over the first so many.
         threshold: only documents that score at least this, in the units of the system.
-        group_by: the best of each group of documents with the same value at a path such as metadata.author;
+        group_by: the best documents of each value at a path such as metadata.author;
             --top counts groups.
         group_size: most documents of a group.
         grpc: talk to the server by gRPC instead of REST.

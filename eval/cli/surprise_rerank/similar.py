@@ -45,10 +45,10 @@ class Comparing:
     Attributes:
         duplicate: from this similarity on, documents are near-duplicates; .95 by default, of DynaMax .9.
         search: compare with every document, or ask the graph of the index.
-        candidates: of dynamax, how many documents are compared token by token.
+        candidates: documents that dynamax compares token by token.
         title_field: column of titles.
-        ray: let Ray's workers do it: `local`, `auto`, or an address such as head:6379.
-        workers: of Ray.
+        ray: let Ray's workers do it, `local`, `auto`, or at an address such as head:6379.
+        workers: how many of Ray.
         device: cpu, cuda, ...; a GPU by default where there is one.
     """
 

@@ -86,7 +86,7 @@ class EnsembleSettings:
 
     Attributes:
         shrink_mean: how far documents' means are moved to the one that all share, from 0 to 1.
-        shrink_deviation: the same for deviations; 1 is the pooled model.
+        shrink_deviation: the same for deviations, 1 being the pooled model.
     """
 
     shrink_mean: float = 0.0

@@ -37,19 +37,19 @@ class ClassifySettings(LabelledStudy):
     Attributes:
         file: labelled texts.
         train: labelled texts to learn from: for the logistic regression, or for few_shot.
-        names: YAML, `class: name` or `class: [name, another]`; the class by default, with spaces for _.
+        names: YAML of `class: name` or `class: [name, another]`; the class by default, with spaces for _.
         limit: a quick look: N texts, a random sample that is always the same.
         templates: what a label's name is put into, at {}; each is measured.
-        weight: of surprise against the cosine: from 0 to 1; crossover: tanh(size of the ensemble / 1000), as
+        weight: how much surprise counts against the cosine, from 0 to 1; crossover: tanh(size of the ensemble / 1000), as
             published.
         inductive: compare with the texts of train, not with the tested ones (without their labels).
         ensemble_size: measure surprise with random ensembles of N texts, such as 3,9,27,81,243,729,2187; the
             others are tested.
         few_shot: learn from K examples of each class, of train or of the file, whose others are tested.
-        draws: of ensembles or examples of each size; 10 by default, of examples 3.
-        test_size: with few_shot: test N texts, drawn at random; all by default.
-        unbalanced: with few_shot: K examples of each class on average, at least 1 of each.
-        systems: with few_shot: what learns; all by default that the model can be trained for.
+        draws: how many ensembles or examples of each size; 10 by default, of examples 3.
+        test_size: with few_shot, test N texts, drawn at random; all by default.
+        unbalanced: with few_shot, K examples of each class on average, at least 1 of each.
+        systems: with few_shot, what learns; all by default that the model can be trained for.
         setfit_steps: end SetFit's training after N steps; by default after one epoch of all pairs, whose
             number grows with K squared.
     """

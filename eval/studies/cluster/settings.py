@@ -15,7 +15,7 @@ class ClusterSettings(LabelledStudy):
 
     Attributes:
         files: labelled texts.
-        clusters: how many; as many as there are labels by default.
+        clusters: how many clusters; as many as there are labels by default.
         repeats: beginnings of k-means.
         assignments: what to compare.
         limit: a quick look: N texts, a random sample that is always the same.

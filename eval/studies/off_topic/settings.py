@@ -17,7 +17,7 @@ class OffTopicSettings:
         datasets: corpora with judged questions; each one's questions are off-topic for the others.
         files: more off-topic questions: a text with one a line, or a table with a column `text`.
         models: of the vectors.
-        split: of the judged questions; test by default.
+        split: which judged questions; test by default.
         alphas: shares of off-topic questions that thresholds should let through.
         limit: the most off-topic questions of a source, drawn at random.
         depth: size of the pools.
