@@ -55,8 +55,9 @@ class Bm25:
     Attributes:
         k: how slowly a term's frequency saturates; 0 counts each term once.
         b: how much longer documents are scaled down, from 0, not at all, to 1, in full.
-        average_length: a document's length, in terms; fixed, so that no document changes when others are added.
-            The defaults suit abstracts and passages; for texts that are much shorter or longer, give theirs.
+        average_length: a document's length, in terms; fixed, so that no document changes when others are
+            added. The defaults suit abstracts and passages; for texts that are much shorter or longer, give
+            theirs.
         language: language of stemmer and stop words; one of `LANGUAGES`.
 
     Raises:

@@ -14,17 +14,14 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.cli.rerank_eval.main import command
-from surprise_rerank.eval.studies.off_topic.evaluation import QuestionSource, read_questions
-from surprise_rerank.eval.studies.off_topic.question_contrast import question_contrast
+from surprise_rerank.eval.studies.off_topic.evaluation import halves, read_questions
 from surprise_rerank.eval.studies.off_topic.scores import (
     FUSION,
     AskedQuestion,
-    alone,
-    as_system,
     auroc,
     background_of,
-    best_is_relevant,
     passed,
+    question_contrast,
     totals,
 )
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -39,40 +36,26 @@ TOPICS = {
 NUMBERS = (hash((i, "question")) & 2**64 - 1 for i in itertools.count())
 
 
-def asked(cosine: list[float], relevant: int | None = None, **more: list[float]) -> AskedQuestion:
+def asked(cosine: list[float], **more: list[float]) -> AskedQuestion:
     scores = {name: np.array(own) for name, own in {"cosine": cosine, **more}.items()}
-    flags = np.array([i == relevant for i in range(len(cosine))], dtype=bool)
-    contrasts = {"": scores.pop("contrast", scores["cosine"])}
-    return AskedQuestion(
-        f"question {next(NUMBERS):x}", scores, contrasts, flags, z_documents=0.0, min_max=0.0
-    )
+    return AskedQuestion(f"question {next(NUMBERS):x}", {"contrast": scores["cosine"], **scores})
 
 
 def test_thresholds_are_those_of_the_background():
     others = [asked([0.1 * i, 0.0]) for i in range(20)]
-    view = alone("cosine")
-    background = background_of(others, view)
-    assert passed(others, background, view, 0.5) == pytest.approx(45)
-    assert passed([asked([9.0])], background, view, 0.05) == 100.0
-    assert passed([asked([-9.0])], background, view, 0.5) == 0.0
+    background = background_of(others, "raw cosine")
+    assert passed(others, background, "raw cosine", 0.5) == pytest.approx(45)
+    assert passed([asked([9.0])], background, "raw cosine", 0.05) == 100.0
+    assert passed([asked([-9.0])], background, "raw cosine", 0.5) == 0.0
 
 
 def test_fusion_takes_the_contrast_for_the_cosine():
-    others = [asked([0.1 * i], contrast=[0.3 * i], dynamax=[0.2 * i]) for i in range(20)]
-    fusion = as_system(FUSION)
-    assert background_of(others, fusion).names == ("dynamax", "contrast")
-    assert background_of(others, as_system("dynamax")).names == ("dynamax", "contrast")
-    assert background_of(others, as_system("cosine")).names == ("contrast",)
-    assert background_of(others, alone("dynamax")).names == ("dynamax",)
+    others = [asked([0.1 * i], dynamax=[0.2 * i], contrast=[0.3 * i]) for i in range(20)]
+    names = {"fusion": {"dynamax", "contrast"}, "dynamax": {"dynamax", "contrast"}}
+    names |= {"cosine": {"contrast"}, "raw dynamax": {"dynamax"}, "raw cosine": {"cosine"}}
+    assert {view: set(background_of(others, view).names) for view in names} == names
     nothing = asked([], contrast=[], dynamax=[])
-    assert totals([nothing], background_of(others, fusion), fusion)[0] == -np.inf
-
-
-def test_the_first_document_is_the_one_of_the_largest_total():
-    view = alone("cosine")
-    background = background_of([asked([0.1 * i]) for i in range(20)], view)
-    questions = [asked([0.2, 0.9], 1), asked([0.9, 0.2], 1), asked([])]
-    assert best_is_relevant(questions, background, view).tolist() == [True, False, False]
+    assert totals([nothing], background_of(others, FUSION), FUSION)[0] == -np.inf
 
 
 def test_contrast_is_the_z_of_each_document_over_the_other_questions():
@@ -91,12 +74,9 @@ def test_contrast_is_the_z_of_each_document_over_the_other_questions():
 
 
 def test_auroc_counts_pairs_and_takes_what_found_nothing_for_the_least():
-    def statistic(questions):
-        return np.array([q.best("cosine") for q in questions])
-
-    on = [asked([0.9]), asked([0.5])]
-    assert auroc(statistic, on, [asked([0.1]), asked([0.7])]) == 0.75
-    assert auroc(statistic, on, [asked([]), asked([])]) == 1.0
+    on, nothing = np.array([0.9, 0.5]), np.array([-np.inf, -np.inf])
+    assert auroc(on, np.array([0.1, 0.7])) == 0.75
+    assert auroc(on, nothing) == 1.0
 
 
 def test_questions_come_from_texts_and_tables_each_once(tmp_path: Path):
@@ -105,14 +85,12 @@ def test_questions_come_from_texts_and_tables_each_once(tmp_path: Path):
     assert read_questions(tmp_path / "some.jsonl") == ["Who?"]
     asked_once = read_questions(tmp_path / "some.txt")
     with pytest.raises(DataError, match="few holds 2 questions; give at least 20"):
-        QuestionSource.of("few", asked_once, 100)
+        halves("few", asked_once, 100)
     many = list(map(str, range(100)))
-    sample = QuestionSource.of("many", [*many, "0", " 1 "], 30)
-    assert sample == QuestionSource.of("many", many, 30)
-    assert len(set(sample.texts)) == 30
-    assert {*QuestionSource.of("many", many, 100).texts} == {*many}
-    first, second = sample.halves
-    assert sorted(first + second) == sorted(sample.texts)
+    assert halves("many", [*many, "0", " 1 "], 30) == halves("many", many, 30)
+    for limit in (30, 100):
+        first, second = halves("many", many, limit)
+        assert len({*first, *second}) == limit == 2 * len(first)
 
 
 @pytest.fixture(scope="module")
@@ -153,18 +131,13 @@ def test_the_command_tells_thresholds_and_statistics(folders: Path):
     result = run(folders, "--questions", str(folders / "more.txt"), "--report", str(report))
     assert result.exit_code == 0, (result.output, result.exception)
     tables = json.loads(report.read_text())["tables"]
-    assert set(tables) == {"thresholds", "auroc", "answered", "calibration", "other-sources"}
+    assert set(tables) == {"thresholds", "auroc"}
     rows = {row["scorer"]: row for row in tables["thresholds"] if row["corpus"] == "flight"}
     assert {"cosine", "dynamax", "fusion"} <= set(rows)
     assert all(0 <= row["passed at 0.2"] <= 60 for row in rows.values())
     aurocs = [row for row in tables["auroc"] if row["corpus"] == "flight"]
     assert {row["off-topic"] for row in aurocs} == {"food", "more"}
     assert all(row["fusion"] > 0.95 for row in aurocs)
-    answered = [row for row in tables["answered"] if row["corpus"] == "flight"]
-    shifted = [row for row in tables["other-sources"] if row["corpus"] == "flight"]
-    assert {row["off-topic"] for row in shifted} == {"food", "more"}
-    assert answered[0]["answered"] == answered[0]["off-topic answered"] == 100
-    assert answered[-2]["off-topic answered"] < 30
     assert "Off-topic questions that pass, %" in result.output
 
 

@@ -40,8 +40,8 @@ class ClassifySettings(LabelledStudy):
         names: YAML of `class: name` or `class: [name, another]`; the class by default, with spaces for _.
         limit: a quick look: N texts, a random sample that is always the same.
         templates: what a label's name is put into, at {}; each is measured.
-        weight: how much surprise counts against the cosine, from 0 to 1; crossover: tanh(size of the ensemble / 1000), as
-            published.
+        weight: how much surprise counts against the cosine, from 0 to 1; crossover: tanh(size of the ensemble
+            / 1000), as published.
         inductive: compare with the texts of train, not with the tested ones (without their labels).
         ensemble_size: measure surprise with random ensembles of N texts, such as 3,9,27,81,243,729,2187; the
             others are tested.

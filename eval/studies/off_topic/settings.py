@@ -15,13 +15,13 @@ class OffTopicSettings:
 
     Attributes:
         datasets: corpora with judged questions; each one's questions are off-topic for the others.
-        files: more off-topic questions: a text with one a line, or a table with a column `text`.
+        files: more off-topic questions.
         models: of the vectors.
         split: which judged questions; test by default.
         alphas: shares of off-topic questions that thresholds should let through.
         limit: the most off-topic questions of a source, drawn at random.
         depth: size of the pools.
-        cache: where indexes are kept; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
+        cache: folder of indexes; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
     """
 
     datasets: tuple[str, ...]
