@@ -61,7 +61,7 @@ def test_examples_in_the_documentation_are_true(page: str, monkeypatch: pytest.M
         pytest.importorskip(host)
     failed, tried = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
     assert failed == 0
-    assert tried >= 10
+    assert tried >= 5
 
 
 def test_the_documentation_lists_every_similarity():

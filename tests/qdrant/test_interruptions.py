@@ -28,6 +28,7 @@ QUESTIONS = ["w1 w2", "w3", "w4 w5 w6"]
 # Passages, an ensemble and an augmented vector: everything that is written in several steps.
 OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
 # Imports once, then forks a process for every line that it reads; each opens the index and fills it.
+# Arrow is imported after a fork, if at all: its allocator has a thread, and a child can hang for ever.
 NURSERY = textwrap.dedent(
     """
     import os

@@ -127,6 +127,8 @@ class ClientEngine(Engine):
                 f"{', '.join(sorted(known))}"
             )
         arguments = {**defaults, **settings}
+        # With user-defined sharding Qdrant 1.18 changes points by id only in a shard that is named, and a
+        # search without one breaks the connection; so `sharding_method` is of no use here.
         # An attempt whose answer was lost may have made it, or another process.
         with contextlib.suppress(CollectionExists):
             self._call(lambda client: client.create_collection(self.collection, vectors, **arguments))
