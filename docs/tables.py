@@ -1,7 +1,6 @@
 """Fills the tables of the pages that nobody writes by hand: `python docs/tables.py`.
 
 Each stands between two comments. Of `<!-- options surprise-rerank index -->` it has a command's options, of
-`<!-- keys surprise-rerank index -->` the keys of its --set, and of
 `<!-- figures systems.csv system=auto|cosine system,scifact -->` rows and columns of a file in figures/.
 """
 
@@ -12,7 +11,6 @@ import re
 from pathlib import Path
 
 import click
-from click.testing import CliRunner
 
 from surprise_rerank.eval.cli.rerank_eval.main import command as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import command as surprise_rerank
@@ -21,7 +19,7 @@ DOCS = Path(__file__).parent
 COMMANDS: dict[str, click.Group] = {"surprise-rerank": surprise_rerank, "rerank-eval": rerank_eval}
 # Options of nearly every command, which a page describes once.
 COMMON = {"--index", "--json", "--quiet", "--set", "--config", "--help", "--version"}
-MARKED = re.compile(r"(<!-- (options|keys|figures) (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARKED = re.compile(r"(<!-- (options|figures) (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def found(names: str) -> click.Command:
@@ -54,12 +52,6 @@ def options(names: str) -> str:
     return table(rows)
 
 
-def keys(names: str) -> str:
-    """What `--set help` says."""
-    done = CliRunner().invoke(found(names), ["--set", "help"], catch_exceptions=False)
-    return f"```text\n{done.stdout}```\n"
-
-
 def figures(given: str) -> str:
     """Rows of a file whose columns have one of the values, and of these some columns; `_` is any space."""
     file, *parts = given.split(" ")
@@ -77,7 +69,7 @@ def figures(given: str) -> str:
 
 def filled(page: str) -> str:
     """A page with its tables as they are now."""
-    make = {"options": options, "keys": keys, "figures": figures}
+    make = {"options": options, "figures": figures}
     return MARKED.sub(lambda part: f"{part[1]}\n{make[part[2]](part[3])}\n{part[4]}", page)
 
 
