@@ -5,7 +5,8 @@ more. With n texts, n_t of which have term t, the sentence is the one with the l
 
     sum over the question's terms t that it has of ln(1 + (n - n_t + .5) / (n_t + .5))
 
-and the first of equals. It is a picture for readers, and no score is made of it.
+and the first of equals. A heading, a question, a line of dashes, code or markup answers nothing: it is shown
+where there is no sentence. It is a picture for readers, and no score is made of it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ _WORD = re.compile(rf"([{_UNSPACED}]+)|[^\W{_UNSPACED}]+")
 # What a sentence is looked for in: a text without passages may be a book.
 _READ = 20_000
 _CUT = "…"
+# What no sentence begins with, or has as a line: headings, tables, code, and rules of signs.
+_BEGUN = re.compile(r"#|\||>|<|```|\.\. |=")
+_RULE = re.compile(r"^[^\w\n]{3,}$", re.MULTILINE)
+_STOP = re.compile(r"[.!…。．！｡۔।॥።][\"')\]}»”’」』）]*$")  # noqa: RUF001
+_WORDS = 12  # more, without a stop, are no heading either
 
 # Where a word is, and what it is counted as.
 _Word: TypeAlias = tuple[int, int, frozenset[object]]
@@ -94,8 +100,10 @@ def _terms(words: Iterator[_Word] | Sequence[_Word]) -> frozenset[object]:
 def _best(text: str, found: Sequence[_Word], weights: Mapping[object, float], most: int) -> Excerpt:
     """The first of the sentences with the heaviest terms, cut to size."""
     edges = [0, *sentence_starts(text), len(text)]
-    best, heaviest, inside = (edges[0], edges[1]), 0.0, list[_Word]()
-    for start, end in itertools.pairwise(edges):
+    parts = [*itertools.pairwise(edges)]
+    parts = [part for part in parts if _is_sentence(text[slice(*part)])] or parts
+    best, heaviest, inside = parts[0], 0.0, list[_Word]()
+    for start, end in parts:
         own = [word for word in found if start <= word[0] and word[1] <= end]
         weight = math.fsum(weights.get(term, 0.0) for term in _terms(own))
         if weight > heaviest:
@@ -104,6 +112,12 @@ def _best(text: str, found: Sequence[_Word], weights: Mapping[object, float], mo
     start += len(text[start:end]) - len(text[start:end].lstrip())
     end = start + len(text[start:end].rstrip())
     return _cut(text, start, end, inside, most)
+
+
+def _is_sentence(part: str) -> bool:
+    part = part.strip()
+    is_written = bool(_STOP.search(part)) or len(part.split()) > _WORDS
+    return is_written and not _BEGUN.match(part) and not _RULE.search(part)
 
 
 def _cut(text: str, start: int, end: int, found: Sequence[_Word], most: int) -> Excerpt:

@@ -23,6 +23,17 @@ def test_the_sentence_with_most_of_the_words_is_shown_with_stems_marked():
     assert found[1] == Excerpt("Nothing of it.")
 
 
+@pytest.mark.parametrize(
+    "before",
+    ["How to return a parcel\n\n", "# Return a parcel\n", "How do I return a parcel?\n", "Parcel\n------\n"],
+)
+def test_a_sentence_answers_and_no_heading(before: str):
+    text = f"{before}Print the label, and bring the parcel to any post office.\n\n| return | parcel. |\n"
+    expected = "Print the label, and bring the parcel to any post office."
+    assert excerpts("how to return a parcel", [text])[0].text == expected
+    assert excerpts("how to return a parcel", [before])[0].text == before.strip().splitlines()[0]
+
+
 def test_rare_words_count_more_than_frequent_ones():
     texts = ["A dog ran. The quokka slept.", "One dog.", "Two dogs.", "Any dog."]
     assert excerpts("dog quokka", texts)[0].text == "The quokka slept."
