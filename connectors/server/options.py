@@ -35,6 +35,7 @@ class ServerOptions(BaseModel):
         workers: threads that compute; one for each core by default.
         timeout: seconds from a request's first byte to its answer.
         logs: lines of JSON, or for people; for people on a terminal by default.
+        tried: questions that the page offers, the last one of another topic; of the documents by default.
 
     Raises:
         DataError: if a limit is out of its range, the token is empty, or there is no such option.
@@ -53,6 +54,7 @@ class ServerOptions(BaseModel):
     workers: int = Field(default_factory=_cores, ge=1)
     timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
     logs: Literal["json", "console"] | None = None
+    tried: tuple[str, ...] = ()
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.attached.settings import PipelineSettings
@@ -46,12 +46,14 @@ class Opened:
         pipeline: over the index; its own are those of searches.
         system: what readers call the two.
         index: the systems of the same index; None where the pipeline is all that there is.
+        tried: questions that the page offers; some of the documents' titles by default.
     """
 
     reranker: TextReranker
     pipeline: Pipeline | None
     system: str
     index: IndexPipelines | None = None
+    tried: tuple[str, ...] = ()
 
     def written(self) -> QdrantIndex:
         """The index, to be changed."""
@@ -92,7 +94,13 @@ class Opened:
         """Questions that the index has something for, and a last one that it likely has nothing for."""
         if self.index is None:
             return []
-        near = sorted(title_questions(self.index.index.sample_documents(_SAMPLED)), key=len)
+        if self.tried:
+            return [*self.tried]
+        sampled = self.index.index.sample_documents(_SAMPLED)
+        # A title of a word or two, such as a file's name, says less than the first sentence.
+        named = (own if len(own.title.split()) > 2 else replace(own, title="") for own in sampled)
+        texts = {text.casefold(): text for text in title_questions(named) if len(text.split()) > 2}
+        near = sorted(texts.values(), key=len)
         return [*near[len(near) // 2 :][:3], *varied_questions(1)]
 
     @property
@@ -147,7 +155,7 @@ class Service:
                 f"{'no' if pipeline is None else 'a'} pipeline; make both say the same"
             )
         orders = reranker.reranker if pipeline is None else pipeline.reranker or pipeline.retriever
-        self.opened = Opened(reranker, pipeline, system or type(orders).__name__, index)
+        self.opened = Opened(reranker, pipeline, system or type(orders).__name__, index, self.options.tried)
 
     def required(self) -> Opened:
         """What is served.

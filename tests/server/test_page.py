@@ -71,6 +71,9 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+OPENED = "own => own.querySelectorAll('details').forEach(each => { each.open = true; })"
+
+
 class Visit:
     """A page that was opened, with what it asked for and complained of."""
 
@@ -132,7 +135,7 @@ def test_a_link_brings_the_same_search_back(visit: Visit, url: str) -> None:
     page = visit.searched(url)
     page.locator("#system").select_option("dynamax")
     expect(page.locator("#after h2")).to_have_text("By dynamax")
-    page.locator("#more summary").click()
+    page.locator("#search").evaluate(OPENED)
     page.locator("#filter").fill(json.dumps({"must": [{"key": "metadata.n", "range": {"lt": 4}}]}))
     expect(page.locator("#after .hit")).to_have_count(4)
     seen, link = visit.ids(), page.locator("#link").get_attribute("href")
@@ -146,7 +149,7 @@ def test_a_link_brings_the_same_search_back(visit: Visit, url: str) -> None:
 
 def test_a_link_has_no_field_of_the_search_before(visit: Visit, url: str) -> None:
     page = visit.searched(url)
-    page.locator("#more summary").click()
+    page.locator("#search").evaluate(OPENED)
     page.locator("#filter").fill(json.dumps({"must": [{"key": "metadata.n", "range": {"lt": 4}}]}))
     expect(page.locator("#after .hit")).to_have_count(4)
     page.evaluate("location.hash = '#q=cats'")
@@ -193,6 +196,7 @@ def test_everything_can_be_done_by_keys(visit: Visit, url: str) -> None:
 def test_hostile_texts_are_text(browser: Browser, url: str) -> None:
     visit = Visit(browser, viewport={"width": 360, "height": 740})
     page = visit.searched(url, f"dogs bark {SCRIPT}")
+    page.locator("#search").evaluate(OPENED)  # which are folded on a phone
     page.locator("#top").fill("20")
     with page.expect_response("**/v1/search"):
         page.locator("#top").press("Enter")
@@ -214,7 +218,7 @@ def test_hostile_texts_are_text(browser: Browser, url: str) -> None:
 
 def test_a_filter_that_is_none_is_said(visit: Visit, url: str) -> None:
     page = visit.searched(url)
-    page.locator("#more summary").click()
+    page.locator("#search").evaluate(OPENED)
     page.locator("#filter").fill('{"must": ')
     expect(page.locator("#notice")).to_contain_text("The filter is not JSON")
     page.locator("#filter").fill('{"mustt": []}')
@@ -256,7 +260,7 @@ def test_axe_finds_nothing(browser: Browser, url: str, scheme: Any, width: int) 
     expect(page.locator("#examples button").first).to_be_visible()
     found = Axe().run(page).response["violations"]
     visit.searched(url)
-    page.locator("#more summary").click()
+    page.locator("#search").evaluate(OPENED)
     page.locator("#after summary").first.click()
     page.locator("#least").fill("0.97")
     expect(page.locator("#verdict")).to_contain_text("%")

@@ -5,6 +5,7 @@ const BESIDE = "cosine"; // whose order is shown beside
 const PAUSE = 80; // milliseconds without a key before a question is asked
 const LONGEST = 20000; // characters of a text that are shown
 const KEY = "surprise-rerank-token";
+const NAMES = { bm25: "BM25", dynamax: "DynaMax", words: "feedback words", vectors: "feedback meaning" };
 const SVG = "http://www.w3.org/2000/svg";
 
 const at = (id) => document.getElementById(id);
@@ -71,7 +72,7 @@ async function begin() {
 
 function logIn(again) {
   sessionStorage.removeItem(KEY);
-  at("search").hidden = at("start").hidden = orders.hidden = at("verdict").hidden = at("told").hidden = true;
+  at("search").hidden = at("start").hidden = orders.hidden = at("verdict").hidden = at("told").hidden = at("legend").hidden = true;
   at("login").hidden = false;
   say(again ? "The server does not take this token." : "");
   at("token").focus();
@@ -138,7 +139,7 @@ function whole(field) {
 function show(answer) {
   shown = answer;
   at("start").hidden = true;
-  orders.hidden = at("told").hidden = false;
+  orders.hidden = at("told").hidden = at("legend").hidden = false;
   const verdict = at("verdict");
   verdict.hidden = false;
   verdict.className = answer.verdict.status;
@@ -175,7 +176,7 @@ function card(hit, rank, movement) {
     numbers.append(bar);
   }
   const parts = Object.entries(hit.parts).filter(([, value]) => value !== null);
-  if (parts.length) numbers.append(element("span", "parts", parts.map(([name, value]) => `${name} ${signed(value)}`).join(" · ")));
+  if (parts.length) numbers.append(element("span", "parts", parts.map(([name, value]) => `${NAMES[name] || name} ${signed(value)}`).join(" · ")));
   numbers.append(element("span", "refusal", "would be refused"));
   item.append(numbers, whole_text(hit));
   return item;
@@ -274,7 +275,7 @@ function light(id) {
 function clear() {
   shown = null;
   say("");
-  orders.hidden = at("verdict").hidden = at("told").hidden = true;
+  orders.hidden = at("verdict").hidden = at("told").hidden = at("legend").hidden = true;
   at("start").hidden = false;
 }
 
@@ -319,7 +320,8 @@ function readLink() {
   const values = new URLSearchParams(location.hash.slice(1)), others = usual();
   for (const [name, field] of Object.entries(FIELDS)) field.value = values.has(name) ? values.get(name) : others[name];
   if (!system.value) system.selectedIndex = 0;
-  at("more").open = filter.value !== "";
+  at("filtered").open = filter.value !== "";
+  at("more").open = filter.value !== "" || matchMedia("(min-width: 56.01rem)").matches; // folded on a phone
   grey();
   typed = performance.now();
   if (question.value.trim()) search(false);
