@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -139,6 +139,7 @@ def present(
     details: bool = True,
     as_json: bool = False,
     quiet: bool = False,
+    values: Mapping[str, Any] | None = None,
 ) -> None:
     """Print a report's tables and notes, and write it to files.
 
@@ -148,6 +149,7 @@ def present(
         details: whether to print the tables that are details, too.
         as_json: whether to print all of it as one line of JSON instead.
         quiet: whether the error stream gets no notes.
+        values: what JSON has; all of the report where None.
 
     Raises:
         SurpriseRerankError: if a file cannot be written, or its suffix is not known.
@@ -157,7 +159,7 @@ def present(
     from surprise_rerank.eval.reports.writing import write_report
 
     if as_json:
-        Output(as_json=True).json(report_values(report))
+        Output(as_json=True).json(report_values(report) if values is None else values)
     else:
         print_report(report, details=details, quiet=quiet)
     for file in files:

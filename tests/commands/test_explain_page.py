@@ -97,7 +97,7 @@ def test_a_browser_shows_tables_and_plots(seen: Seen) -> None:
     told = seen.told
     bars, *histograms, first, shares, best, steps, tokens = told["headings"]
     assert bars == "What each scorer gave to the score"
-    assert [heading.split(":")[0] for heading in histograms] == ["bm25", "cosine", "dynamax"]
+    assert [heading.split(":")[0] for heading in histograms] == ["BM25", "cosine", "DynaMax"]
     assert first == "Candidates, before and after"
     assert shares == "Similarities by each scorer, and what they gave to the score"
     assert best == "The nearest token in each of the best documents"

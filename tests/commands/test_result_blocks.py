@@ -6,6 +6,7 @@ import itertools
 import re
 import unicodedata
 from io import BytesIO, StringIO, TextIOWrapper
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,17 +14,23 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from surprise_rerank.connectors.highlights import excerpts
+from surprise_rerank.candidates import Hit
+from surprise_rerank.connectors.highlights import Excerpt, excerpts
+from surprise_rerank.documents import Document
 from surprise_rerank.eval.cli.output.blocks import Block, excerpt_length, print_blocks
+from surprise_rerank.eval.cli.output.console import body
 
 EVIL = "\x1b[31mred\x1b]0;pwned\x07 \u202e\u2066 \x9b2J \x00\ud800\r\nnext\tcell [bold]x[/bold] :smile:"
 WIDTHS = (60, 80, 120, 200)
 
 
+def hit(text: str, title: str, surprise: float | None = 0.985, **more: Any) -> Hit:
+    return Hit("dogs.txt", 3.187, {}, Document("dogs.txt", text, title), surprise=surprise, **more)
+
+
 def block(text: str = "Dogs bark.", title: str = "Dogs", surprise: float | None = 0.985) -> Block:
-    (excerpt,) = excerpts("why do dogs bark", [text])
-    marks = [(start, end) for start, end in excerpt.marks]
-    return Block(1, "dogs.txt", title, text, excerpt.text, marks, surprise, 3.187)
+    own = hit(text, title, surprise)
+    return 1, own, excerpts("why do dogs bark", [body(own)])[0]
 
 
 def drawn(*blocks: Block, width: int = 80, colours: bool = False) -> list[str]:
@@ -81,7 +88,7 @@ def test_first_words_stand_for_a_title_unless_they_are_shown_anyway() -> None:
     ids=["controls", "wide", "one-word", "combining", "emoji", "right-to-left", "letters", "empty"],
 )
 def test_no_text_leaves_its_place(text: str, width: int) -> None:
-    long = Block(1, text[:90], text, text, text, [(0, len(text) // 2)], 0.5, 1.0, (text,))
+    long = 1, hit(text, text, duplicates=(text,)), Excerpt(text, ((0, len(text) // 2),))
     for colours in (False, True):
         lines = drawn(long, long, width=width, colours=colours)
         plain = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in lines]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from rich.console import Console, RenderableType
@@ -12,7 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from surprise_rerank.eval.cli.output.console import share, shortened
+from surprise_rerank.candidates import Hit
+from surprise_rerank.connectors.highlights import Excerpt
+from surprise_rerank.eval.cli.output.console import body, share, shortened
 from surprise_rerank.eval.reports.one_line import one_line, visible
 
 # Longer lines are hard to read.
@@ -29,31 +30,8 @@ _PLAIN = ("=", "=", " ")
 Bar: TypeAlias = tuple[int, tuple[str, str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A result.
-
-    Attributes:
-        rank: 1 for the best.
-        id: of the document.
-        title: of the document; the first words of its text stand for one that is missing.
-        text: without the title.
-        sentence: what is shown of the text.
-        marks: (start, end) of the question's words in the sentence.
-        surprise: 0 to 1; None where it is not known, and the score is shown.
-        score: the system's.
-        more: lines below.
-    """
-
-    rank: int
-    id: str
-    title: str
-    text: str
-    sentence: str
-    marks: Sequence[tuple[int, int]]
-    surprise: float | None
-    score: float
-    more: tuple[str, ...] = ()
+# A rank, what has it, and its best sentence.
+Block: TypeAlias = tuple[int, Hit, Excerpt]
 
 
 def excerpt_length(console: Console) -> int:
@@ -63,7 +41,7 @@ def excerpt_length(console: Console) -> int:
 
 def print_blocks(blocks: Sequence[Block], console: Console) -> None:
     """Print results below each other, an empty line between."""
-    indent = max((len(str(block.rank)) for block in blocks), default=0) + 3
+    indent = max((len(str(rank)) for rank, _, _ in blocks), default=0) + 3
     for number, block in enumerate(blocks):
         if number:
             console.print()
@@ -84,40 +62,37 @@ def _width(console: Console) -> int:
 
 
 def _parts(block: Block, indent: int, bar: Bar) -> Iterable[RenderableType]:
+    rank, hit, excerpt = block
     head = Table.grid(expand=True, padding=(0, 2, 0, 0), pad_edge=False)
     head.add_column(width=indent - 2, justify="right")
     head.add_column(ratio=1, overflow="fold")
     head.add_column(justify="right", no_wrap=True)
-    head.add_row(Text(str(block.rank)), _heading(block), _measure(block, bar))
+    head.add_row(Text(str(rank)), _heading(hit, excerpt), _measure(hit, bar))
     yield head
-    for text in (
-        _marked(block.sentence, block.marks),
-        *(Text(one_line(line), style="dim") for line in block.more),
-    ):
+    more = Text(f"nearly the same: {one_line(', '.join(hit.duplicates))}" if hit.duplicates else "", "dim")
+    for text in (_marked(excerpt.text, excerpt.marks), more):
         if text:
             yield Padding(text, (0, 0, 0, indent), expand=False)
 
 
-def _heading(block: Block) -> Text:
-    """The title and the id."""
-    title = shortened(block.title)
-    if not title and not block.sentence.startswith(block.text[:_HEADING]):
-        title = shortened(block.text, _HEADING)
+def _heading(hit: Hit, excerpt: Excerpt) -> Text:
+    """The title, or the first words of the text, and the id."""
+    title, text = shortened(hit.title), body(hit)
+    if not title and not excerpt.text.startswith(text[:_HEADING]):
+        title = shortened(text, _HEADING)
     heading = Text(title, style="bold")
-    if title:
-        heading.append("  ")
-    return heading.append(one_line(block.id), style="not bold cyan")
+    return heading.append("  " if title else "").append(one_line(hit.id), style="not bold cyan")
 
 
-def _measure(block: Block, bar: Bar) -> Text:
+def _measure(hit: Hit, bar: Bar) -> Text:
     """The surprise as a bar and a share, or the score."""
-    if block.surprise is None:
-        return Text(f"{block.score:.4f}")
+    if hit.surprise is None:
+        return Text(f"{hit.score:.4f}")
     length, (full, half, rest) = bar
-    steps = round(2 * length * block.surprise)
+    steps = round(2 * length * hit.surprise)
     done = full * (steps // 2) + half * (steps % 2)
     return Text.assemble(
-        (done, "green"), (rest * (length - len(done)), "bright_black"), f" {share(block.surprise):>6}"
+        (done, "green"), (rest * (length - len(done)), "bright_black"), f" {share(hit.surprise):>6}"
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.core.json_values import finite
+from surprise_rerank.documents import without_title
 from surprise_rerank.eval.reports.one_line import one_line, tab_separated
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
         "metadata": dict(hit.metadata),
         "duplicates": hit.duplicates,
     }
+
+
+def body(hit: Hit) -> str:
+    """The text without the title, which is shown before it."""
+    return without_title(hit.text, hit.title, 0 if hit.passage is None else hit.passage.start)
 
 
 def share(surprise: float) -> str:

@@ -9,10 +9,12 @@ import numpy as np
 
 from surprise_rerank.candidates import Hit, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
+from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.documents import without_title
-from surprise_rerank.eval.cli.output.console import hit_json, shortened, shown_surprise
-from surprise_rerank.eval.reports.report import Column, Mark, Plot, Report, Series, Table
+from surprise_rerank.eval.cli.output.console import body, hit_json, shortened, shown_surprise
+from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchResult
+from surprise_rerank.eval.reports.report import Cell, Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.similarities.token_matches import TokenMatch
 from surprise_rerank.surprise.score import probability
@@ -20,61 +22,51 @@ from surprise_rerank.surprise.score import probability
 _BARS = 10  # candidates whose scores are drawn
 _COMPARED = 4  # documents whose tokens are side by side
 _HEADING = 90  # characters of a text in place of a title
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
-_FEEDBACK = (
-    "words, vectors: what being like the best of a first ranking adds, by their words and by their vectors."
-)
 _WORDS_COMPARED, _WORDS = 2, 5  # of the tokens that were merged into one vector
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+# Scorer -> its name for readers, and what it looks at.
+NAMES = {
+    "bm25": ("BM25", "the question's words in the document, rare ones counting more"),
+    "cosine": ("cosine", "how near the meaning of the document as a whole is to the question's"),
+    "dynamax": ("DynaMax", "how near each token of the question has one in the document"),
+    "words": ("feedback words", "the words that the best documents of a first ranking have"),
+    "vectors": ("feedback meaning", "how near it is to the best documents of a first ranking"),
+}
 
 
-def explanation_values(
-    system: str,
-    steps: Sequence[str],
-    seconds: Mapping[str, float],
-    hits: Sequence[Hit],
-    explanation: RankingExplanation,
-) -> dict[str, Any]:
-    """An explanation as JSON values.
-
-    Args:
-        system: that ranked.
-        steps: what it did, in words.
-        seconds: step -> how long it took.
-        hits: the shown candidates.
-        explanation: of their ranking.
-    """
-    values, ranking = explanation.to_json(), explanation.ranking
+def explain(system: BuiltSystem, result: SearchResult, asked: Asked) -> tuple[dict[str, Any], Report]:
+    """The shown part of a ranking, explained: as JSON values, and for the terminal and a page."""
+    hits, offset = asked.hits(result.ranking)[: asked.top], asked.settings.offset
+    explanation = explain_ranking(
+        system,
+        result.encoder,
+        result.query,
+        result.ranking,
+        range(offset, offset + len(hits)),
+        result.background,
+    )
+    ranking, own = explanation.ranking, explanation.to_json()
     candidates = [
-        {**hit_json(hit, own["rank"]), **own} for hit, own in zip(hits, values["candidates"], strict=True)
+        {**hit_json(hit, more["rank"]), **more} for hit, more in zip(hits, own["candidates"], strict=True)
     ]
-    return {
+    values = {
         "query": explanation.question,
-        "system": system,
-        "seconds": sum(seconds.values()),
-        "times": dict(seconds),
-        "steps": list(steps),
+        "system": system.name,
+        "seconds": sum(result.seconds.values()),
+        "times": result.seconds,
+        "steps": list(system.steps(result.query, asked.depth)),
         "pool": len(ranking),
         "verdict": verdict_json(ranking.verdict),
         "notes": list(ranking.notes),
-        **values,
+        **own,
         "candidates": candidates,
     }
+    return values, _report(values, hits, explanation, result.language)
 
 
-def explanation_report(
-    values: Mapping[str, Any],
-    hits: Sequence[Hit],
-    explanation: RankingExplanation,
-    language: str = "english",
+def _report(
+    values: Mapping[str, Any], hits: Sequence[Hit], explanation: RankingExplanation, language: str
 ) -> Report:
-    """An explanation with everything in it, for the terminal and for a page.
-
-    Args:
-        values: what `--json` prints; a page has all of it.
-        hits: the shown candidates, as many as the explanation shows.
-        explanation: of their ranking.
-        language: of the documents, by which the question's words are found in them.
-    """
     tables = [_candidates(hits, explanation, language)]
     if explanation.shares:
         tables.append(_scorers(explanation))
@@ -106,7 +98,7 @@ def _verdict(hits: Sequence[Hit], explanation: RankingExplanation) -> Iterator[s
         return
     top = explanation.shown[0]
     places = [
-        f"{ordinal(place)} by {name}" if place else f"not found by {name}"
+        f"{ordinal(place)} by {_name(name)}" if place else f"not found by {_name(name)}"
         for name, ranks in _before(explanation).items()
         for place in (ranks[top],)
     ]
@@ -126,14 +118,17 @@ def ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
+def _name(scorer: str) -> str:
+    return NAMES.get(scorer, (scorer, ""))[0]
+
+
 def _before(explanation: RankingExplanation) -> dict[str, list[int | None]]:
     return {name: explanation.before(name) for name in explanation.first_stage}
 
 
 def _heading(hit: Hit) -> str:
     """The title; else the beginning of the text, or the id."""
-    title = hit.title
-    return title or shortened(hit.text, _HEADING) or hit.id
+    return hit.title or shortened(hit.text, _HEADING) or hit.id
 
 
 def _steps(values: Mapping[str, Any]) -> Table:
@@ -150,12 +145,10 @@ def _steps(values: Mapping[str, Any]) -> Table:
 def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Table:
     before = _before(explanation)
     judged = explanation.ranking.surprise is not None
-    starts = (hit.passage.start if hit.passage else 0 for hit in hits)
-    bodies = [without_title(hit.text, hit.title, start) for hit, start in zip(hits, starts, strict=True)]
-    found = excerpts(explanation.question, bodies, language)
+    found = excerpts(explanation.question, [*map(body, hits)], language)
     columns = (
         Column("rank"),
-        *(Column(f"by {name}") for name in before),
+        *(Column(f"by {_name(name)}") for name in before),
         *([Column("surprise")] if judged else []),
         Column("score"),
         *(Column(name) for name in ("id", "title", "best sentence")),
@@ -185,62 +178,61 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: 
 
 def _scorers(explanation: RankingExplanation) -> Table:
     """A row for each candidate: the similarities of every scorer, and what they gave to the score."""
-    names, cells = [], []
-    for share in explanation.shares:
-        for name, values in _columns(share):
-            names.append(name)
-            cells.append(values[list(explanation.shown)].tolist())
-    ids = explanation.ranking.ids
-    rows = [(row + 1, *(own[i] for own in cells), ids[row]) for i, row in enumerate(explanation.shown)]
-    weights = ", ".join(f"{share.name} {share.weight:.4g}" for share in explanation.shares)
-    notes = ["z: how many deviations a similarity lies above the mean of the sample in the histograms."]
-    if any(name.endswith(" gave") for name in names):
-        notes.append(f"gave: what was added to the score, weight times z. Weights: {weights}.")
-    if {"words", "vectors"} & set(names):
-        notes.append(_FEEDBACK)
+    columns = [own for share in explanation.shares for own in _columns(share)]
+    rows: list[tuple[Cell, ...]] = [
+        (row + 1, *(float(values[row]) for _, values in columns), explanation.ranking.ids[row])
+        for row in explanation.shown
+    ]
+    names = [share.name for share in explanation.shares]
+    notes = [f"{_name(name)}: {NAMES[name][1]}." for name in names if name in NAMES]
+    if any(heading.endswith(" gave") for heading, _ in columns):
+        weights = ", ".join(f"{_name(share.name)} {share.weight:.4g}" for share in explanation.shares)
+        notes.append(
+            "gave: what was added to the score: the weight times the deviations that a similarity lies above "
+            f"the mean of other documents. Weights: {weights}."
+        )
+    headings = ("rank", *(heading for heading, _ in columns), "id")
     return Table(
         "scorers",
         "Similarities by each scorer, and what they gave to the score",
-        tuple(Column(name) for name in ("rank", *names, "id")),
+        tuple(map(Column, headings)),
         tuple(rows),
         notes=tuple(notes),
     )
 
 
 def _columns(share: ScorerShare) -> list[tuple[str, Float64Array]]:
-    """Headings and values of one scorer, for all candidates; what is equal to another column is left out."""
-    name, z = share.name, share.z
+    """Headings and values of one scorer, for all candidates; what is added as it is has one column."""
+    name = _name(share.name)
     if share.moments.mean.ndim:  # each document has its own
-        moments = (("mean", share.moments.mean), ("deviation", share.moments.deviation))
-        own = (*moments, (f"{name} z", z), ("Phi", probability(z)), (f"{name} gave", share.contribution))
-        return [("similarity", share.raw), *own]
-    found = [(name, share.raw)]
-    others = [(f"{name} z", z), *([(f"{name} gave", share.contribution)] if share.weight else [])]
-    for heading, values in others:
-        if not any(np.allclose(values, own, equal_nan=True) for _, own in found):
-            found.append((heading, values))
-    return found
+        moments = [("mean", share.moments.mean), ("deviation", share.moments.deviation)]
+        return [
+            ("similarity", share.raw),
+            *moments,
+            ("Phi", probability(share.z)),
+            (f"{name} gave", share.contribution),
+        ]
+    if not share.weight or np.allclose(share.contribution, share.raw, equal_nan=True):
+        return [(name, share.raw)]
+    return [(name, share.raw), (f"{name} gave", share.contribution)]
 
 
 def _best_matches(explanation: RankingExplanation) -> Table:
     """The question's tokens below each other; beside them, what matched in the best documents."""
     rows = [row for row in explanation.shown if row in explanation.matches][:_COMPARED]
     cells = [
-        (
-            matches[0].token,
-            *("" if m.match is None else _in_short(m) for m in matches),
-        )
-        for matches in zip(*(explanation.matches[row] for row in rows), strict=True)
+        (own[0].token, *("" if m.match is None else _in_short(m) for m in own))
+        for own in zip(*(explanation.matches[row] for row in rows), strict=True)
     ]
-    columns = (Column("token"), *(Column(f"{row + 1} {explanation.ranking.ids[row]}") for row in rows))
+    merged = any(len(match.members) > 1 for row in rows for match in explanation.matches[row])
     return Table(
         "best-matches",
         "The nearest token in each of the best documents",
-        columns,
+        (Column("token"), *(Column(f"{row + 1} {explanation.ranking.ids[row]}") for row in rows)),
         tuple(cells),
         notes=(
             "Behind a token: its similarity to the question's token, and its share of the DynaMax score.",
-            *_of_merged(explanation),
+            *(["Words with a dot between them were merged into one vector."] if merged else []),
         ),
     )
 
@@ -249,43 +241,20 @@ def _in_short(match: TokenMatch) -> str:
     return f"{match.matched(_WORDS_COMPARED)} {match.similarity:.2f} {match.share:.0%}"
 
 
-def _of_merged(explanation: RankingExplanation) -> list[str]:
-    found = (match for matches in explanation.matches.values() for match in matches)
-    if all(len(match.members) < 2 for match in found):
-        return []
-    return ["Words with a dot between them were merged into one vector."]
-
-
 def _tokens(explanation: RankingExplanation) -> Table:
-    columns = (
-        *(Column(name) for name in ("rank", "id", "of the question", "of the document")),
-        Column("similarity"),
-        Column("gave"),
-        Column("% of the score", 1),
-    )
-    rows = tuple(
-        (
-            row + 1,
-            explanation.ranking.ids[row],
-            match.token,
-            match.matched(_WORDS),
-            match.similarity,
-            match.contribution,
-            100 * match.share,
-        )
+    ids, names = explanation.ranking.ids, ("rank", "id", "of the question", "of the document")
+    rows = [
+        (row + 1, ids[row], m.token, m.matched(_WORDS), m.similarity, m.contribution, 100 * m.share)
         for row in explanation.shown
-        for match in explanation.matches.get(row, ())
-    )
+        for m in explanation.matches.get(row, ())
+    ]
     return Table(
         "tokens",
         "Which token matched which",
-        columns,
-        rows,
+        (*map(Column, (*names, "similarity", "gave")), Column("% of the score", 1)),
+        tuple(rows),
         keys=3,
-        notes=(
-            "Of each token of the question the nearest one in the document's best passage.",
-            *_of_merged(explanation),
-        ),
+        notes=("Of each token of the question the nearest one in the document's best passage.",),
         detail=True,
     )
 
@@ -294,7 +263,7 @@ def _contributions(hits: Sequence[Hit], explanation: RankingExplanation) -> Plot
     rows = list(explanation.shown)[:_BARS]
     labels = tuple(f"{row + 1}. {_heading(hit)}" for row, hit in zip(rows, hits, strict=False))
     series = tuple(
-        Series(share.name, labels, tuple(float(share.contribution[row]) for row in rows))
+        Series(_name(share.name), labels, tuple(float(share.contribution[row]) for row in rows))
         for share in explanation.shares
         if share.weight
     )
@@ -329,8 +298,8 @@ def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, floa
         whose, what = f" of {distribution.anchor}", "the candidate"
     return Plot(
         kind="histogram",
-        title=f"{distribution.scorer}{whose}: {what} among {distribution.of}",
-        x_label=distribution.scorer,
+        title=f"{_name(distribution.scorer)}{whose}: {what} among {distribution.of}",
+        x_label=_name(distribution.scorer),
         y_label="how many",
         series=(sample,),
         note=f"Marks are the ranks of candidates; {moments}.",

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from surprise_rerank.documents import stripped_question
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
+from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, present, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.questions import STANDARD_INPUT, read_questions
 from surprise_rerank.eval.cli.settings import Given, set_option
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked
 
 _HERE = "-"  # where an explanation goes that has no file
 _EXAMPLES = """\b
@@ -95,18 +94,9 @@ def search(
     location: Location,
     out: Output,
     question: str | None,
-    system: str | None,
-    top: int,
-    pool: int,
-    condition: str | None,
-    tenant: str | None,
-    min_surprise: float | None,
-    diversity: float | None,
-    collapse: float | None,
     explained: str | None,
     settings: Given,
-    model: str | None,
-    config: str | None,
+    **options: Any,
 ) -> None:
     """Find the best documents for a QUESTION; `-` reads questions from the standard input, one a line.
 
@@ -126,89 +116,39 @@ def search(
         raise DataError("what is the question? give it in quotes, or - to read questions, one a line")
     is_single = question != STANDARD_INPUT
     questions = [stripped_question(question)] if is_single else read_questions(STANDARD_INPUT)
-    files = () if explained in (None, _HERE) else (Path(str(explained)),)
-    if files:
-        _check(files, is_single=is_single)
+    file = None if explained in (None, _HERE) else Path(str(explained))
+    if file is not None:  # before a model is loaded
+        from surprise_rerank.eval.reports.writing import check_files
 
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchSettings
+        if not is_single:
+            raise DataError(f"--explain {file} explains one question; give one in quotes")
+        check_files([file])
 
-    asked = Asked(
-        questions=questions,
-        is_single=is_single,
-        system=system,
-        top=top,
-        pool=pool,
-        condition=condition,
-        tenant=tenant,
-        min_surprise=min_surprise,
-        diversity=diversity,
-        collapse=collapse,
-        model=model,
-        config=config,
-        settings=settings.of(SearchSettings),
-    )
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchSettings, search_results
+
+    asked = Asked(questions=questions, is_single=is_single, settings=settings.of(SearchSettings), **options)
+    if explained is not None and asked.settings.group_by is not None:
+        raise click.UsageError("--explain goes without --set group_by: it explains one ranking")
     location = replace(location, prefer_grpc=asked.settings.grpc)
     if explained is None:
-        _show(location, asked, out)
-    elif asked.settings.group_by is not None:
-        raise click.UsageError("--explain goes without --set group_by: it explains one ranking")
-    else:
-        _explain(location, asked, files, out)
+        from surprise_rerank.eval.cli.surprise_rerank.showing import Shown
 
+        shown = Shown(out, asked)
+        for system, result in search_results(location, asked, out):
+            shown.show(system.name, result)
+        return
 
-def _check(files: tuple[Path, ...], *, is_single: bool) -> None:
-    """Check the file to write before a model is loaded."""
-    from surprise_rerank.eval.reports.writing import check_files
-
-    if not is_single:
-        raise DataError(f"--explain {files[0]} explains one question; give one in quotes")
-    check_files(files)
-
-
-def _show(location: Location, asked: Asked, out: Output) -> None:
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import search_results
-    from surprise_rerank.eval.cli.surprise_rerank.showing import Group, Shown
-    from surprise_rerank.rerank.grouping import group_path, grouped
-
-    by = asked.settings.group_by
-    path = None if by is None else group_path(by)
-    shown = Shown(out, asked)
-    for system, result in search_results(location, asked, out):
-        hits = asked.hits(result.ranking)
-        groups: list[Group] = [(None, hits[: asked.top])]
-        if path is not None:
-            groups = [*grouped(hits, path, asked.top, asked.settings.group_size)]
-            if len(groups) < asked.top:
-                many = f"{len(groups)} groups among {len(result.ranking)} candidates"
-                out.note(f"{many}; a larger --pool looks for more")
-        shown.show(system.name, result, groups)
-
-
-def _explain(location: Location, asked: Asked, files: tuple[Path, ...], out: Output) -> None:
-    from surprise_rerank.connectors.systems.explaining import explain_ranking
-    from surprise_rerank.eval.cli.output.explanation_report import explanation_report, explanation_values
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import search_results
-    from surprise_rerank.eval.reports.terminal import print_report
-    from surprise_rerank.eval.reports.writing import write_report
+    from surprise_rerank.eval.cli.surprise_rerank.explanation_report import explain
 
     for system, result in search_results(location, asked, out):
-        hits = asked.hits(result.ranking)[: asked.top]
-        offset = asked.settings.offset
-        explanation = explain_ranking(
-            system,
-            result.encoder,
-            result.query,
-            result.ranking,
-            range(offset, offset + len(hits)),
-            result.background,
+        values, report = explain(system, result, asked)
+        present(
+            report,
+            () if file is None else (file,),
+            details=False,
+            quiet=out.quiet,
+            values=values,
+            as_json=out.as_json,
         )
-        steps = system.steps(result.query, asked.depth)
-        values = explanation_values(system.name, steps, result.seconds, hits, explanation)
-        report = explanation_report(values, hits, explanation, result.language)
-        if out.as_json:
-            out.json(values)
-        else:
-            print_report(report, details=False, quiet=out.quiet)
-        for file in files:
-            write_report(report, file)
+        if file is not None:
             out.note(f"{file} shows this")

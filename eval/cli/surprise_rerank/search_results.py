@@ -41,16 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a system found for a question.
-
-    Attributes:
-        query: the question, encoded.
-        ranking: all candidates, best first.
-        seconds: step -> how long it took: encoding, retrieval, re-ranking.
-        encoder: that encoded the question; None where only its words were read.
-        background: that the documents' surprise was measured against; None where there is none.
-        language: of the documents' words.
-    """
+    """What a system found for a question: all candidates, best first, and the seconds of each step."""
 
     query: Query
     ranking: Ranking
@@ -58,11 +49,6 @@ class SearchResult:
     encoder: Encoder | None
     background: QuestionBackground | None = None
     language: str = "english"
-
-    @property
-    def total(self) -> float:
-        """Seconds in all."""
-        return sum(self.seconds.values())
 
 
 def search_once(
@@ -74,17 +60,7 @@ def search_once(
     diversity: Diversity = NO_DIVERSITY,
     min_surprise: float | None = None,
 ) -> SearchResult:
-    """Search for one question.
-
-    Args:
-        system: that ranks.
-        encoder: of the index's model; None for a system that reads words alone.
-        question: in words.
-        depth: size of the candidate pool.
-        background: other questions' best candidates, for the surprise of every document.
-        diversity: of what is shown.
-        min_surprise: what is off-topic below it.
-    """
+    """Search for one question, without an encoder by its words alone; as `Pipeline.search`, with times."""
     times = [time.perf_counter()]
     with searching() as counts:
         query = Query(question) if encoder is None else encode_queries(encoder, [question])[0]
@@ -97,8 +73,7 @@ def search_once(
         ranking = first_of(ranking, pool, diversity)
         counts.update(outcome(ranking))
     times.append(time.perf_counter())
-    steps = ("encoding", "retrieval", "re-ranking")
-    seconds = dict(zip(steps, np.diff(times).tolist(), strict=True))
+    seconds = dict(zip(("encoding", "retrieval", "re-ranking"), np.diff(times).tolist(), strict=True))
     return SearchResult(query, ranking.with_scores_of(pool), seconds, encoder, background)
 
 
@@ -111,8 +86,7 @@ class SearchSettings:
         exact: search without the approximate index.
         offset: pass over the first so many.
         threshold: only documents that score at least this, in the units of the system.
-        group_by: the best documents of each value at a path such as metadata.author;
-            --top counts groups.
+        group_by: the best documents of each value at a path such as metadata.author; --top counts groups.
         group_size: most documents of a group.
         grpc: talk to the server by gRPC instead of REST.
     """
