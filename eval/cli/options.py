@@ -45,8 +45,8 @@ report_option = click.option(
     metavar="FILE",
     multiple=True,
     type=NEW_FILE,
-    help="Write the result to a file, too: .html, a page with pictures that needs no other file; .json, .md "
-    "or .tex. Several times.",
+    help="Write the result to a file, too: .html, a page with pictures that needs no other file; .json or "
+    ".md. Several times.",
 )
 config_option = click.option(
     "--config",

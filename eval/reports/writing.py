@@ -9,7 +9,7 @@ from pathlib import Path
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.reports.html import to_html
-from surprise_rerank.eval.reports.markup import to_latex, to_markdown
+from surprise_rerank.eval.reports.markup import to_markdown
 from surprise_rerank.eval.reports.records import to_json
 from surprise_rerank.eval.reports.report import Report
 
@@ -17,7 +17,6 @@ _FORMATS: Mapping[str, Callable[[Report], str]] = {
     ".html": to_html,
     ".json": to_json,
     ".md": to_markdown,
-    ".tex": to_latex,
 }
 
 
@@ -26,7 +25,7 @@ def write_report(report: Report, file: Path) -> None:
 
     Args:
         report: what to write.
-        file: ends in .html, .json, .md or .tex; its folder is there.
+        file: ends in .html, .json or .md; its folder is there.
     """
     content = _format(file)(report).encode(errors="backslashreplace")
     with disk_errors(str(file)), whole_file(file) as draft:

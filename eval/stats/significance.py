@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +11,6 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
 
 RESAMPLES = 9999
-_Z = 1.959963984540054  # of 95 %, two-sided
 
 # Resamples that are drawn at a time: some megabytes of indices for a thousand questions.
 _AT_ONCE = 1000
@@ -81,27 +79,6 @@ def difference_interval(
         rng=np.random.default_rng(seed),
     )
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
-
-
-def share_interval(share: float, n: int) -> tuple[float, float]:
-    """The 95 % interval of a probability, of a share of n independent trials (Wilson, 1927).
-
-    It is too wide for a mean of several shares of the same n, which varies less.
-
-    Args:
-        share: p, from 0 to 1.
-        n: trials, at least 1.
-
-    Returns:
-        (p + z^2 / 2n -+ z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n), with z = 1.96.
-
-    >>> [round(end, 3) for end in share_interval(0.5, 100)]
-    [0.404, 0.596]
-    """
-    square = _Z * _Z / n
-    middle = share + square / 2
-    half = _Z * math.sqrt(share * (1 - share) / n + square / (4 * n))
-    return max((middle - half) / (1 + square), 0.0), min((middle + half) / (1 + square), 1.0)
 
 
 def deviation(values: npt.ArrayLike) -> float | None:

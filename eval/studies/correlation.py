@@ -45,11 +45,7 @@ _TABLES: Mapping[str, tuple[int, tuple[str, ...] | None]] = {
 
 
 def read_reports(places: Sequence[Path]) -> list[Values]:
-    """The reports of files and folders, as `read_values` gives them.
-
-    Args:
-        places: files that `--report FILE.json` wrote, and folders of them, which are read by name.
-    """
+    """The reports that `--report FILE.json` wrote, of files, and of folders by name."""
     return [read_values(file) for place in places for file in _files(place)]
 
 
@@ -57,14 +53,8 @@ def correlate(reports: Sequence[Values]) -> Report:
     """Correlate every intrinsic score with the accuracy of every downstream task, over models.
 
     MR counts negatively, so that higher is better throughout. The mean is over the tasks that all models
-    have. Of duplicate scores of a model, the last one counts.
-
-    Args:
-        reports: of words, sentences, textual similarity and downstream tasks, in any order.
-
-    Returns:
-        The tables `correlation-mean`, with the mean accuracy: three coefficients, and the p-value of
-        Spearman's; and `correlation`, Spearman's with every task. Rows are scores and similarities.
+    have. Of duplicate scores of a model, the last one counts. The table `correlation-mean` is with the mean
+    accuracy, `correlation` Spearman's with every task; rows are scores and similarities.
     """
     found = _Collected()
     for report in reports:
@@ -74,7 +64,13 @@ def correlate(reports: Sequence[Values]) -> Report:
     rows = {score: _Row(values, means) for score, values in found.intrinsic.items()}
     rows = {score: row for score, row in rows.items() if len(row.models) >= _LEAST_MODELS}
     if not rows:
-        raise _too_few(found)
+        scored = dict.fromkeys(model for values in found.intrinsic.values() for model in values)
+        both = [model for model in found.downstream if model in scored]
+        raise DataError(
+            f"{len(both)} models with an intrinsic score and downstream accuracies "
+            f"({', '.join(both) or 'none'}), expected {_LEAST_MODELS} or more that share a score; intrinsic "
+            "scores are those that `rerank-eval words`, `sentences` and `sts` wrote with --report FILE.json"
+        )
     return Report(
         title="Correlation of intrinsic scores with downstream accuracy, over models",
         tables=(_with_mean(rows), _by_task(rows, found, tasks)),
@@ -94,15 +90,10 @@ class _Collected:
     downstream: dict[str, dict[str, float]] = field(default_factory=dict)
     intrinsic: dict[Score, dict[str, float]] = field(default_factory=dict)
     repeated: dict[tuple[str, str], None] = field(default_factory=dict)
-    classifiers: dict[str, None] = field(default_factory=dict)
-    without_scores: int = 0
 
     def add(self, report: Values) -> None:
         """Take the scores of a report; they replace those of earlier ones."""
         tables = {name: rows for name, rows in report["tables"].items() if name in _TABLES}
-        self.without_scores += not tables
-        if "downstream" in tables:
-            self.classifiers[str(report.get("classifier", "unknown"))] = None
         for table, rows in tables.items():
             for model, score, value in _cells(table, rows):
                 if table == "downstream" and score[0] == "mean":
@@ -142,13 +133,7 @@ class _Row:
 
 
 def coefficient(name: str, x: Float64Array, y: Float64Array) -> float:
-    """Spearman's rho, Pearson's r or Kendall's tau-b of n values; NaN where all of one side are equal.
-
-    Args:
-        name: which one.
-        x: (n,) values.
-        y: (n,) values.
-    """
+    """Spearman's rho, Pearson's r or Kendall's tau-b of n values; NaN where all of one side are equal."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return math.nan
     with warnings.catch_warnings():
@@ -206,23 +191,6 @@ def _tasks(downstream: Mapping[str, Mapping[str, float]]) -> tuple[list[str], li
     if not shared:
         raise DataError(f"no task was measured with all of {', '.join(downstream)}; measure the same ones")
     return tasks, shared
-
-
-def _too_few(found: _Collected) -> DataError:
-    if not found.intrinsic:
-        return DataError(
-            "no report has intrinsic scores; give some that `rerank-eval words`, `sentences` or `sts` wrote "
-            "with --report FILE.json"
-        )
-    scored = dict.fromkeys(model for values in found.intrinsic.values() for model in values)
-    both = [model for model in found.downstream if model in scored]
-    only = [model for model in found.downstream if model not in scored]
-    others = [model for model in scored if model not in found.downstream]
-    return DataError(
-        f"{len(both)} models with an intrinsic score and downstream accuracies ({_listed(both)}), expected "
-        f"{_LEAST_MODELS} or more that share a score; downstream accuracies alone: {_listed(only)}; scores "
-        f"alone: {_listed(others)}"
-    )
 
 
 def _with_mean(rows: Mapping[Score, _Row]) -> Table:
@@ -310,14 +278,3 @@ def _notes(
     dropped = len(found.intrinsic) - len(rows)
     if dropped:
         yield f"{dropped} scores of fewer than {_LEAST_MODELS} models with downstream accuracies are left out"
-    unused = [model for model in found.downstream if model not in models]
-    if unused:
-        yield f"downstream accuracies without intrinsic scores: {', '.join(unused)}"
-    if len(found.classifiers) > 1:
-        yield f"the accuracies are of different classifiers: {', '.join(found.classifiers)}"
-    if found.without_scores:
-        yield f"{found.without_scores} reports have neither downstream accuracies nor intrinsic scores"
-
-
-def _listed(models: Sequence[str]) -> str:
-    return ", ".join(models) or "none"

@@ -22,7 +22,7 @@ from rich.console import Console
 from surprise_rerank.core import extras
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.reports.html import to_html
-from surprise_rerank.eval.reports.markup import to_latex, to_markdown
+from surprise_rerank.eval.reports.markup import to_markdown
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.pictures import to_svg
 from surprise_rerank.eval.reports.records import read_values, to_json
@@ -162,19 +162,6 @@ def test_markdown_reads_as_the_text_that_was_given(text: str) -> None:
         assert page.li.text.strip() == one_line(text)
 
 
-def test_latex_has_a_caption_and_the_best_bold_and_nothing_of_a_text_is_a_command() -> None:
-    text = to_latex(Report("Everything", (SCORES, HOSTILE)))
-    for part in (
-        r"\caption{Scores of models}",
-        r"\begin{tabular}{lrrr}",
-        r"glove & \textbf{0.5100} & 20.0 & 5514 \\",
-        r"toy\_emb.txt & -0.2500 & \textbf{7.5} & 5514 \\",
-        r"\textless{}img src=//example.com/x\textgreater{}",
-        r"\&\%\#\textasciitilde{}\textasciicircum{}\{\}\textbackslash{}{[}",
-    ):
-        assert part in text
-
-
 TEXTS = st.text(max_size=8)
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 CELLS = TEXTS | st.integers(-(10**12), 10**12) | NUMBERS | st.none()
@@ -202,7 +189,7 @@ def tables(draw: st.DrawFn) -> Table:
 def test_any_report_can_be_shown_in_any_format(report: Report) -> None:
     for width in (20, 120):
         printed(report, width)
-    for text in (to_markdown(report), to_latex(report), to_html(report)):
+    for text in (to_markdown(report), to_html(report)):
         assert text
     assert json.loads(to_json(report))["tables"].keys() == {table.name for table in report.tables}
 
@@ -316,7 +303,7 @@ def test_a_page_runs_and_fetches_nothing_of_the_data() -> None:
     assert page.title.text == page.h1.text == one_line(EVIL)
 
 
-@pytest.mark.parametrize("suffix", [".md", ".tex", ".json", ".html", ".HTML"])
+@pytest.mark.parametrize("suffix", [".md", ".json", ".html", ".HTML"])
 def test_the_suffix_tells_the_format(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"report{suffix}"
     check_files([file])
@@ -328,7 +315,7 @@ def test_the_suffix_tells_the_format(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("name", ["report.pdf", "report", ".json"])
 def test_another_suffix_is_told_with_those_that_there_are(tmp_path: Path, name: str) -> None:
     for act in (lambda file: write_report(REPORT, file), lambda file: check_files([file])):
-        with pytest.raises(DataError, match=r"\.html, \.json, \.md, \.tex"):
+        with pytest.raises(DataError, match=r"\.html, \.json, \.md"):
             act(tmp_path / name)
 
 

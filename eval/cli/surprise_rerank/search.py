@@ -83,7 +83,7 @@ def _kinds() -> tuple[type, ...]:
     metavar="[FILE]",
     is_flag=False,
     flag_value=_HERE,
-    help="Explain the ranking: here, or in a file (.html, a page with pictures; .json, .md or .tex).",
+    help="Explain the ranking: here, or in a file (.html, a page with pictures; .json or .md).",
 )
 @set_option(_kinds)
 @model_option

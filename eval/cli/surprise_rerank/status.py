@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,23 +14,21 @@ from surprise_rerank.eval.cli.options import config_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.qdrant import IndexOptions, IndexStatus
+    from surprise_rerank.connectors.qdrant import IndexStatus
     from surprise_rerank.connectors.qdrant.engines.placement import Placement
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.search.searched import Searched
     from surprise_rerank.thresholds.background import QuestionBackground
 
 DOCUMENTS = "documents"  # the source of an ensemble of all of them
+LEVELS = (0.2, 0.1, 0.05, 0.01)  # of off-topic questions that thresholds let through
 _MANY_SHARDS = 30
-# Levels whose thresholds JSON has.
-_LEVELS = (0.2, 0.1, 0.05, 0.01)
 _BLOCK = 512  # bytes, the unit of st_blocks
 
 _EXAMPLES = """\b
 Examples:
   surprise-rerank status --index my-index
   surprise-rerank status --index my-index --json
-  surprise-rerank status --index http://localhost:6333/papers
   surprise-rerank status --index http://localhost:6333/papers --config papers.toml
 """
 
@@ -45,34 +42,28 @@ def status(*, location: Location, config: str | None, out: Output) -> None:
     Documents, model, options, ensemble, size, fitted weights; no model is loaded. Of another's collection:
     which vectors are compared, and where its payload has text, title, id and metadata.
     """
-    from surprise_rerank.connectors.attached.settings import refused_config
+    from surprise_rerank.connectors.attached.settings import ForeignParts, refused_config
 
     try:
-        _show_index(location, out)
+        values, facts = _of_index(location)
     except ForeignCollectionError:
-        _show_foreign(location, config, out)
+        with ForeignParts.read(config).look(location) as collection:
+            facts = collection.facts()
+            values = {name.replace(" ", "_"): value for name, value in facts if name != "note"}
+            values["notes"] = [value for name, value in facts if name == "note"]
+            values["backgrounds"], told = _backgrounds(collection)
+            facts = [*facts, *told]
     else:
         if config is not None:
             raise refused_config(location)
-
-
-def _show_foreign(location: Location, config: str | None, out: Output) -> None:
-    """What `Collection.attach` finds, and what is kept for it."""
-    from surprise_rerank.connectors.attached.settings import ForeignParts
-
-    with ForeignParts.read(config).look(location) as collection:
-        facts, backgrounds = collection.facts(), _backgrounds(collection)
     if out.as_json:
-        values = {name.replace(" ", "_"): value for name, value in facts if name != "note"}
-        notes = [value for name, value in facts if name == "note"]
-        kept = [own for own, _ in backgrounds.values()]
-        out.json({**values, "notes": notes, "backgrounds": kept, "where": str(location)})
+        out.json({**values, "where": str(location)})
     else:
-        shown = [(f"background of {name}", text) for name, (_, text) in backgrounds.items()]
-        out.facts(str(location), [*facts, *shown])
+        out.facts(str(location), facts)
 
 
-def _show_index(location: Location, out: Output) -> None:
+def _of_index(location: Location) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """What there is of an index, as JSON values and as names and values for people."""
     from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
     from surprise_rerank.connectors.systems.register import SYSTEMS
 
@@ -83,27 +74,29 @@ def _show_index(location: Location, out: Output) -> None:
             spread = index.placement()
         except StoreError as error:  # which asks for other rights than a search does
             hidden = str(error)
-        kept, damaged, backgrounds = [], {}, _backgrounds(index)
+        weights: list[dict[str, Any]] = []
+        shown: list[tuple[str, str]] = []
         for name in (system.name for system in SYSTEMS.values() if system.fits):
             try:
                 own = fitted_weights(index, name)
             except DataError as error:  # the rest of the index is shown all the same
-                damaged[name] = str(error)
+                weights.append({"system": name, "error": str(error)})
+                shown.append((f"weights of {name}", str(error)))
             else:
-                kept += [] if own is None else [own]
-    size = None if location.folder is None else bytes_on_disk(location.folder)
-    if out.as_json:
-        weights = [asdict(own) for own in kept]
-        weights += [{"system": name, "error": error} for name, error in damaged.items()]
-        beside = {"weights": weights, "backgrounds": [own for own, _ in backgrounds.values()]}
-        nodes = None if spread is None else asdict(spread)
-        out.json({**state.to_json(), **beside, "where": str(location), "bytes": size, "placement": nodes})
-    else:
-        facts = [*_facts(state, size), *([("shards", hidden)] if hidden else _shard_facts(spread))]
-        named = {**{own.system: str(own) for own in kept}, **damaged}
-        shown = [(f"weights of {name}", text) for name, text in named.items()]
-        shown += [(f"background of {name}", text) for name, (_, text) in backgrounds.items()]
-        out.facts(str(location), [*facts, *shown])
+                weights += [] if own is None else [asdict(own)]
+                shown += [] if own is None else [(f"weights of {name}", str(own))]
+        backgrounds, told = _backgrounds(index)
+    size = None if location.folder is None else _bytes_on_disk(location.folder)
+    values = {
+        **state.to_json(),
+        "weights": weights,
+        "backgrounds": backgrounds,
+        "bytes": size,
+        "placement": None if spread is None else asdict(spread),
+    }
+    shards = [("shards", hidden)] if hidden else _shard_facts(spread)
+    takes = [] if size is None else [("takes", f"{size / 2**20:.1f} MiB")]
+    return values, [*_facts(state), *takes, *shards, *shown, *told]
 
 
 def _shard_facts(spread: Placement | None) -> list[tuple[str, str]]:
@@ -112,37 +105,39 @@ def _shard_facts(spread: Placement | None) -> list[tuple[str, str]]:
         return []
     own = spread.shards
     shown = own if len(own) <= _MANY_SHARDS else [shard for shard in own if not shard.is_active]
-    names = (f"shard {shard.number}" for shard in shown)
-    facts = [("shards", str(spread)), *zip(names, map(str, shown), strict=True)]
+    facts = [("shards", str(spread)), *((f"shard {shard.number}", str(shard)) for shard in shown)]
     return facts if len(shown) == len(own) else [*facts, ("", f"{len(own) - len(shown)} others are active")]
 
 
-def _backgrounds(index: Searched) -> dict[str, tuple[dict[str, Any], str]]:
-    """System -> its background as JSON values, and in words."""
+def _backgrounds(index: Searched) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    """The systems' backgrounds as JSON values, and in words."""
     from surprise_rerank.connectors.systems.backgrounds import load_background, staleness
     from surprise_rerank.connectors.systems.register import all_systems
 
-    found: dict[str, tuple[dict[str, Any], str]] = {}
+    values: list[dict[str, Any]] = []
+    told: list[tuple[str, str]] = []
     for name in all_systems():
         try:
             own = load_background(index, name)
         except DataError as error:  # the rest of the index is shown all the same
-            found[name] = {"system": name, "error": str(error)}, str(error)
+            values.append({"system": name, "error": str(error)})
+            told.append((f"background of {name}", str(error)))
             continue
         if own is None:
             continue
         stale = staleness(own, len(index))
-        values = {**background_facts(name, own), "stale": stale}
+        values.append({**background_facts(name, own), "stale": stale})
         made = ", ".join(part for part in (own.origin, own.made, f"over {own.documents} documents") if part)
         if own.chance is not None:
             made += f", calibrated on {own.chance.judged} judged questions"
-        found[name] = values, f"{own.size}; {made}{f'; stale: {stale}' if stale else ''}"
-    return found
+        text = f"{own.size}; {made}{f'; stale: {stale}' if stale else ''}"
+        told.append((f"background of {name}", text))
+    return values, told
 
 
 def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:
     """A system's background as JSON values."""
-    promises = {f"{1 - level:g}": own.promise(level) for level in _LEVELS if 1 - level <= own.highest}
+    promises = {f"{1 - level:g}": own.promise(level) for level in LEVELS if 1 - level <= own.highest}
     return {
         "system": name,
         "scorers": list(own.names),
@@ -158,23 +153,6 @@ def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:
     }
 
 
-def ensemble_facts(state: IndexStatus) -> list[tuple[str, str]]:
-    """Names and values that describe an index's ensemble."""
-    used, latest, behind = state.manifest.statistics, state.manifest.latest, state.behind
-    if latest is None:
-        return [("ensemble", "none")]
-    facts = [("ensemble", f"{latest.ensemble}: {members(state, latest.count, latest.source)}")]
-    if latest.shrink_mean or latest.shrink_deviation:
-        facts.append(
-            ("shrunk", f"means by {latest.shrink_mean:g}, deviations by {latest.shrink_deviation:g}")
-        )
-    if used != latest:
-        in_use = "none" if used is None else f"{used.ensemble}: {members(state, used.count, used.source)}"
-        facts.append(("in use", in_use))
-    facts.append(("behind", f"{behind} documents{'; run surprise-rerank tune ensemble' if behind else ''}"))
-    return facts
-
-
 def members(state: IndexStatus, count: int, source: str) -> str:
     """How many members an ensemble of an index has: documents, and the passages that these are split into."""
     if source != DOCUMENTS:
@@ -186,28 +164,20 @@ def members(state: IndexStatus, count: int, source: str) -> str:
     return f"{count} passages of documents"  # those of another time
 
 
-def bytes_on_disk(folder: str | os.PathLike[str]) -> int:
+def _bytes_on_disk(folder: str | os.PathLike[str]) -> int:
     """What the files of a folder take: Qdrant's have holes, which take nothing."""
-    return sum(_taken(entry) for entry in _files(folder))
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            found = os.stat(os.path.join(place, name), follow_symlinks=False)
+            blocks: int | None = getattr(found, "st_blocks", None)
+            total += found.st_size if blocks is None else blocks * _BLOCK
+    return total
 
 
-def _files(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path)
-            else:
-                yield entry
-
-
-def _taken(entry: os.DirEntry[str]) -> int:
-    found = entry.stat(follow_symlinks=False)
-    blocks: int | None = getattr(found, "st_blocks", None)
-    return found.st_size if blocks is None else blocks * _BLOCK
-
-
-def _facts(state: IndexStatus, size: int | None) -> list[tuple[str, str]]:
-    manifest = state.manifest
+def _facts(state: IndexStatus) -> list[tuple[str, str]]:
+    manifest, used, latest = state.manifest, state.manifest.statistics, state.manifest.latest
+    options = manifest.options
     facts = [
         ("documents", str(state.documents)),
         ("points", str(state.points)),
@@ -215,15 +185,19 @@ def _facts(state: IndexStatus, size: int | None) -> list[tuple[str, str]]:
         ("model", f"{manifest.model} ({manifest.dimension} dimensions, weights {manifest.fingerprint})"),
         ("precision", manifest.precision),
         ("schema", str(manifest.schema)),
-        *_option_facts(manifest.options),
-        *ensemble_facts(state),
+        *((name.replace("_", " "), _shown(getattr(options, name))) for name in options.__dataclass_fields__),
     ]
-    return facts if size is None else [*facts, ("takes", f"{size / 2**20:.1f} MiB")]
-
-
-def _option_facts(options: IndexOptions) -> list[tuple[str, str]]:
-    values: dict[str, Any] = {name: getattr(options, name) for name in options.__dataclass_fields__}
-    return [(name.replace("_", " "), _shown(value)) for name, value in values.items()]
+    if latest is None:
+        return [*facts, ("ensemble", "none")]
+    facts.append(("ensemble", f"{latest.ensemble}: {members(state, latest.count, latest.source)}"))
+    if latest.shrink_mean or latest.shrink_deviation:
+        shrunk = f"means by {latest.shrink_mean:g}, deviations by {latest.shrink_deviation:g}"
+        facts.append(("shrunk", shrunk))
+    if used != latest:
+        in_use = "none" if used is None else f"{used.ensemble}: {members(state, used.count, used.source)}"
+        facts.append(("in use", in_use))
+    remedy = "; run surprise-rerank tune ensemble" if state.behind else ""
+    return [*facts, ("behind", f"{state.behind} documents{remedy}")]
 
 
 def _shown(value: Any) -> str:
@@ -231,7 +205,7 @@ def _shown(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if hasattr(value, "__dataclass_fields__"):
+    if is_dataclass(value) and not isinstance(value, type):
         value = asdict(value)
     if isinstance(value, dict):
         return ", ".join(

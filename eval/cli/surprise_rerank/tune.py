@@ -22,16 +22,13 @@ from surprise_rerank.eval.cli.questions import (
     read_questions,
 )
 from surprise_rerank.eval.cli.settings import Given, set_option
-from surprise_rerank.eval.cli.surprise_rerank.status import DOCUMENTS, background_facts, members
+from surprise_rerank.eval.cli.surprise_rerank.status import DOCUMENTS, LEVELS, background_facts, members
 
 if TYPE_CHECKING:
     import numpy as np
 
     from surprise_rerank.connectors.qdrant.location import Location
-    from surprise_rerank.connectors.qdrant.search.searched import Searched
-    from surprise_rerank.pipeline import FittedPipeline, Pipeline
     from surprise_rerank.surprise.ensemble import Ensemble
-    from surprise_rerank.thresholds.background import QuestionBackground
 
 _BATCH = 1024  # questions whose token vectors are in memory together
 _EXAMPLES = """\b
@@ -183,78 +180,57 @@ def background(
     With --qrels the --questions are judged ones, as of `tune weights`, and what is learned is how often the
     first ten documents contain an answer. Fifty are a good number.
     """
+    _check(reset, questions, qrels)
     if reset:
-        if questions or qrels:
-            raise click.UsageError("--reset goes without --questions and --qrels")
-        _forget_backgrounds(location, out, system, config)
+        from surprise_rerank.connectors.systems.backgrounds import delete_background, has_background
+        from surprise_rerank.connectors.systems.register import all_systems
+
+        with open_kept(location, config) as index:
+            systems = [system] if system else all_systems()
+            names = [name for name in systems if has_background(index, name)]
+            if not names:
+                whose = f" for the system {system!r}" if system else ""
+                raise DataError(f"{index.where} has no background{whose}; see 'status'")
+            for name in names:
+                delete_background(index, name)
+        told = f"{location}: background of {', '.join(names)} forgotten"
+        out.result({"index": str(location), "forgotten": names}, [told])
         return
-    if qrels is not None:
-        if questions is None:
-            raise click.UsageError("--qrels judges --questions FILE; give both")
-        _calibrate(location, out, Path(questions), qrels, system, model, config)
-        return
-    texts = None if questions is None else list(read_questions(questions))
+    if qrels is not None and questions is None:
+        raise click.UsageError("--qrels judges --questions FILE; give both")
 
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.inputs import inputs_of
     from surprise_rerank.thresholds.varied_questions import USUAL
 
+    values: dict[str, Any] = {"index": str(location)}
+    if qrels is not None:
+        judged, judgements = read_judged_questions(Path(str(questions))), read_judgements(qrels)
+        with open_with_model(location, model, config) as index:
+            name = system or inputs_of(index).default
+            chance = index.calibrate_chance(judged, judgements, name)
+        told = f"{location}: {name}: the chance of an answer, from {chance.judged} judged questions"
+        out.result({**values, "system": name, **asdict(chance)}, [told])
+        return
+    texts = None if questions is None else list(read_questions(questions))
     with open_with_model(location, model, config) as index:
         name = system or inputs_of(index).default
         count = USUAL if texts is None else len(texts)
         with Terminal(quiet=not out.shows_progress).bar("background", count, "questions") as advance:
             measured = index.store_background(texts, name, origin=questions or "", on_progress=advance)
-    line = f"{location}: {name}: {measured.size} can measure a surprise of at most {measured.highest:.4f}"
-    out.result({"index": str(location), **background_facts(name, measured)}, [line, *_promises(measured)])
+    lines = [f"{location}: {name}: {measured.size} can measure a surprise of at most {measured.highest:.4f}"]
+    for level in (level for level in LEVELS if 1 - level <= measured.highest):
+        low, high = measured.promise(level)
+        lines.append(
+            f"  --min-surprise {1 - level:g} lets {100 * level:.3g} % through, 95 % interval "
+            f"{100 * low:.2g} to {100 * high:.2g}"
+        )
+    out.result({**values, **background_facts(name, measured)}, lines)
 
 
-def _promises(measured: QuestionBackground) -> list[str]:
-    """What thresholds let through, of those that the questions suffice for."""
-    lines = []
-    for level in (0.2, 0.1, 0.05, 0.01):
-        if 1 - level <= measured.highest:
-            low, high = measured.promise(level)
-            lines.append(
-                f"  --min-surprise {1 - level:g} lets {100 * level:.3g} % through, 95 % interval "
-                f"{100 * low:.2g} to {100 * high:.2g}"
-            )
-    return lines
-
-
-def _calibrate(
-    location: Location,
-    out: Output,
-    questions: Path,
-    qrels: Path,
-    system: str | None,
-    model: str | None,
-    config: str | None,
-) -> None:
-    from surprise_rerank.connectors.systems.inputs import inputs_of
-
-    texts, judgements = read_judged_questions(questions), read_judgements(qrels)
-    with open_with_model(location, model, config) as index:
-        name = system or inputs_of(index).default
-        chance = index.calibrate_chance(texts, judgements, name)
-    line = f"{location}: {name}: the chance of an answer, from {chance.judged} judged questions"
-    out.result({"index": str(location), "system": name, **asdict(chance)}, [line])
-
-
-def _forget_backgrounds(location: Location, out: Output, system: str | None, config: str | None) -> None:
-    from surprise_rerank.connectors.systems.backgrounds import delete_background, has_background
-    from surprise_rerank.connectors.systems.register import all_systems
-
-    with open_kept(location, config) as index:
-        names = [name for name in ([system] if system else all_systems()) if has_background(index, name)]
-        if not names:
-            whose = f" for the system {system!r}" if system else ""
-            raise DataError(f"{index.where} has no background{whose}; see 'status'")
-        for name in names:
-            delete_background(index, name)
-    out.result(
-        {"index": str(location), "forgotten": names},
-        [f"{location}: background of {', '.join(names)} forgotten"],
-    )
+def _check(reset: bool, questions: object, qrels: Path | None) -> None:
+    if reset and (questions or qrels):
+        raise click.UsageError("--reset goes without --questions and --qrels")
 
 
 @tune.command(epilog=_WEIGHTS)
@@ -283,56 +259,40 @@ def weights(
     The weights are stored with the index, and searches use them, only if they rank held-back questions better
     than the usual ones by more than chance allows. A hundred questions are a beginning.
     """
+    from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights, store_weights
+
+    _check(reset, questions, qrels)
     if reset:
-        if questions or qrels:
-            raise click.UsageError("--reset goes without --questions and --qrels")
-        _forget_weights(location, out, system, config)
+        with open_kept(location, config) as index:
+            if not has_weights(index, system):
+                raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
+            delete_weights(index, system)
+        told = f"{location}: weights of {system} forgotten"
+        out.result({"index": str(location), "forgotten": system}, [told])
         return
     if questions is None or qrels is None:
         raise click.UsageError("give both --questions FILE and --qrels FILE, or --reset")
 
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.systems.fitted_weights import has_weights, store_weights
+    from surprise_rerank.connectors.systems.building import build_system
+    from surprise_rerank.pipeline import Pipeline
 
     texts, judgements = read_judged_questions(questions), read_judgements(qrels)
     with open_with_model(location, model, config) as index:
         count = sum(any(grade > 0 for grade in own.values()) for own in judgements.values())
+        # With the usual weights, whatever was fitted before: fits do not build on each other.
+        built = build_system(system, index, fitted=False)
+        pipeline = Pipeline(index.encoder, built.retriever, built.reranker)
         with Terminal(quiet=not out.shows_progress).bar("fitting", count, "questions") as advance:
-            found = _unfitted(index, system).fit(texts, judgements, on_progress=advance)
+            found = pipeline.fit(texts, judgements, on_progress=advance)
         if found.accepted:
             store_weights(index, system, found)
         earlier = not found.accepted and has_weights(index, system)
-    values = {"index": str(location), "system": system, "stored": found.accepted, "earlier_in_use": earlier}
-    out.result({**values, **_facts(found)}, [f"{location}: {system}: {found}"])
-    if not found.taught:
-        out.note("no relevant document was found at all: are the ids of --qrels those of the index?")
-    elif found.accepted:
-        out.note("stored with the index: searches use them from now on; --reset goes back")
-    if earlier:
-        out.note("the weights of an earlier fit are still in use; --reset goes back to the usual ones")
-
-
-def _unfitted(index: Searched, system: str) -> Pipeline:
-    """The system with its usual weights, whatever was fitted before: fits do not build on each other."""
-    from surprise_rerank.connectors.systems.building import build_system
-    from surprise_rerank.pipeline import Pipeline
-
-    built = build_system(system, index, fitted=False)
-    return Pipeline(index.encoder, built.retriever, built.reranker)
-
-
-def _forget_weights(location: Location, out: Output, system: str, config: str | None) -> None:
-    from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights
-
-    with open_kept(location, config) as index:
-        if not has_weights(index, system):
-            raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
-        delete_weights(index, system)
-    out.result({"index": str(location), "forgotten": system}, [f"{location}: weights of {system} forgotten"])
-
-
-def _facts(found: FittedPipeline) -> dict[str, Any]:
-    return {
+    values = {
+        "index": str(location),
+        "system": system,
+        "stored": found.accepted,
+        "earlier_in_use": earlier,
         "accepted": found.accepted,
         "weights": dict(found.weights),
         "start": dict(found.start),
@@ -342,3 +302,10 @@ def _facts(found: FittedPipeline) -> dict[str, Any]:
         "after": found.after,
         "error": found.error,
     }
+    out.result(values, [f"{location}: {system}: {found}"])
+    if not found.taught:
+        out.note("no relevant document was found at all: are the ids of --qrels those of the index?")
+    elif found.accepted:
+        out.note("stored with the index: searches use them from now on; --reset goes back")
+    if earlier:
+        out.note("the weights of an earlier fit are still in use; --reset goes back to the usual ones")
