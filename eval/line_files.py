@@ -34,15 +34,7 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
 def read_rows(
     path: Path, parse: Callable[[str], T], expected: str, encoding: str = "utf-8", *, blank: bool = True
 ) -> Iterator[T]:
-    """What `parse` makes of the lines; what it raises is a DataError with the file, the line, and its text.
-
-    Args:
-        path: of the file.
-        parse: raises a ValueError or LookupError for a line that is not as expected.
-        expected: what a line holds, for the message.
-        encoding: as for `read_lines`.
-        blank: whether lines of white space are read, too.
-    """
+    """What `parse` makes of the lines; what it raises is a DataError with file, line, and text."""
     for number, line in enumerate(read_lines(path, encoding), start=1):
         if not blank and not line.strip():
             continue

@@ -141,19 +141,7 @@ def present(
     quiet: bool = False,
     values: Mapping[str, Any] | None = None,
 ) -> None:
-    """Print a report's tables and notes, and write it to files.
-
-    Args:
-        report: to be shown.
-        files: see `report_option`.
-        details: whether to print the tables that are details, too.
-        as_json: whether to print all of it as one line of JSON instead.
-        quiet: whether the error stream gets no notes.
-        values: what JSON has; all of the report where None.
-
-    Raises:
-        SurpriseRerankError: if a file cannot be written, or its suffix is not known.
-    """
+    """Print a report's tables and notes, and write it to files."""
     from surprise_rerank.eval.reports.records import report_values
     from surprise_rerank.eval.reports.terminal import print_report
     from surprise_rerank.eval.reports.writing import write_report

@@ -55,10 +55,6 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
 
     BEIR's three columns with tabs between, with or without a heading, or TREC's four (question, iteration,
     document, relevance) with white space between.
-
-    Raises:
-        DatasetError: if the file is unreadable.
-        DataError: if a line is no judgement, one contradicts another, or there is none; names file and line.
     """
     from surprise_rerank.connectors.readers.beir import read_qrels
 

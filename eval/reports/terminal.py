@@ -26,12 +26,6 @@ def print_report(
     In a file or a pipe the tables are rows with tabs between the cells, below a row of names. Several are
     apart by an empty line, and have a line `# title` each. Titles, verdicts and notes then go to the error
     stream.
-
-    Args:
-        report: what to print.
-        console: where to; by default the standard output.
-        details: whether to print the tables that are details, too.
-        quiet: whether the error stream gets nothing.
     """
     tables = [table for table in report.tables if details or not table.detail]
     if console is None and not sys.stdout.isatty():

@@ -20,15 +20,6 @@ def difference_verdict(
 ) -> str:
     """The best system beside the baseline, and whether the difference is significant.
 
-    Args:
-        system: that differs most from the baseline, upwards.
-        baseline: the system that it is compared with.
-        measure: in which.
-        mean: of the difference.
-        interval: its 95 % interval; None where there is none.
-        corrected: p after the correction for all comparisons (Holm, 1979).
-        over: what the test is over, as `21 questions`.
-
     >>> difference_verdict("fusion", "cosine", "nDCG@10", 0.084, (0.018, 0.169), 0.11, "21 questions")
     'fusion +.084 [.018, .169] nDCG@10 over cosine, Holm p .11: not significant at .05 with 21 questions'
     >>> difference_verdict("surprise", "cosine", "accuracy", 0.04, None, 0.0002, "900 texts")
@@ -44,10 +35,6 @@ def difference_verdict(
 
 def best_of(values: Mapping[str, float], digits: int = 3) -> str:
     """The system with the largest value, and the one with the next, without a full stop; empty without two.
-
-    Args:
-        values: by the names of systems; what is NaN is left out.
-        digits: behind the point.
 
     >>> best_of({"cosine": 0.61, "surprise": 0.65, "both": 0.6})
     'surprise has the most, .650; the next is cosine, .610'

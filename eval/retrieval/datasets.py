@@ -92,10 +92,6 @@ def load_dataset(spec: str, split: str | None = None) -> RetrievalDataset:
 def judged_questions(spec: str, split: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
     """The judged questions of a split in the source's order, and their judgements.
 
-    Args:
-        spec: as for `load_dataset`; where an id names another split, its sister is read.
-        split: `train`, say.
-
     Returns:
         Question id -> text, and question id -> document id -> relevance.
     """

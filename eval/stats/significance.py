@@ -93,9 +93,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
 
-    Args:
-        p_values: of m tests, in any order.
-
     Returns:
         For each, the largest of (m - i) p_(i) over those that are not larger, at most 1.
     """

@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.manifest import Manifest
     from surprise_rerank.connectors.readers.opening import Format
     from surprise_rerank.encoders.base import Encoder
-    from surprise_rerank.thresholds.background import QuestionBackground
 
-_SOON = 0.05  # seconds that are not worth a line
 _EXAMPLES = """\b
 Examples:
   surprise-rerank index letters/ --index my-index
@@ -176,29 +174,24 @@ def index(
             filling.precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
             documents,
         )
-    begun, shown, asks = time.perf_counter(), out.shows_progress, filling.background
-    made: dict[str, Any] = {"options": options, "collection_settings": of_collection}
-    made |= {"show_progress": shown, "background": False}
+    begun = time.perf_counter()
+    made: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
+    anew = {"options": options, "collection_settings": of_collection, **made}
     if lost is not None:
         from surprise_rerank.connectors.qdrant import DocumentIndex
 
-        done = DocumentIndex.renew(location, documents, encoder, **made)
+        done = DocumentIndex.renew(location, documents, encoder, **anew)
         with open_index(location, encoder) as opened:
-            times = _measured(opened, {}, begun, asks=asks, shown=shown)
-            _report(out, location, opened, done, documents, times)
+            _report(out, location, opened, done, documents, begun)
         return
     rebuild = rebuild and existing is not None  # else there is nothing to keep
     given = (None, None, None) if rebuild else (encoder, options, of_collection)
     with _opened(location, *given, is_new=existing is None) as opened:
-        kept = opened.backgrounds() if asks else {}
         if rebuild:
-            done = opened.rebuild(documents, encoder=encoder, **made)
-            times = _measured(opened, kept, begun, asks=asks, shown=shown)
+            done = opened.rebuild(documents, encoder=encoder, **anew)
         else:
-            done = opened.sync(documents, prune=prune, show_progress=shown, background=False)
-            changed = done.added + done.updated + done.removed
-            times = _measured(opened, kept, begun, asks=asks, shown=shown, changed=changed)
-        _report(out, location, opened, done, documents, times)
+            done = opened.sync(documents, prune=prune, **made)
+        _report(out, location, opened, done, documents, begun)
 
 
 def _delete(location: Location, out: Output, ids: Sequence[str]) -> None:
@@ -231,29 +224,6 @@ def _options(settings: Given, tenant: str | None, existing: IndexOptions | None)
         base = replace(base, pooling=IndexOptions().pooling)  # it is of token vectors
     changed = settings.changed(base)
     return changed if tenant is None else replace(changed, tenant=tenant)
-
-
-def _measured(
-    index: DocumentIndex,
-    kept: Mapping[str, QuestionBackground],
-    begun: float,
-    *,
-    asks: bool,
-    shown: bool,
-    changed: int | None = None,
-) -> tuple[float, float]:
-    """Measure backgrounds: those that were kept, or after a change what it made stale.
-
-    Returns the seconds of what was done before, and of this.
-    """
-    from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
-
-    stored = time.perf_counter()
-    if asks and changed is None:
-        measure_again(index, kept, show_progress=shown)
-    elif asks:
-        look_after_backgrounds(index, changed or 0, show_progress=shown)
-    return stored - begun, time.perf_counter() - stored
 
 
 @contextlib.contextmanager
@@ -324,9 +294,9 @@ def _report(
     opened: DocumentIndex,
     done: SyncReport,
     sources: Sources,
-    times: tuple[float, float],
+    begun: float,
 ) -> None:
-    skipped, (seconds, asking) = sources.skipped(), times
+    skipped, seconds = sources.skipped(), time.perf_counter() - begun
     indexed = done.added + done.updated
     elsewhere = max(0, len(opened) - indexed - done.unchanged)
     values = {
@@ -341,18 +311,13 @@ def _report(
         "elsewhere": elsewhere,
         "split": done.split,
         "seconds": seconds,
-        "background_seconds": asking,
-        "documents_per_second": indexed / seconds,
         "skipped": skipped,
     }
     first = (
         f"{location}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
         f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
     )
-    speed = f"{indexed} indexed in {seconds:.1f} s, {indexed / seconds:.3g} documents a second"
-    told = [speed] if indexed else []
-    if asking >= _SOON:
-        told.append(f"background questions asked in {asking:.1f} s")
+    told = [f"{indexed} indexed in {seconds:.1f} s"] if indexed else []
     if elsewhere:
         told.append(f"{elsewhere} stored documents are in no source that was given")
     out.result(values, [first, *told, *skipped_lines(skipped)])

@@ -35,12 +35,6 @@ Examples:
 In the settings of an agent's host:
   {"mcpServers": {"letters": {"command": "surprise-rerank",
                               "args": ["serve", "--mcp", "stdio", "--index", "/my-index"]}}}
-
-\b
-In server.toml:
-  [server]
-  system = "auto"           # and model, depth, min_surprise, diversity, collapse
-  max_documents = 500       # and timeout, workers, logs and other limits: docs/server.md
 """
 _WHICH = "which index? give --index with a folder, or a collection such as http://localhost:6333/papers"
 
@@ -124,21 +118,7 @@ def run_http(
     said: str | None = None,
     opens: bool = False,
 ) -> None:
-    """Serve until a signal, with a line of the log for every request.
-
-    Args:
-        settings: of what is served.
-        options: token and limits.
-        host: where to listen.
-        port: of TCP; 0 takes a free one.
-        tools: whether agents get tools at /mcp.
-        said: printed with the page's address; then the log has warnings alone.
-        opens: whether to open the page in the browser.
-
-    Raises:
-        UsageError: if nothing can listen there.
-        SurpriseRerankError: if the model or the index cannot be opened.
-    """
+    """Serve until a signal, with a line of the log for every request."""
     from surprise_rerank.connectors.server import process, service_app
 
     def show(url: str) -> None:

@@ -34,11 +34,6 @@ _NO_TEMPLATE = "-"
 def evaluate_classification(settings: ClassifySettings, terminal: Terminal | None = None) -> Report:
     """Classify labelled texts with every model.
 
-    Args:
-        settings: what is measured: by the names of the labels, with `ensemble_size` or `few_shot` another
-            study.
-        terminal: for progress; quiet by default.
-
     Returns:
         The table `zero-shot`, or `ensemble-size`, or `few-shot`.
     """

@@ -50,10 +50,6 @@ _Run = tuple[Float32Array, float, Examples]
 def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None = None) -> Report:
     """Accuracy of a classifier of sentence vectors.
 
-    Args:
-        settings: what is measured.
-        terminal: for progress and messages; none by default.
-
     Returns:
         The tables `downstream`, a row for each model, and `downstream-details`, a row for each model and
         task.

@@ -59,16 +59,7 @@ def rank_report(
     settings: RankSettings,
     more: Sequence[Table] = (),
 ) -> Report:
-    """The report of EvalRank: MR, MRR and hits of every model and measure, and Hits@k over k.
-
-    Args:
-        items: `words` or `sentences`.
-        task: that was measured.
-        outcomes: of every model and measure.
-        notes: below the table.
-        settings: by which it was measured.
-        more: further tables.
-    """
+    """The report of EvalRank: MR, MRR and hits of every model and measure, and Hits@k over k."""
     columns = (
         *(Column("model"), Column("similarity"), Column("MR", 1, "min"), Column("MRR", 4, "max")),
         *(Column("Hits@1", 4, "max"), Column("Hits@3", 4, "max")),

@@ -45,14 +45,6 @@ def evaluate_sentences(
     Sentence vectors are centred over the background, and for all measures but `l2` scaled to length 1.
     Similarities of token vectors compare tokens as the model gives them. What has to be fitted, IDF for one,
     is fitted on the background.
-
-    Args:
-        models: word vectors, whose sentence vector is their mean, or encoders; an iterator may load them one
-            at a time.
-        task: pairs and background, of `read_sentence_ranking`.
-        settings: measures of `sentence_measures()`; the second sentence of a pair is the anchor of its
-            surprise, and the document of an asymmetric similarity.
-        terminal: for progress; none is shown without it.
     """
     settings = settings or RankSettings()
     check_measures(settings.measures, sentence_measures())

@@ -32,13 +32,6 @@ def evaluate_words(
 
     Vectors are centred over the vocabulary, and for all measures but `l2` scaled to length 1; an unknown word
     has the mean of the processed vectors. An encoder's vocabulary is the words of task and sets.
-
-    Args:
-        models: word vectors in lower case, or encoders; an iterator may load them one at a time.
-        task: pairs and background, of `read_word_ranking`.
-        sets: of `read_word_similarity`.
-        settings: measures of `DENSE_MEASURES`; the second word of a pair is the anchor of its surprise.
-        terminal: for progress; none is shown without it.
     """
     settings = settings or RankSettings()
     check_measures(settings.measures, DENSE_MEASURES)
