@@ -156,18 +156,3 @@ def test_a_wait_that_the_server_asks_for_is_told(server: Server, engine: ClientE
     with pytest.raises(StoreError, match="asks to wait for 3600 s"):
         engine.count()
     assert server.calls.count("Count") == 1
-
-
-@pytest.mark.parametrize("key", ["two-lines\nof-a-key", "not-ascii-\u20ac-key"])
-def test_a_key_that_no_header_can_hold_is_not_shown(key: str) -> None:
-    where = Location(url="http://127.0.0.1:1", prefer_grpc=True, grpc_port=1, api_key=key)
-    with pytest.raises(StoreError, match="QDRANT_API_KEY") as caught:
-        Nodes.of(where)
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "of-a-key" not in shown
-    assert "ascii-" not in shown
-
-
-def test_a_port_where_nobody_speaks_grpc_is_told_at_once() -> None:
-    with pytest.raises(StoreError, match=r"cannot reach .* check the url"):
-        Nodes.of(Location(url="http://127.0.0.1", prefer_grpc=True, grpc_port=1))

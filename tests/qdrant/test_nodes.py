@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -13,14 +13,12 @@ import pytest
 from click.testing import CliRunner
 from qdrant_client import QdrantClient, models
 from qdrant_refusals import LOST
-from qdrant_rest import NoAnswer, QdrantRest, Slow, Status
+from qdrant_rest import NoAnswer, QdrantRest, Status
 from words import WordEncoder
 
-from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy, shown_url
-from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -49,13 +47,6 @@ def nodes(pair: tuple[QdrantRest, QdrantRest]) -> Iterator[Nodes]:
 def ask(nodes: Nodes, *, patient: bool = False) -> int:
     found = nodes.call(QdrantClient.get_collections, nodes.place, reads=True, patient=patient)
     return len(found.collections)
-
-
-def until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_what_a_collection_remembers_is_seen_by_every_node_before_it_counts_as_saved(
@@ -90,27 +81,14 @@ def test_the_next_node_takes_over_in_the_same_question_and_the_first_is_used_aga
     assert time.monotonic() - begun < 1.5
     assert second.count("GET", COUNT) == 3
     first.start()
-    until(lambda: nodes.nodes[0].is_up)
+    nodes.nodes[0].away_until = 0.0  # as some seconds later
     ask(nodes)
     assert (first.count("GET", COUNT), second.count("GET", COUNT)) == (2, 3)
-
-
-@pytest.mark.parametrize("begin", ["", "http://me:secret@"])
-def test_a_node_is_looked_after_at_the_address_that_the_client_makes_of_its_url(
-    pair: tuple[QdrantRest, QdrantRest], begin: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    nodes = Nodes.of(Location(url=begin + pair[0].url.removeprefix("http://")))
-    with caplog.at_level(logging.INFO):
-        assert nodes.nodes[0].is_ready()
-    assert "readyz" in caplog.text  # as httpx logs it
-    assert "secret" not in caplog.text
-    nodes.close()
 
 
 def test_a_node_that_keeps_still_is_left(pair: tuple[QdrantRest, QdrantRest], nodes: Nodes) -> None:
     first, second = pair
     first.fault("GET", COUNT, NoAnswer(20), times=9)
-    first.fault("GET", "/readyz", NoAnswer(20), times=9)
     begun = time.monotonic()
     ask(nodes)
     assert time.monotonic() - begun < 6
@@ -119,14 +97,6 @@ def test_a_node_that_keeps_still_is_left(pair: tuple[QdrantRest, QdrantRest], no
     ask(nodes)
     assert time.monotonic() - begun < 1
     first.stop()  # lets go of the thread that keeps still
-
-
-def test_a_node_that_is_only_slow_is_waited_for(pair: tuple[QdrantRest, QdrantRest], nodes: Nodes) -> None:
-    first, second = pair
-    first.fault("GET", COUNT, Slow(2.5), times=2)
-    ask(nodes)
-    assert second.count("GET", COUNT) == 0
-    assert nodes.nodes[0].is_up
 
 
 @pytest.mark.parametrize("fault", [Status(500, reason) for reason in LOST.values()], ids=list(LOST))
@@ -227,11 +197,3 @@ def test_commands_take_several_addresses(
     found = CliRunner().invoke(command, ["search", "who bark", "--system", "cosine", "--quiet"])
     assert found.exit_code == 0, found.output
     assert "dogs bark" in found.stdout
-
-
-@pytest.fixture
-def index(pair: tuple[QdrantRest, QdrantRest]) -> Iterator[DocumentIndex]:
-    """An index that is reached by both nodes."""
-    with DocumentIndex.open(None, WordEncoder(), url=[rest.url for rest in pair]) as made:
-        made.sync([Document(name, f"{name} barks") for name in "abc"])
-        yield made

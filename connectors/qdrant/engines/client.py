@@ -106,7 +106,7 @@ class ClientEngine(Engine):
     def token_numbers(self, d: int) -> models.Datatype:
         """The numbers of token vectors of d components: the smallest that the server has, and are as good."""
         version = versions.server_version(self.nodes) if self.kind == "server" else None
-        is_new = version is not None and version >= versions.Feature.TURBO_NUMBERS.since
+        is_new = version is not None and version >= versions.TURBO_NUMBERS
         return models.Datatype.TURBO4 if is_new and d >= CODED_FROM else models.Datatype.FLOAT16
 
     def create_of(

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.engines.nodes import Node, Nodes
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location, shown_url
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
@@ -73,17 +73,17 @@ def connect(where: Reached, api_key: str | None = None) -> Connection:
     options = where.init_options
     is_local = options.get("location") == MEMORY or options.get("path") is not None
     if isinstance(where, QdrantClient) and is_local:
-        nodes = Nodes.given(where, "local", "the local Qdrant", lock=_lock_of(where))
+        nodes = Nodes([Node(where)], "local", "the local Qdrant", lock=_lock_of(where))
         return Connection(nodes, _place_of(options), False)
     if isinstance(where, QdrantClient):
-        return Connection(Nodes.given(where, "server", _SERVER), _place_of(options), False)
+        return Connection(Nodes([Node(where)], "server", _SERVER), _place_of(options), False)
     if is_local:
         raise DataError("an AsyncQdrantClient in this process belongs to its event loop; give a QdrantClient")
     # A sync client of the same: ours may be asked in any thread, with or without an event loop.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its owner was told already that a key travels without TLS
         made = QdrantClient(**options)
-    return Connection(Nodes.given(made, "server", _SERVER), _place_of(options), True)
+    return Connection(Nodes([Node(made)], "server", _SERVER), _place_of(options), True)
 
 
 def existing(connection: Connection, collection: str) -> ClientEngine:

@@ -1,8 +1,7 @@
 """The Qdrant that requests go to: a client in local mode, or the nodes of a server or cluster.
 
 A request goes to the first node that is up, in the order of the addresses. Where that node is away, the next
-one takes over in the same request. A node that is away is looked after in the background, and used again when
-it is back. So one question is late when a node dies, and none when it returns.
+one takes over in the same request. A node that is away is left alone for some seconds, and then asked again.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import contextlib
 import functools
 import logging
 import math
-import random
 import re
 import threading
 import time
@@ -54,55 +52,38 @@ _GRPC = {
 # connection that is kept acknowledges 40 ms late.
 _CONNECTIONS = httpx.Limits(max_connections=None, max_keepalive_connections=64)
 
-# Seconds that a node may take for a read before it is asked whether it is up, where there is another.
+# Seconds that a node may take for a question, where there is another one to ask; the last has its full time.
 _HOP = 2.0
+_AWAY = 10.0  # seconds that a node is left alone which did not answer
 # Seconds that all nodes may take to see a change, and between two looks. Of 149 changes on three nodes, five
 # were not there at once on the node that was asked, and took up to 29 ms.
 _SETTLED, _SETTLING = 10.0, 0.02
 _HERE = re.compile(r"127\.[\d.]+|::1|(.+\.)?localhost")  # what is sent there stays on this machine
-_FIRST_LOOK, _LONGEST_LOOK = 0.5, 5.0  # seconds between two looks at a node that is away
 
 
 class Node:
     """One address.
 
     Attributes:
-        url: of it; empty of a client that was given.
         client: waits as long as the location says.
-        is_up: whether it answered, when it was asked last.
-        is_looked_after: whether a thread waits until it is back.
+        quick: the same for `_HOP` seconds at most; a client that was given is both.
+        away_until: a time of the monotonic clock until which another one is asked first.
     """
 
-    def __init__(self, client: QdrantClient, url: str = "", location: Location | None = None) -> None:
-        self.url = url
+    def __init__(self, client: QdrantClient, quick: QdrantClient | None = None) -> None:
         self.client = client
-        self.is_up = True
-        self.is_looked_after = False
-        self._location = location
+        self.quick = quick or client
+        self.away_until = 0.0
 
-    @functools.cached_property
-    def quick(self) -> QdrantClient:
-        """A client of the same that waits for `_HOP` seconds at most."""
-        return self.client if self._location is None else _client(self._location, self.url, _HOP)
-
-    def is_ready(self) -> bool:
-        """Whether it answers now, and has caught up with its cluster."""
-        try:
-            if self.quick.init_options["prefer_grpc"]:
-                self.quick.info()
-                return True
-            # A server that is not ready yet answers 503; a proxy that passes on nothing but requests, 404.
-            # The client's own address: it knows the port that a url leaves out, and has no password in it.
-            address = self.quick.http.client.host.rstrip("/")
-            return httpx.get(f"{address}/readyz", timeout=_HOP).status_code < 500
-        except (httpx.HTTPError, grpc.RpcError):
-            return False
+    @property
+    def is_up(self) -> bool:
+        """Whether it answered when it was asked last, or may be asked again."""
+        return time.monotonic() >= self.away_until
 
     def close(self) -> None:
         """Close its connections."""
-        self.client.close()
-        if "quick" in vars(self) and self.quick is not self.client:
-            self.quick.close()
+        for client in {self.client, self.quick}:
+            client.close()
 
 
 class Nodes:
@@ -128,7 +109,6 @@ class Nodes:
             self._lock = lock or threading.RLock()
         self._state = threading.Lock()
         self._changes = 0  # how many go on
-        self._closed = threading.Event()
 
     @classmethod
     def of(cls, location: Location) -> Nodes:
@@ -137,7 +117,11 @@ class Nodes:
         Raises:
             StoreError: if none can be reached, or it refuses the key.
         """
-        made = [Node(_client(location, url, location.timeout), url, location) for url in location.urls]
+        hops = len(location.urls) > 1
+        made = [
+            Node(_client(location, url, location.timeout), _client(location, url, _HOP) if hops else None)
+            for url in location.urls
+        ]
         nodes = cls(made, "server", location.server, location.retries)
         try:
             # One attempt: a wrong address is reported at once.
@@ -147,18 +131,6 @@ class Nodes:
             nodes.close()
             raise
         return nodes
-
-    @classmethod
-    def given(
-        cls,
-        client: QdrantClient,
-        kind: EngineKind,
-        place: str,
-        policy: RetryPolicy = DEFAULT_RETRIES,
-        lock: threading.RLock | None = None,
-    ) -> Nodes:
-        """A client of the user's, or one in local mode."""
-        return cls([Node(client)], kind, place, policy, lock)
 
     def call(
         self,
@@ -207,58 +179,25 @@ class Nodes:
 
     def _attempt(self, request: Callable[[QdrantClient], T], *, quickly: bool) -> T:
         """Send a request once: to the first node that is up; `quickly` leaves one that keeps still."""
-        order = self._order()
+        order = [node for node in self.nodes if node.is_up] or list(self.nodes)
         for node in order:
-            hops = quickly and any(other.is_up for other in self.nodes if other is not node)
             try:
-                return self._sent(request, node, hops=hops)
+                with self._lock:
+                    answer = request(node.quick if quickly and node is not order[-1] else node.client)
             except (ApiException, grpc.RpcError) as fault:
-                if retries.is_away(fault) and len(self.nodes) > 1:
-                    self._mark_away(node)
-                may_pass = retries.is_away(fault) or retries.is_lost_shard(fault)
-                if not may_pass or node is order[-1]:
+                if retries.is_away(fault):
+                    node.away_until = time.monotonic() + _AWAY
+                if node is order[-1] or not (retries.is_away(fault) or retries.is_lost_shard(fault)):
                     raise
+                continue
+            node.away_until = 0.0
+            return answer
         raise AssertionError("there is at least one node")
-
-    def _sent(self, request: Callable[[QdrantClient], T], node: Node, *, hops: bool) -> T:
-        """Send a request to a node; once more without haste, where it answers that it is up."""
-        try:
-            with self._lock:
-                answer = request(node.quick if hops else node.client)
-        except (ApiException, grpc.RpcError) as fault:
-            if not (hops and retries.is_timeout(fault) and node.is_ready()):
-                raise
-            return self._sent(request, node, hops=False)
-        node.is_up = True
-        return answer
 
     def close(self) -> None:
         """Close all connections."""
-        self._closed.set()
         for node in self.nodes:
             node.close()
-
-    def _order(self) -> list[Node]:
-        """The nodes to ask, in their order; all of them where none is known to be up."""
-        return [node for node in self.nodes if node.is_up] or list(self.nodes)
-
-    def _mark_away(self, node: Node) -> None:
-        with self._state:
-            node.is_up = False
-            if node.is_looked_after or self._closed.is_set():
-                return
-            node.is_looked_after = True
-        threading.Thread(target=self._await, args=(node,), name="surprise-rerank-node", daemon=True).start()
-
-    def _await(self, node: Node) -> None:
-        """Look at a node that is away until it is back; at random times: clients shall not come together."""
-        pause = _FIRST_LOOK
-        while not self._closed.wait(random.uniform(0.5, 1.0) * pause):
-            if node.is_up or node.is_ready():
-                with self._state:
-                    node.is_up, node.is_looked_after = True, False
-                return
-            pause = min(2 * pause, _LONGEST_LOOK)
 
 
 def _client(location: Location, url: str, timeout: float) -> QdrantClient:

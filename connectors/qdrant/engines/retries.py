@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import ssl
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -54,8 +53,6 @@ _TOO_LARGE = re.compile(
 )
 _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not found)", re.IGNORECASE)
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
-# Qdrant's reasons to refuse a change. It names no other right than these where somebody may read.
-_WRITING = re.compile(r"write access|manage access|read-only", re.IGNORECASE)
 _NO_ROOM = re.compile(r"no space left|disk space", re.IGNORECASE)
 _FAULTS = (ApiException, QdrantException, grpc.RpcError, ValueError, AssertionError)
 _SILENT = 3.0  # seconds that a request may wait without a word
@@ -154,15 +151,13 @@ def _asked_wait(error: BaseException | None) -> float | None:
 
 
 def _is_transient(error: BaseException) -> bool:
-    if isinstance(error, ResponseHandlingException):
-        return _is_transient_transport(error.source)
     answer = _answer(error)
     if answer is not None:
         known = answer.status in _TRANSIENT or is_lost_shard(error)
         return known and not _TOO_LARGE.search(answer.reason)
     # An answer that is no JSON was cut off, or is the page of a proxy whose server is away; or it is
     # another service's, which the last attempt reports.
-    return _is_no_json(error) or isinstance(error, QdrantException)
+    return is_away(error) or _is_no_json(error) or isinstance(error, QdrantException)
 
 
 def is_lost_shard(error: BaseException) -> bool:
@@ -171,17 +166,12 @@ def is_lost_shard(error: BaseException) -> bool:
     return answer is not None and answer.status == 500 and bool(_LOST_SHARD.search(answer.reason))
 
 
-def is_timeout(error: BaseException) -> bool:
-    """Whether no answer came in time."""
-    if isinstance(error, ResponseHandlingException):
-        return isinstance(error.source, httpx.TimeoutException)
-    return isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-
-
 def is_away(error: BaseException) -> bool:
-    """Whether a node does not answer, or is not ready to."""
+    """Whether a node does not answer, or is not ready to: time-outs, lost connections, broken answers."""
     if isinstance(error, ResponseHandlingException):
-        return _is_transient_transport(error.source)
+        source = error.source
+        mine = isinstance(source, httpx.UnsupportedProtocol | httpx.LocalProtocolError)
+        return isinstance(source, httpx.TransportError | httpx.DecodingError) and not mine
     answer = _answer(error)
     return answer is not None and answer.status in _AWAY
 
@@ -201,21 +191,6 @@ def _answer(error: BaseException) -> _Answer | None:
     return _Answer(400, "UNKNOWN", "") if isinstance(error, grpc.RpcError) else None
 
 
-def _is_transient_transport(source: BaseException) -> bool:
-    """Time-outs, lost connections, broken answers; not what another attempt would meet again."""
-    if isinstance(source, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
-        return False
-    return isinstance(source, httpx.TransportError | httpx.DecodingError) and not _is_untrusted(source)
-
-
-def _is_untrusted(source: BaseException | None) -> bool:
-    while source is not None:
-        if isinstance(source, ssl.SSLCertVerificationError):
-            return True
-        source = source.__cause__ or source.__context__  # httpcore names no cause
-    return False
-
-
 def _is_no_json(error: BaseException) -> bool:
     return isinstance(error, json.JSONDecodeError | UnicodeDecodeError)
 
@@ -224,15 +199,20 @@ def _store_error(error: Exception, where: str) -> StoreError | None:
     """What failed where, and what to do, in one line; None of a bug. Never the request: it holds the key."""
     if isinstance(error, ResponseHandlingException):
         return _transport_error(error.source, where)
-    answer = _answer(error)
+    answer, asked = _answer(error), _asked_wait(error)
     if answer is not None:
-        known = _grpc_error(answer, where) if isinstance(error, grpc.RpcError) else None
-        return known or _answered(answer, where, _asked_wait(error))
+        if isinstance(error, grpc.RpcError):  # REST has exceptions for these
+            if answer.reason == "Invalid metadata":
+                return _transport_error(httpx.LocalProtocolError(""), where)
+            if answer.status == 504:
+                return _transport_error(httpx.ReadTimeout(""), where)
+            if answer.status == 503:
+                return _transport_error(httpx.ConnectError(answer.reason), where)
+        return _answered(answer, where, asked)
     if isinstance(error, ValueError | AssertionError):  # of local mode, or of an answer that is not Qdrant's
         if _is_no_json(error) or (isinstance(error, AssertionError) and "returned None" in str(error)):
             return _not_qdrant(where)
         return _missing_or_there(str(error), where)
-    asked = _asked_wait(error)
     wait = "" if asked is None else f" and asks to wait for {asked:.0f} s"
     return StoreError(f"{where} is overloaded{wait}; try again later")
 
@@ -242,12 +222,11 @@ def _answered(answer: _Answer, where: str, asked: float | None) -> StoreError:
     if status == 413 or _TOO_LARGE.search(reason):
         return _too_large(where, reason or str(status))
     if status in (401, 403):
-        may = "write" if _WRITING.search(reason) else "read this"
-        needed = "key of this server" if status == 401 else f"key or a token that may {may}"
-        if "Global access" in reason:  # of a token for some collections
-            needed = "key or a token that may make and change collections (access 'm')"
         kind = StoreError if status == 401 else NoAccess
-        return kind(f"{where} refuses access ({answer.shown} {reason}); set QDRANT_API_KEY to a {needed}")
+        return kind(
+            f"{where} refuses access ({answer.shown} {reason}); set QDRANT_API_KEY to a key or a token that "
+            "may do this"
+        )
     known = _missing_or_there(reason, where) if status != 409 else _exists(where)
     if known is not None:
         return known
@@ -268,60 +247,22 @@ def _transport_error(source: Exception, where: str) -> StoreError:
     reason = _line(source) or type(source).__name__
     match source:
         case httpx.LocalProtocolError():
-            return _unwritable(where)
-        case httpx.ConnectError() if _is_untrusted(source):
-            return _untrusted(where, reason)
-        case httpx.ConnectError() if "WRONG_VERSION_NUMBER" in str(source):
-            return StoreError(f"{where} does not speak TLS; begin the url with http://")
-        case httpx.RemoteProtocolError() if "illegal" in str(source):
-            return StoreError(f"{where} does not speak HTTP; if it speaks TLS, begin the url with https://")
+            return StoreError(
+                f"cannot send requests to {where}: a header cannot be written; "
+                "see that QDRANT_API_KEY is one line of plain characters"
+            )
         case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.UnsupportedProtocol():
-            return _unreached(where, reason)
+            return StoreError(
+                f"cannot reach {where} ({reason}); start it with 'docker compose up -d' or check the url"
+            )
         case httpx.WriteTimeout() | httpx.WriteError():
             # A server that refuses a request by its length may stop to read it, and its answer is lost.
             return _too_large(where, "it stopped to read")
         case httpx.TimeoutException():
-            return _late(where)
+            return StoreError(f"{where} does not answer in time; give it longer, or send it less at once")
         case httpx.TransportError() | httpx.DecodingError():
             return StoreError(f"the connection to {where} was lost ({reason}); see whether it still runs")
     return _not_qdrant(where)  # JSON, but of another form
-
-
-def _grpc_error(answer: _Answer, where: str) -> StoreError | None:
-    """What only gRPC answers: REST has exceptions for it."""
-    if answer.reason == "Invalid metadata":
-        return _unwritable(where)
-    if answer.status == 504:
-        return _late(where)
-    if answer.status != 503:
-        return None
-    if "CERTIFICATE_VERIF" in answer.reason or "Hostname Verification" in answer.reason:
-        return _untrusted(where, answer.reason)
-    return _unreached(where, answer.reason)
-
-
-def _untrusted(where: str, reason: str) -> StoreError:
-    return StoreError(
-        f"the certificate of {where} is not trusted ({reason}); use the name that it is of, or name the file "
-        "of its authority in SSL_CERT_FILE, for gRPC in GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
-    )
-
-
-def _unwritable(where: str) -> StoreError:
-    return StoreError(
-        f"cannot send requests to {where}: a header cannot be written; "
-        "see that QDRANT_API_KEY is one line of plain characters"
-    )
-
-
-def _unreached(where: str, reason: str) -> StoreError:
-    return StoreError(
-        f"cannot reach {where} ({reason}); start it with 'docker compose up -d' or check the url"
-    )
-
-
-def _late(where: str) -> StoreError:
-    return StoreError(f"{where} does not answer in time; give it longer, or send it less at once")
 
 
 def _too_large(where: str, reason: str) -> TooLarge:

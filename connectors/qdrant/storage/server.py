@@ -82,7 +82,7 @@ class ServerStorage(Storage):
             nodes = Nodes.of(location)
         try:
             if location.url is not None:
-                versions.require(versions.Feature.INDEX, nodes)
+                versions.require_oldest(nodes)
             storage = cls._opened(nodes, location, expected, settings)
             check(storage.manifest, expected, options, storage.where)
             storage.check_settings(settings)
