@@ -171,16 +171,6 @@ def test_a_fault_that_passes_loses_nothing(rest: QdrantRest, fault: Fault) -> No
         assert index.sync(documents()).unchanged == 200
 
 
-@pytest.mark.parametrize("fault", [Status(503), Reset(), CutBody(), TruncatedJson()], ids=str)
-def test_bursts_are_outlasted(rest: QdrantRest, fault: Fault) -> None:
-    with opened(rest) as index:
-        rest.fault(*UPSERT, fault, times=2)
-        rest.fault(*UPSERT, fault, times=2, after=1)
-        index.sync(documents())
-        assert rest.count(*UPSERT) == 8
-        assert_whole(rest, index, documents())
-
-
 @pytest.mark.parametrize("fault", LASTING, ids=str)
 def test_a_fault_that_stays_is_told_with_the_documents_that_are_missing(
     rest: QdrantRest, fault: Fault
@@ -214,19 +204,6 @@ def test_a_write_that_was_applied_and_never_answered_is_written_once(rest: Qdran
         assert len(index) == 10
         assert index.sync(some).unchanged == 10
         assert_whole(rest, index, some)
-
-
-def test_a_changed_document_replaces_its_old_form_in_spite_of_faults(rest: QdrantRest) -> None:
-    changed = [Document(d.id, f"{d.text} changed", metadata=d.metadata) for d in documents()]
-    with opened(rest) as index:
-        index.sync(documents())
-        rest.fault(*UPSERT, CutBody(), times=1000, after=1)
-        indexing_error(lambda: index.sync(changed), changed)
-        assert len(index) == 200
-        rest.heal()
-        rest.fault(*UPSERT, CutBody(), times=2)
-        index.sync(changed)
-        assert_whole(rest, index, changed)
 
 
 _REQUESTS = [
@@ -446,15 +423,6 @@ def test_a_collection_whose_making_was_not_answered_is_made_once(rest: QdrantRes
         assert_whole(rest, index, documents(20))
 
 
-@pytest.mark.parametrize("fault", [HTML_PAGE, Status(503), Status(200, page=b"[]"), Reset()], ids=str)
-def test_what_is_no_qdrant_server_is_told_at_once(rest: QdrantRest, fault: Fault) -> None:
-    rest.fault("GET", "/collections", fault, times=1000)
-    with pytest.raises(StoreError) as caught:
-        opened(rest, retries=PATIENT)
-    assert "\n" not in str(caught.value)
-    assert rest.count("GET", "/collections") == 1
-
-
 @pytest.fixture
 def small() -> Iterator[QdrantRest]:
     """Accepts as much in a request as eight of the large documents take."""
@@ -487,13 +455,6 @@ def test_a_document_above_the_limit_is_named_and_all_others_are_stored(small: Qd
         report = index.sync(many)
         assert (report.added, report.unchanged) == (2, 48)
         assert_whole(small, index, many)
-
-
-def test_too_large_is_understood_from_a_proxy_too(rest: QdrantRest) -> None:
-    with opened(rest) as index:
-        rest.fault(*UPSERT, Status(413, page=b"<h1>413 Request Entity Too Large</h1>"), times=3)
-        index.sync(documents(64))
-        assert_whole(rest, index, documents(64))
 
 
 def shown(error: BaseException) -> str:
@@ -530,27 +491,6 @@ def test_the_key_is_in_no_error_no_record_and_no_file(
     assert KEY not in caplog.text
     assert KEY not in "".join(capfd.readouterr())
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
-
-
-@pytest.mark.parametrize("wrong", ["another-key", None])
-def test_a_wrong_key_is_told_at_once(
-    guarded: QdrantRest, wrong: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("QDRANT_API_KEY", raising=False)
-    with pytest.raises(StoreError, match="set QDRANT_API_KEY") as caught:
-        opened(guarded, api_key=wrong)
-    assert wrong is None or wrong not in shown(caught.value)
-    assert len(guarded.seen) == 1
-
-
-@pytest.mark.parametrize("key", ["two-lines\nof-a-key", "not-ascii-\u20ac-key"])
-def test_a_key_that_no_header_can_hold_is_told_without_it(guarded: QdrantRest, key: str) -> None:
-    with pytest.raises(StoreError, match="QDRANT_API_KEY") as caught:
-        opened(guarded, api_key=key)
-    text = shown(caught.value)
-    assert key not in text
-    assert repr(key)[1:-1] not in text
-    assert "of-a-key" not in text
 
 
 def test_a_key_that_is_withdrawn_under_way_loses_nothing(guarded: QdrantRest) -> None:

@@ -90,24 +90,6 @@ def test_damaged_payloads_are_told_with_their_text(damage: dict[str, Any], facto
             stored_tokens(vectors, [payloads[0], wrong], D, names)
 
 
-@pytest.mark.parametrize("rows", [0, 3, 21])
-def test_other_vectors_than_the_payload_tells_of_are_damage(rows: int) -> None:
-    _, payloads, names = stored(pooled_tokens(texts(20), 2.5, 1))
-    for width in (D, D - 1):
-        with pytest.raises(DataError, match="of document 0 are damaged"):
-            stored_tokens([np.ones((rows, width))], payloads, D, names)
-
-
-def test_a_payload_that_has_lost_its_members_is_damage() -> None:
-    vectors, payloads, names = stored(pooled_tokens(texts(20, 30), 2.5, 1))
-    shape = pybase64.b64decode(payloads[1][TOKEN_SHAPE])[: 4 * len(vectors[1])]
-    cut = {**payloads[1], TOKEN_SHAPE: pybase64.b64encode(shape).decode()}
-    for places in ([1], [0, 1]):
-        given = [[own[i] for i in places] for own in (vectors, [payloads[0], cut], names)]
-        with pytest.raises(DataError, match="of document 1 are damaged"):
-            stored_tokens(given[0], given[1], D, given[2])
-
-
 def test_maxsim_of_qdrant_is_inclusion_but_for_the_rounding_of_its_codes(tmp_path: Path) -> None:
     tokens = pooled_tokens(texts(40, 0, 90, 3, 300, dimension=384), 3.5, 16)
     query = texts(13, dimension=384)[0][1:] + tokens[2][:12]

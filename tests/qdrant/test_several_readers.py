@@ -248,12 +248,6 @@ def test_what_a_killed_writer_stored_is_read(folder: Path) -> None:
         assert found.text == "another text"
 
 
-def test_an_index_without_its_list_of_files_is_read_by_several(folder: Path) -> None:
-    (folder / "1" / "edge.files.json").unlink()
-    with program(folder, READS) as one, program(folder, READS) as other:
-        assert (said(one), said(other)) == ("done", "done")
-
-
 def test_readers_that_settle_an_index_at_once_find_it_whole(folder: Path) -> None:
     shard, together = folder / "1" / "edge", threading.Barrier(4)
 
