@@ -129,31 +129,17 @@ class QdrantIndex(Searched):
     ) -> Self:
         """Open an index, or make an empty one.
 
-        Args:
-            location: a folder, or `:memory:`; not used with a url. Or a `Location`, which holds all that
-                the arguments from collection to retries name.
-            encoder: must be the model that the index was made with: an `Encoder`, or what `as_encoder` makes
-                one of. None opens an index that exists, for what needs no vectors of new texts.
-            token_encoder: gives the token vectors in its place, such as `load_encoder()` beside an API's
-                model, or a ColBERT model.
-            options: what a new index stores. One that exists keeps its own, and must have these where given.
-            collection: the collection's name, on a server or in memory.
-            url: of a Qdrant server or cluster, such as http://localhost:6333; several for nodes of a cluster.
-            api_key: for the server; the environment variable QDRANT_API_KEY by default.
-            prefer_grpc: send requests by gRPC instead of REST.
-            grpc_port: where the server listens for gRPC; see `Location`.
-            timeout: seconds until a request counts as failed.
-            retries: how often and how long a failed request is sent again.
-            collection_settings: more for `QdrantClient.create_collection` on a server, such as
-                `shard_number`, `replication_factor`, `hnsw_config` or `optimizers_config`. An index that
-                exists must have those that are given.
+        The location is a folder, `:memory:`, or a `Location`, whose parts the arguments from collection to
+        retries are; it is not used with a url. The encoder must be the model that the index was made with:
+        an `Encoder`, or what `as_encoder` makes one of; None opens an index that exists, for what needs no
+        vectors of new texts. A token_encoder gives the token vectors in its place, such as `load_encoder()`
+        beside an API's model. Options are what a new index stores; one that exists keeps its own, and must
+        have these where given. So are collection_settings, more for `QdrantClient.create_collection`.
 
         Raises:
             StoreError: if the folder or server cannot be used.
-            IndexMismatchError: if the index was made by another model, or with other options or settings;
-                names both.
-            DataError: if a `Location` is given, and an argument that belongs into it; if what is given makes
-                no vectors, or no tokens where these are to be stored.
+            IndexMismatchError: if the index was made by another model, or with other options or settings.
+            DataError: if what is given makes no vectors, or no tokens where these are to be stored.
         """
         model = given_model(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
@@ -407,7 +393,7 @@ class QdrantIndex(Searched):
 
     def _changing_points(self) -> AbstractContextManager[PointWriter]:
         counts = self.manifest.options.bm25 is not None
-        return self._terms.changing() if counts else nullcontext(self.storage.engine)
+        return self._terms.changing() if counts else nullcontext(PointWriter(self.storage.engine, None))
 
     def statistics(self) -> Statistics | None:
         """The statistics that the documents carry; None where no ensemble was set."""

@@ -152,28 +152,6 @@ class TestWhileAnotherProcessWrites:
                 assert (known.points, known.filled) == (counted.points, counted.filled)
                 np.testing.assert_array_equal(known.counts, counted.counts)
 
-    def test_who_writes_beside_others_counts_when_a_fifth_has_changed(self, rest, counting) -> None:
-        """As the writers of a job on Ray, who begin and end again and again."""
-        with self.opened(rest, "job") as one, self.opened(rest, "job") as other:
-            made = points_of_200()
-            with one._terms.changing() as of_one:
-                of_one.upsert(made[:100])
-            counting.clear()
-            for start in range(100, 190, 30):
-                with one._terms.changing() as of_one:
-                    of_one.upsert(made[start : start + 10])
-                    with other._terms.changing() as of_other:
-                        of_other.upsert(made[start + 10 : start + 20])
-                    of_one.upsert(made[start + 20 : start + 30])
-            assert counting == [110, 170]
-            with self.opened(rest, "job") as third:
-                counting.clear()
-                assert third.term_statistics().points == 190
-                assert counting == [190]
-                np.testing.assert_array_equal(
-                    third.term_statistics().counts, KeptTerms(third.storage)._counted().counts
-                )
-
     def test_texts_that_change_are_noticed_though_none_is_added(self, rest) -> None:
         with self.opened(rest, "texts") as writer, self.opened(rest, "texts") as reader:
             writer.sync(DOCUMENTS[:50])

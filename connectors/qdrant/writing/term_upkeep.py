@@ -16,7 +16,6 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
@@ -44,16 +43,6 @@ _MUCH = 0.2  # share of the points: with a fifth more, an IDF changes by less th
 _DELETED = 1000  # points that are looked up together before they are deleted
 
 
-class PointWriter(Protocol):
-    """What changes points: an `Engine`, or one whose terms are counted; see there."""
-
-    def upsert(self, points: Sequence[Point]) -> None: ...  # noqa: D102
-
-    def delete(self, point_ids: Sequence[PointId]) -> None: ...  # noqa: D102
-
-    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None: ...  # noqa: D102
-
-
 class KeptTerms:
     """The term statistics of one version of an index. Threads may share it.
 
@@ -65,7 +54,6 @@ class KeptTerms:
         self._storage = storage
         self._lock = threading.RLock()
         self._known: TermStatistics | None = None
-        self._guess: TermStatistics | None = None  # the last ones that were not stored, as others wrote, too
         self._pending: list[TermStatistics] = []
         self._mark: bytes | None = None  # ours, while we write
         self._seen, self._is_guess = "", True  # digest of what was last there; whether it tells too little
@@ -88,7 +76,7 @@ class KeptTerms:
     @contextmanager
     def changing(self) -> Iterator[PointWriter]:
         """Something to change points by, in one thread at a time; at the end the statistics are stored."""
-        writer = _Counted(self._storage.engine, self)
+        writer = PointWriter(self._storage.engine, self)
         try:
             yield writer
         finally:
@@ -123,7 +111,7 @@ class KeptTerms:
                 if known and not self._is_shared and self._storage.holds(FILE, self._seen):
                     self._write(statistics.to_bytes())
                     return
-                self._known, self._guess = None, statistics
+                self._known = None
                 self._write(_STALE)
 
     @property
@@ -155,19 +143,17 @@ class KeptTerms:
         before = self._storage.read_file(FILE) or b""
         self._seen = digest_of(before or None)
         is_written = before.startswith(_CHANGING) and not self._is_alone
-        # Who writes in turn with others, in a job, does not count what they left at each turn.
-        self._is_shared = is_written or (not storing and before.startswith(_STALE) and not self._is_alone)
-        if self._is_shared:
-            for near in (self._known, self._guess):
-                if near is not None and _is_near(near, count):
-                    return near
+        self._is_shared = is_written
+        if is_written:
+            if self._known is not None and _is_near(self._known, count):
+                return self._known
         else:
             with suppress(DataError):
                 stored = TermStatistics.from_bytes(before)
                 if stored.points == count:
                     self._is_guess = False
                     return stored
-        counted, self._is_shared = self._counted(), is_written
+        counted = self._counted()
         # A user who may not write searches all the same. An index that is empty is about to be filled.
         with suppress(StoreError):
             is_shown = storing and count and not self._is_alone and not self._is_shared
@@ -196,26 +182,31 @@ def _is_near(statistics: TermStatistics, points: int) -> bool:
     return abs(points - statistics.points) <= _MUCH * statistics.points
 
 
-class _Counted:
-    """Changes points, and tells what terms came and went."""
+class PointWriter:
+    """Changes points, and tells what terms came and went, where these are counted."""
 
-    def __init__(self, points: Engine, kept: KeptTerms) -> None:
+    def __init__(self, points: Engine, kept: KeptTerms | None) -> None:
         self._points, self._kept = points, kept
         self.is_lost = False  # whether a change failed, so that nobody knows what is stored
 
     def upsert(self, points: Sequence[Point]) -> None:
         """Store points, or replace those of the same id."""
-        found = [point for point in points if point.vectors]
-        with self._change():
-            before = self._points.retrieve([str(point.id) for point in found], (), (BM25,))
+        if self._kept is None:
             self._points.upsert(points)
-            self._kept.change(to_terms(found), to_terms(before))
+            return
+        with self._change(self._kept):
+            before = self._points.retrieve([str(point.id) for point in points], (), (BM25,))
+            self._points.upsert(points)
+            self._kept.change(to_terms(points), to_terms(before))
 
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points."""
+        if self._kept is None:
+            self._points.delete(point_ids)
+            return
         for start in range(0, len(point_ids), _DELETED):
             part = point_ids[start : start + _DELETED]
-            with self._change():
+            with self._change(self._kept):
                 before = self._points.retrieve(part, (), (BM25,))
                 self._points.delete(part)
                 self._kept.change(TermBatch.empty(0), to_terms(before))
@@ -225,8 +216,8 @@ class _Counted:
         self._points.set_payloads(changes)
 
     @contextmanager
-    def _change(self) -> Iterator[None]:
-        self._kept.begin()
+    def _change(self, kept: KeptTerms) -> Iterator[None]:
+        kept.begin()
         try:
             yield
         except TooLarge:
