@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeAlias, get_args
+
+from pydantic import TypeAdapter
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import METADATA, SCHEMA_VERSION
@@ -67,13 +70,6 @@ class IndexOptions:
     def tenant_path(self) -> str:
         """Where a payload has the tenant; empty where there are none."""
         return "" if self.tenant is None else f"{METADATA}.{self.tenant}"
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> IndexOptions:
-        """What `asdict` gave; KeyError, TypeError or DataError if it is something else."""
-        passages, bm25 = values["passages"], values["bm25"]
-        split = None if passages is None else Passages(**passages)
-        return cls(**{**values, "passages": split, "bm25": None if bm25 is None else Bm25(**bm25)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,36 +167,34 @@ class Manifest:
             if int(values["schema"]) != SCHEMA_VERSION:
                 text = f"{where} has schema version {values['schema']}, this version reads {SCHEMA_VERSION}"
                 raise UnreadableIndexError(f"{text}; {MADE_ANEW}", str(values["model"]))
-            return cls(
-                model=str(values["model"]),
-                fingerprint=str(values["fingerprint"]),
-                dimension=int(values["dimension"]),
-                token_dimension=int(values["token_dimension"]),
-                options=IndexOptions.from_json(values["options"]),
-                # A server leaves away what is null.
-                statistics=_record(values.get("statistics")),
-                latest=_record(values.get("latest")),
-                precision=str(values["precision"]),
-                files=tuple(values["files"]),
-            )
+            # A server leaves away what is null.
+            return _adapter().validate_python({"statistics": None, "latest": None, **values})
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise IndexMismatchError(
                 f"{where} was not made by surprise-rerank (it does not say of which model it is); "
                 "choose another folder or collection"
             ) from error
 
-    def check(self, expected: Manifest, where: str) -> None:
-        """Compare with the model that the caller brings.
+    def check(self, expected: Manifest | None, where: str, options: IndexOptions | None = None) -> None:
+        """Compare with the model and the options that the caller brings, where they are given.
 
         Raises:
-            IndexMismatchError: if weights or dimension differ; the message names both sides.
+            IndexMismatchError: if weights, dimension or an option differ; the message names both sides.
         """
         # The weights decide, not the name: a model can be called by its name on the hub or by a folder.
-        if (self.fingerprint, self.dimension) != (expected.fingerprint, expected.dimension):
+        model = (self.fingerprint, self.dimension)
+        if expected is not None and model != (expected.fingerprint, expected.dimension):
             raise IndexMismatchError(
                 f"{where} was made by model {self._label()}, asked for is {expected._label()}; "
                 "use that model, or another folder or collection, or index again"
             )
+        for option in () if options is None else fields(IndexOptions):
+            ours, theirs = getattr(self.options, option.name), getattr(options, option.name)
+            if ours != theirs:
+                raise IndexMismatchError(
+                    f"{where} was made with {option.name}={ours!r}, asked for is {option.name}={theirs!r}; "
+                    "leave the options away to take it as it is, or rebuild the index with the new ones"
+                )
 
     def check_precision(self, encoder: Encoder, where: str) -> None:
         """Refuse to add documents in another precision; questions may be of any (docs/results.md)."""
@@ -211,20 +205,6 @@ class Manifest:
                 "--set precision=), or rebuild the index with this one"
             )
 
-    def check_options(self, expected: IndexOptions, where: str) -> None:
-        """Compare with the options that the caller asks for.
-
-        Raises:
-            IndexMismatchError: if one differs; the message names both values.
-        """
-        for option in fields(IndexOptions):
-            ours, theirs = getattr(self.options, option.name), getattr(expected, option.name)
-            if ours != theirs:
-                raise IndexMismatchError(
-                    f"{where} was made with {option.name}={ours!r}, asked for is {option.name}={theirs!r}; "
-                    "leave the options away to take it as it is, or rebuild the index with the new ones"
-                )
-
     def _label(self) -> str:
         return f"{self.model!r} ({self.dimension} dimensions, weights {self.fingerprint})"
 
@@ -234,8 +214,9 @@ def is_index(metadata: Mapping[str, Any]) -> bool:
     return metadata.keys() >= {"fingerprint", "schema"}
 
 
-def _record(values: Mapping[str, Any] | None) -> StatisticsRecord | None:
-    return None if values is None else StatisticsRecord(**values)
+@functools.cache
+def _adapter() -> TypeAdapter[Manifest]:
+    return TypeAdapter(Manifest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from typing import TypeVar
 import qdrant_edge
 
 from surprise_rerank.core.files import whole_file
-from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
+from surprise_rerank.errors import MADE_ANEW, UnreadableIndexError
 
 if sys.platform != "win32":
     import fcntl
@@ -78,7 +78,8 @@ def open_to_read(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
 
     Raises:
         BlockingIOError: if another program changes the shard.
-        StoreError: if there is no room for a copy, or it is damaged.
+        OSError: if there is no room for a copy.
+        UnreadableIndexError: if it is damaged.
     """
     lock, is_settled = _patiently(lambda: _locked_to_read(folder))
     try:
@@ -184,13 +185,6 @@ def _linked(folder: Path) -> qdrant_edge.EdgeShard:
 
 def _copied(folder: Path) -> qdrant_edge.EdgeShard:
     with tempfile.TemporaryDirectory(prefix="surprise-rerank-") as copy:
-        size = sum(path.stat().st_blocks * 512 for path in folder.rglob("*"))
-        free = shutil.disk_usage(copy).free
-        if size > free:
-            raise StoreError(
-                f"{folder} is read-only, so that a copy is read, and {copy} has no room for it: "
-                f"{free // 2**20} MiB are free, {size // 2**20} MiB are needed; set TMPDIR to another folder"
-            )
         shutil.copytree(folder, copy, copy_function=_copy_file, dirs_exist_ok=True)
         shard = _loaded(Path(copy))
         shard.flush()

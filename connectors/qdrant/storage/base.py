@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.base import Engine
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.storage.files import Files
 
 
@@ -70,18 +70,6 @@ class Storage(Files):
     @abstractmethod
     def close(self) -> None:
         """Close files and connections, and release locks."""
-
-
-def check(manifest: Manifest, expected: Manifest | None, options: IndexOptions | None, where: str) -> None:
-    """Compare an index with the model and the options that the caller brings, where they are given.
-
-    Raises:
-        IndexMismatchError: if they differ.
-    """
-    if expected is not None:
-        manifest.check(expected, where)
-    if options is not None:
-        manifest.check_options(options, where)
 
 
 def differs(one: Manifest, other: Manifest) -> bool:

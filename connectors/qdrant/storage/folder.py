@@ -14,7 +14,7 @@ from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.storage.base import Storage, check, differs
+from surprise_rerank.connectors.qdrant.storage.base import Storage, differs
 from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import (
@@ -60,7 +60,7 @@ class FolderStorage(FolderFiles, Storage):
         with disk_errors(str(folder)):
             while (version := _current(folder)) is not None:
                 manifest = _read_manifest(folder / str(version))
-                check(manifest, expected, options, str(folder))
+                manifest.check(expected, str(folder), options)
                 try:
                     # One that is not named yet may be half made, of a killed process: nothing is lost.
                     if (folder / VERSION_FILE).exists():

@@ -19,7 +19,7 @@ from surprise_rerank.connectors.qdrant.engines.nodes import Node, Nodes
 from surprise_rerank.connectors.qdrant.engines.placement import difference
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, is_index
-from surprise_rerank.connectors.qdrant.storage.base import Storage, check, differs
+from surprise_rerank.connectors.qdrant.storage.base import Storage, differs
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
 from surprise_rerank.errors import ForeignCollectionError, IndexMismatchError, NoIndexError, StoreError
 
@@ -84,7 +84,7 @@ class ServerStorage(Storage):
             if location.url is not None:
                 versions.require_oldest(nodes)
             storage = cls._opened(nodes, location, expected, settings)
-            check(storage.manifest, expected, options, storage.where)
+            storage.manifest.check(expected, storage.where, options)
             storage.check_settings(settings)
         except BaseException:
             nodes.close()
