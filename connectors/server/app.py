@@ -255,7 +255,7 @@ def _add_views(router: APIRouter, service: Service) -> None:
                 "max_input_length": opened.reranker.encoder.window,
                 "max_client_batch_size": options.max_documents,
                 "max_concurrent_requests": options.max_requests,
-                "limits": options.model_dump(exclude={"token", "hosts", "logs"}),
+                "limits": options.model_dump(exclude={"token", "hosts", "logs", "tried"}),
             }
         )
 
