@@ -45,7 +45,7 @@ class OpenAIEncoder(FunctionEncoder):
         dimensions: ask the model for shorter vectors, where it can.
         prompts: what is put before questions (`query`) and documents (`document`).
         timeout: seconds until a request counts as failed.
-        options: of `FunctionEncoder`: name, batch, window, unit, attempts.
+        options: of `FunctionEncoder`: name, batch, window, unit, attempts, cache.
     """
 
     def __init__(

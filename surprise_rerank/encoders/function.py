@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -55,6 +57,8 @@ class FunctionEncoder:
         unit: scale the vectors to length 1, as an index needs them; False for a collection that compares raw
             vectors by their dot product or distance.
         attempts: how often a call is tried.
+        cache: the vectors of so many of the latest questions are kept in memory, so that an API is not asked
+            for them twice; None keeps none.
     """
 
     def __init__(
@@ -68,10 +72,17 @@ class FunctionEncoder:
         window: int | None = None,
         unit: bool = True,
         attempts: int = 5,
+        cache: int | None = None,
     ) -> None:
         if not name.strip():
             raise DataError("an embedding function needs a name, which tells its vectors from others")
-        positive = {"dimension": dimension, "batch": batch, "window": window, "attempts": attempts}
+        positive = {
+            "dimension": dimension,
+            "batch": batch,
+            "window": window,
+            "attempts": attempts,
+            "cache": cache,
+        }
         for option, value in positive.items():
             if value is not None and value <= 0:
                 raise DataError(f"{option}={value} of {name!r}: give a positive number")
@@ -86,6 +97,9 @@ class FunctionEncoder:
         self._functions: dict[Kind, Embed] = {"document": embed, "query": query_embed or embed}
         self._dimension = dimension
         self._batch, self._attempts = batch, attempts
+        self._most_kept = cache or 0
+        self._kept: OrderedDict[str, Float32Array] = OrderedDict()  # the latest questions
+        self._lock = threading.Lock()
 
     @property
     def dimension(self) -> int:
@@ -110,11 +124,14 @@ class FunctionEncoder:
         dimension; a ModelError if it keeps failing, with its exception as the cause.
         """
         plain = [encodable(text) for text in texts]
-        found: dict[int, Float32Array] = {}
+        keeps = kind == "query" and self._most_kept > 0
+        found = self._found_again(plain) if keeps else {}
         for rows in in_batches(range(len(plain)), lambda row: len(plain[row]), _CALL_CHARACTERS, self._batch):
-            sent = [row for row in rows if plain[row].strip()]
+            sent = [row for row in rows if plain[row].strip() and row not in found]
             if sent:
                 found.update(zip(sent, self._call([plain[row] for row in sent], sent, kind), strict=True))
+                if keeps:
+                    self._keep({plain[row]: found[row] for row in sent})
             if on_progress is not None:
                 on_progress(len(rows))
         dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
@@ -130,6 +147,18 @@ class FunctionEncoder:
         """
         found = ([word.span() for word in _WORD.finditer(encodable(text))] for text in texts)
         return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in found]
+
+    def _found_again(self, questions: Sequence[str]) -> dict[int, Float32Array]:
+        """Row -> the vector that was kept."""
+        with self._lock:
+            return {row: self._kept[text] for row, text in enumerate(questions) if text in self._kept}
+
+    def _keep(self, vectors: dict[str, Float32Array]) -> None:
+        """Keep these, and forget the oldest beyond the number."""
+        with self._lock:
+            self._kept.update(vectors)
+            while len(self._kept) > self._most_kept:
+                self._kept.popitem(last=False)
 
     def _call(self, texts: list[str], positions: list[int], kind: Kind) -> Float32Array:
         """The checked vectors of one batch, whose texts have these positions in an error."""

@@ -8,12 +8,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from bench import SENTENCES, write_model, write_rows
+from click.testing import CliRunner
 
+from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
+from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.eval.cli.exits import Commands, run
+from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 CODE = "from surprise_rerank.eval.cli import entry; print(flush=True); entry.{program}()"
 
@@ -60,6 +65,28 @@ def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(
     assert (tmp_path / "deep").exists() == ("What was stored stays" in error)
 
 
+@pytest.mark.parametrize("step", [(EdgeEngine, "__init__"), (FolderStorage, "promote")])
+def test_an_index_that_is_interrupted_while_it_is_made_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
+) -> None:
+    made, name = step
+    own, calls = getattr(made, name), []
+
+    def interrupted_once(*arguments: Any) -> None:
+        calls.append(name)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        own(*arguments)
+
+    monkeypatch.setattr(made, name, interrupted_once)
+    documents = write_rows(tmp_path / "docs.jsonl", [{"id": "1", "text": SENTENCES[0]}])
+    model = write_model(tmp_path / "words.txt")
+    index = ["index", documents, "--model", model, "--index", tmp_path / "deep" / "index"]
+    done = CliRunner().invoke(command, list(map(str, index)))
+    assert (done.exit_code, done.stderr) == (130, "Interrupted. Nothing was stored.\n")
+    assert not (tmp_path / "deep").exists()
+
+
 def test_an_interruption_that_a_library_turns_into_an_error_of_its_own_is_one() -> None:
     code = """
 import os, signal, sys
@@ -91,11 +118,11 @@ def test_an_interruption_while_options_are_read_is_one_line(
 
     @click.group(cls=Commands, invoke_without_command=True)
     @click.option("--at", callback=interrupts)
-    def command(at: str) -> None:
+    def interrupted_command(at: str) -> None:
         """Come to nothing."""
 
     with pytest.raises(SystemExit) as ended:
-        run(command, "What was stored stays.")
+        run(interrupted_command, "What was stored stays.")
     assert ended.value.code == 130
     assert capsys.readouterr().err == "Interrupted. What was stored stays.\n"
 

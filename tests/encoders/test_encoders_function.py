@@ -188,3 +188,15 @@ def test_an_index_takes_a_function_with_a_name(open_index: Opener):
         assert not index.manifest.options.tokens
     with pytest.raises(DataError, match="tokens=False"):
         open_index(FunctionEncoder(toy_model, name="other"), options=IndexOptions())
+
+
+def test_a_question_that_is_kept_is_not_sent_again():
+    api = Api()
+    keeping = encoder(api, cache=2)
+    first = keeping.encode(["red", "blue"], "query").dense
+    again = keeping.encode(["blue", "green"], "query").dense
+    np.testing.assert_array_equal(again[0], first[1])
+    assert api.calls == [["red", "blue"], ["green"]]
+    keeping.encode(["red"], "query")  # the oldest was forgotten
+    keeping.encode(["green"])  # documents are always sent
+    assert api.calls[2:] == [["red"], ["green"]]

@@ -80,7 +80,11 @@ class FolderStorage(FolderFiles, Storage):
             _require_free(folder)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             made = cls(folder, 1, expected)
-            made.promote()  # last: where a version is named, all of it has been there
+            try:
+                made.promote()  # last: where a version is named, all of it has been there
+            except BaseException:
+                made.close()  # or it could not be taken away
+                raise
             return made
 
     @classmethod
@@ -163,7 +167,7 @@ class FolderStorage(FolderFiles, Storage):
         with disk_errors(self.where):
             # In this order, and before the lock is released: who comes meanwhile finds the whole of it, is
             # kept out by the lock, or begins an index of its own.
-            (self._folder / VERSION_FILE).unlink()
+            (self._folder / VERSION_FILE).unlink(missing_ok=True)  # it was not named yet
             gone = self._own.rename(self._folder / f".{VERSION_FILE}.{os.getpid()}")
         try:
             with contextlib.suppress(StoreError):  # which cannot write what it closes any more

@@ -250,20 +250,21 @@ def _opened(
                 raise
     except BaseException as error:
         if not holds and folder is not None:
-            _take_away(location, missing)
+            if folder.exists():
+                _take_away(location, encoder, options)
+            for own in missing:
+                with contextlib.suppress(OSError):
+                    own.rmdir()
         if not isinstance(error, KeyboardInterrupt):
             raise
         stays = "What was stored stays; run the same command again to go on."
         raise Interrupted(stays if holds else "Nothing was stored.") from error
 
 
-def _take_away(location: Location, missing: Sequence[Path]) -> None:
-    """Remove a new index without documents, unless another run has it open, and folders made around it."""
-    with contextlib.suppress(StoreError, DataError), open_index(location) as opened:
+def _take_away(location: Location, encoder: Encoder | None, options: IndexOptions | None) -> None:
+    """Remove a new index without documents, also a half made one, unless another run has it open."""
+    with contextlib.suppress(StoreError, DataError), open_index(location, encoder, options) as opened:
         opened.storage.discard()
-    for own in missing:
-        with contextlib.suppress(OSError):
-            own.rmdir()
 
 
 def _encoder(model: str, precision: str, sources: Sources) -> Encoder:
