@@ -13,6 +13,7 @@ import numpy as np
 from surprise_rerank.candidates import Candidates, Field, Hit, Query, Ranking
 from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tracing import Counts, Known, span
+from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError, refuse_unknown
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
@@ -183,9 +184,24 @@ class Pipeline:
 
     def shown(self, query: Query, top_k: int) -> Ranking:
         """What `search` gives for an encoded question."""
-        fields: frozenset[Field] = self.diversity.needs | {"documents"}
-        pool, ranking = self.pooled(query, max(self.depth, top_k), fields, top_k=top_k)
-        return first_of(ranking, pool, self.diversity, top_k, self.min_surprise)
+        depth = max(self.depth, top_k)
+        return self.listed(query, depth, self.diversity, top_k, self.min_surprise)[0]
+
+    def listed(
+        self, query: Query, depth: int, diversity: Diversity, top_k: int, min_surprise: float | None
+    ) -> tuple[Ranking, Ranking]:
+        """What is shown of a pool, with texts, and all of it in order.
+
+        Texts are read of what is shown alone, where the retriever has `documents` to do so: most of a pool is
+        never shown, and its texts take longer than its scores.
+        """
+        read = getattr(self.retriever, "documents", None)
+        fields: frozenset[Field] = diversity.needs | ({"documents"} if read is None else frozenset())
+        pool, ranking = self.pooled(query, depth, fields, top_k=top_k)
+        shown = first_of(ranking, pool, diversity, top_k, min_surprise)
+        if read is not None and shown.documents is None:
+            shown = _with_texts(shown, read(shown.ids))
+        return shown, ranking
 
     def rank(self, query: Query, depth: int | None = None, *, texts: bool = True) -> Ranking:
         """All candidates of an encoded question in order, with or without texts, whatever their surprise."""
@@ -396,6 +412,12 @@ def first_of(
     enough = None if min_surprise is None else lines_above(ranking, min_surprise)
     shown = diversity.applied(ranking, pool, enough, most)
     return shown if most is None else shown.top(most)
+
+
+def _with_texts(shown: Ranking, found: Mapping[str, Document]) -> Ranking:
+    """The lines with their documents, without those of documents that were deleted meanwhile."""
+    there = shown.take([row for row, name in enumerate(shown.ids) if name in found])
+    return replace(there, documents=tuple(found[name] for name in there.ids))
 
 
 def _as_retrieved(pool: Candidates) -> Ranking:

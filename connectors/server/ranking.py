@@ -27,7 +27,7 @@ from surprise_rerank.connectors.server.service import Opened
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable, without_title
 from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import Pipeline, encoded_question, first_of, outcome, searching
+from surprise_rerank.pipeline import Pipeline, encoded_question, outcome, searching
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
 from surprise_rerank.text_reranker import RankedText, TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground, require_background
@@ -223,9 +223,8 @@ def _ranked(
         raise RefusedError(422, f"filter: {error}") from error
     diversity = _varied(asked, pipeline.diversity)
     depth = max(asked.depth or pipeline.depth, asked.top_k)
-    pool, ranking = pipeline.pooled(query, depth, diversity.needs | {"documents"}, top_k=asked.top_k)
     kept = None if asked.keep_refused else least
-    return first_of(ranking, pool, diversity, asked.top_k, kept), ranking
+    return pipeline.listed(query, depth, diversity, asked.top_k, kept)
 
 
 def _order(opened: Opened, asked: SearchRequest, system: str | None, shown: Ranking) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage
 from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 
@@ -25,6 +26,10 @@ class ExplainingRetriever(ABC):
     @abstractmethod
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The pool, best first by the first of its scores."""
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """The texts of what is shown, by id; see `Searched.documents`."""
+        return self.index.documents(ids)
 
     @abstractmethod
     def steps(self, query: Query, depth: int) -> list[str]:

@@ -150,8 +150,12 @@ class IndexPools(Pools):
         answers = self.answered(self.parts(there, fields))
         return self.made(self.whole(there, fields, answers), fields, {}, answers)
 
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Documents by id, of their first points; those that are not there are left out."""
+        return _documents(list(self._retrieve([point_id(name) for name in ids], DOCUMENT_FIELDS).values()))
+
     def _retrieve(
-        self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field]
+        self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field] = frozenset()
     ) -> dict[str, Record]:
         found = self.storage.engine.retrieve(points, names, self._vectors(fields)) if points else []
         return {record.id: record for record in found}

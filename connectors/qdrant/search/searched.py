@@ -177,6 +177,11 @@ class Searched(ABC):
         Fields are `dense`, `tokens`, `terms`, `documents`. An exact search leaves the approximate index out.
         """
 
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Documents by id; those that are not there are left out."""
+        found = self.fetch(ids, frozenset({"documents"}), skip_missing=True)
+        return dict(zip(found.ids, found.documents or (), strict=True))
+
     @abstractmethod
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
