@@ -129,8 +129,8 @@ class QdrantIndex(Searched):
     ) -> Self:
         """Open an index, or make an empty one.
 
-        The location is a folder, `:memory:`, or a `Location`, whose parts the arguments from collection to
-        retries are; it is not used with a url. The encoder must be the model that the index was made with:
+        The location is a folder, `:memory:`, a server's collection as http://localhost:6333/papers, or a
+        `Location`, whose parts the arguments from collection to retries are; it is not used with a url. The encoder must be the model that the index was made with:
         an `Encoder`, or what `as_encoder` makes one of; None opens an index that exists, for what needs no
         vectors of new texts. A token_encoder gives the token vectors in its place, such as `load_encoder()`
         beside an API's model. Options are what a new index stores; one that exists keeps its own, and must
@@ -143,6 +143,9 @@ class QdrantIndex(Searched):
         """
         model = given_model(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
+        if url is None and location is not None and not isinstance(location, Location):
+            named = Location.at(location, collection)
+            location, url, collection = named.folder, named.url, named.collection
         where = Location(
             None if url is not None or isinstance(location, Location) else location,
             url,

@@ -20,6 +20,7 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, Location
+from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.core.tokens import pooled_tokens
@@ -295,6 +296,14 @@ def test_a_location_opens_what_its_parts_open(tmp_path: Path) -> None:
         assert len(index) == len(DOCUMENTS)
     with pytest.raises(DataError, match="a Location is given; put url, collection"):
         DocumentIndex.open(place, WordEncoder(), collection="other")
+
+
+def test_a_url_in_the_place_of_a_folder_is_a_collection_of_a_server() -> None:
+    once = RetryPolicy(attempts=1)
+    with pytest.raises(StoreError, match="http://127.0.0.1:9"):
+        DocumentIndex.open("http://127.0.0.1:9/papers", None, retries=once)
+    with pytest.raises(DataError, match="names no collection"):
+        DocumentIndex.open("http://127.0.0.1:9", None)
 
 
 def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
