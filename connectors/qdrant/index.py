@@ -130,11 +130,12 @@ class QdrantIndex(Searched):
         """Open an index, or make an empty one.
 
         The location is a folder, `:memory:`, a server's collection as http://localhost:6333/papers, or a
-        `Location`, whose parts the arguments from collection to retries are; it is not used with a url. The encoder must be the model that the index was made with:
-        an `Encoder`, or what `as_encoder` makes one of; None opens an index that exists, for what needs no
-        vectors of new texts. A token_encoder gives the token vectors in its place, such as `load_encoder()`
-        beside an API's model. Options are what a new index stores; one that exists keeps its own, and must
-        have these where given. So are collection_settings, more for `QdrantClient.create_collection`.
+        `Location`, whose parts the arguments from collection to retries are; it is not used with a url. The
+        encoder must be the model that the index was made with: an `Encoder`, or what `as_encoder` makes one
+        of; None opens an index that exists, for what needs no vectors of new texts. A token_encoder gives the
+        token vectors in its place, such as `load_encoder()` beside an API's model. Options are what a new
+        index stores; one that exists keeps its own, and must have these where given. So are
+        collection_settings, more for `QdrantClient.create_collection`.
 
         Raises:
             StoreError: if the folder or server cannot be used.

@@ -300,7 +300,7 @@ def test_a_location_opens_what_its_parts_open(tmp_path: Path) -> None:
 
 def test_a_url_in_the_place_of_a_folder_is_a_collection_of_a_server() -> None:
     once = RetryPolicy(attempts=1)
-    with pytest.raises(StoreError, match="http://127.0.0.1:9"):
+    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9"):
         DocumentIndex.open("http://127.0.0.1:9/papers", None, retries=once)
     with pytest.raises(DataError, match="names no collection"):
         DocumentIndex.open("http://127.0.0.1:9", None)

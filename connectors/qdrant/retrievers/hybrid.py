@@ -60,9 +60,9 @@ class HybridRetriever(ExplainingRetriever):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
 
-        A collection and its own words are asked together, in two requests. Where documents are split it takes
-        a third for token vectors or texts, and one more where several passages of a document count. What was
-        added beside a collection takes two more. Words that are elsewhere take more.
+        A collection and its own words are asked together, in two requests. Where documents are split, their
+        whole texts take a third, and one more where several passages of a document count. What was added
+        beside a collection takes two more. Words that are elsewhere take more.
         """
         words = self.lexical
         if isinstance(words, SparseRetriever) and words.index is self.index:
