@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.study.rankings import PACKAGED, Phase
+from benchmarks.study.reliability_bins import expected_calibration_error, reliability
 from benchmarks.study.verdicts import (
     COSINE,
     GAP,
@@ -27,7 +28,6 @@ from benchmarks.study.verdicts import (
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.eval.stats.reliability import expected_calibration_error, reliability
 from surprise_rerank.thresholds.verdicts import ANSWERED, WEAK
 
 # Part of the tables -> the phases of questions that it needs.
