@@ -346,9 +346,10 @@ class QdrantIndex(Searched):
         """Documents by id; see `Searched.fetch`."""
         return self.pools.fetch(ids, fields, skip_missing=skip_missing)
 
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Documents by id; see `Searched.documents`."""
-        return self.pools.documents(ids)
+    @property
+    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
+        """Reads documents by id; see `Searched.documents`."""
+        return self.pools.documents
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""

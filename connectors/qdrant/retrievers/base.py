@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -27,9 +27,10 @@ class ExplainingRetriever(ABC):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The pool, best first by the first of its scores."""
 
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """The texts of what is shown, by id; see `Searched.documents`."""
-        return self.index.documents(ids)
+    @property
+    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]] | None:
+        """Reads what is shown, by id; see `Searched.documents`."""
+        return self.index.documents
 
     @abstractmethod
     def steps(self, query: Query, depth: int) -> list[str]:

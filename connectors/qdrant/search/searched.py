@@ -177,10 +177,10 @@ class Searched(ABC):
         Fields are `dense`, `tokens`, `terms`, `documents`. An exact search leaves the approximate index out.
         """
 
-    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
-        """Documents by id; those that are not there are left out."""
-        found = self.fetch(ids, frozenset({"documents"}), skip_missing=True)
-        return dict(zip(found.ids, found.documents or (), strict=True))
+    @property
+    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]] | None:
+        """Reads documents by id, those that are there; None where the pool's texts tell what is behind."""
+        return None
 
     @abstractmethod
     def fetch(
