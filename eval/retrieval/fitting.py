@@ -12,10 +12,8 @@ from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DatasetError
 from surprise_rerank.eval.retrieval.datasets import judged_questions
 
-# Enough for a handful of weights: on scifact's training questions they move by less than .1 beyond 200.
-MOST_QUESTIONS = 300
-# More, where some of them are held back to see whether the weights help.
-MOST_GUARDED = 800
+# Enough for a handful of weights, and for the questions that are held back to see whether they help.
+MOST_QUESTIONS = 800
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,11 @@ class Lessons:
         return judged_questions(self.dataset, self.split)
 
     def pools(
-        self, retrieve: Callable[[Query], Candidates], most: int = MOST_QUESTIONS
+        self, retrieve: Callable[[Query], Candidates]
     ) -> Iterator[tuple[Query, Candidates, Mapping[str, float]]]:
         """Questions with their pools and gains."""
         texts, qrels = self.judged
-        ids = list(texts)[:most]
+        ids = list(texts)[:MOST_QUESTIONS]
         queries = encode_queries(self.encoder, [texts[name] for name in ids], ids)
         with self.terminal.bar(f"fitting on {self.split}", len(ids), "questions") as advance:
             for query in queries:

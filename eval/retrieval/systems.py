@@ -13,12 +13,11 @@ from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
 from surprise_rerank.connectors.systems.building import auto
 from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
-from surprise_rerank.eval.retrieval.fitting import MOST_GUARDED
 from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.rerank.auto import AUTO_DEFAULTS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
-from surprise_rerank.rerank.rerankers import FusionReranker, Reranker, SurpriseReranker
+from surprise_rerank.rerank.rerankers import FusionReranker, SurpriseReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.rerank.weight_fitting import Weighted, fit_guarded
 from surprise_rerank.similarities.table import find_similarity, with_raw
@@ -93,29 +92,17 @@ def _pools_to_fit(
     return retrieve
 
 
-def _refitted(built: BuiltSystem, reranker: Reranker, note: str) -> BuiltSystem:
-    return replace(built, reranker=reranker, note="; ".join(text for text in (built.note, note) if text))
-
-
-def _auto_fitted(resources: Resources) -> BuiltSystem:
-    def make(own: Resources) -> BuiltSystem:
-        return auto(own.of_index(), AUTO_DEFAULTS)
-
+def _fitted(make: Callable[[Resources], BuiltSystem], resources: Resources) -> BuiltSystem:
+    """A system with weights that judged questions of another split teach, where they help."""
     built = make(resources)
     assert isinstance(built.reranker, Weighted)
-    retrieve = _pools_to_fit(make, resources)
-    found = fit_guarded(built.reranker, resources.lessons.pools(retrieve, MOST_GUARDED))
-    return _refitted(built, built.reranker.weighted(found.weights), str(found))
+    found = fit_guarded(built.reranker, resources.lessons.pools(_pools_to_fit(make, resources)))
+    note = "; ".join(text for text in (built.note, str(found)) if text)
+    return replace(built, reranker=built.reranker.weighted(found.weights), note=note)
 
 
-def _fusion_fitted(resources: Resources) -> BuiltSystem:
-    make = partial(_fusion_lucene, "surprise", 1.0)
-    built = make(resources)
-    assert isinstance(built.reranker, FusionReranker)
-    fitted = built.reranker.fitted(resources.lessons.pools(_pools_to_fit(make, resources)))
-    weights = ", ".join(f"{name} {weight:.2f}" for name, weight in fitted.weights.items())
-    note = f"weights fitted on {resources.lessons.split} questions: {weights}"
-    return _refitted(built, fitted, note)
+def _auto(resources: Resources) -> BuiltSystem:
+    return auto(resources.of_index(), AUTO_DEFAULTS)
 
 
 def _surprise(name: str, model: SurpriseModel, weight: Weight, shrink: float, summary: str) -> System:
@@ -178,7 +165,7 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
             System(
                 name="auto-fitted",
                 summary="auto with weights fitted on judged training questions, if they help on others",
-                build=_auto_fitted,
+                build=partial(_fitted, _auto),
                 kind="hybrid",
                 needs=_JUDGED,
             ),
@@ -189,8 +176,8 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
             _fusion("fusion-lucene-equal", "surprise", 1.0, "the same with equal weights"),
             System(
                 name="fusion-lucene-fitted",
-                summary="the same with weights fitted on the judged training questions",
-                build=_fusion_fitted,
+                summary="the same with weights fitted on judged training questions, if they help on others",
+                build=partial(_fitted, partial(_fusion_lucene, "surprise", 1.0)),
                 kind="hybrid",
                 needs=_JUDGED,
                 uses=frozenset({"lucene"}),

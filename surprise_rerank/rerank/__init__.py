@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer as CrossEncoderScorer
     from surprise_rerank.rerank.diversity import Diversity as Diversity
     from surprise_rerank.rerank.fusion import FusionMethod as FusionMethod
-    from surprise_rerank.rerank.fusion import fit_weights as fit_weights
     from surprise_rerank.rerank.payload import PayloadScorer as PayloadScorer
     from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
     from surprise_rerank.rerank.rerankers import DynaMaxReranker as DynaMaxReranker
@@ -34,7 +33,7 @@ __getattr__, __all__ = lazy_names(
         "auto": "AutoReranker AutoSettings PoolAutoReranker",
         "cross_encoder": "CrossEncoderScorer",
         "diversity": "Diversity",
-        "fusion": "FusionMethod fit_weights",
+        "fusion": "FusionMethod",
         "payload": "PayloadScorer",
         "rerankers": "CosineReranker DynaMaxReranker FusionReranker Reranker SurpriseReranker",
         "scorers": "CosineScorer DynaMaxScorer RetrievedScorer Scorer",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar, Literal, Protocol, TypeAlias, get_args
@@ -21,7 +21,6 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import (
     POOL_SCALES,
     FusionMethod,
-    fit_weights,
     surprise_normalized,
     weighted_sum,
 )
@@ -211,21 +210,6 @@ class FusionReranker:
     def weighted(self, weights: Mapping[str, float]) -> FusionReranker:
         """The same fusion with other weights."""
         return replace(self, weights=dict(weights))
-
-    def fitted(self, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]) -> FusionReranker:
-        """The same fusion with weights that `fusion.fit_weights` learns from judged questions.
-
-        `judged` are questions with their pools and the gains of documents by id; one without a gain counts as
-        not relevant. Use training or development questions, never those of a test.
-
-        Raises:
-            DataError: if no pool holds a relevant document, or a scorer lacks what it needs.
-        """
-        pools, gains = [], []
-        for query, candidates, relevant in judged:
-            pools.append(self.parts(query, candidates))
-            gains.append(np.array([max(relevant.get(name, 0.0), 0.0) for name in candidates.ids]))
-        return self.weighted(fit_weights(pools, gains))
 
     def _scored(
         self, query: Query, candidates: Candidates

@@ -11,10 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import (
-    _smooth_ndcg,
-    fit_weights,
     min_max,
     pool_z,
     reciprocal_ranks,
@@ -156,77 +153,3 @@ def test_pool_z_equals_the_loop(values: list[float]):
 
 
 # Fitted weights
-
-
-def lesson(seed: int, weights: dict[str, float], n: int = 20) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """A pool whose relevant document is drawn by the softmax of a weighted sum of its scores."""
-    rng = np.random.default_rng(seed)
-    pool = {name: rng.normal(size=n) for name in weights}
-    logits = sum(w * pool[name] for name, w in weights.items())
-    shares = np.exp(logits - logits.max())
-    return pool, np.eye(n)[rng.choice(n, p=shares / shares.sum())]
-
-
-def test_fitted_weights_are_those_that_the_judgements_came_from():
-    true = {"a": 2.0, "b": 1.0, "noise": 0.0}
-    pools, gains = zip(*(lesson(seed, true) for seed in range(1500)), strict=True)
-    fitted = fit_weights(pools, gains)
-    assert fitted["a"] == 1.0
-    assert fitted["b"] == pytest.approx(0.5, abs=0.06)
-    assert fitted["noise"] == pytest.approx(0.0, abs=0.06)
-
-
-def test_a_scorer_that_is_wrong_gets_no_weight_and_not_a_negative_one():
-    pools, gains = zip(*(lesson(seed, {"right": 1.0, "wrong": -0.5}) for seed in range(200)), strict=True)
-    assert fit_weights(pools, gains) == {"right": 1.0, "wrong": 0.0}
-
-
-def test_the_order_of_questions_and_scorers_does_not_matter():
-    lessons = [lesson(seed, {"a": 1.0, "b": 1.0}) for seed in range(40)]
-    pools, gains = zip(*lessons, strict=True)
-    turned = [dict(reversed(pool.items())) for pool in reversed(pools)]
-    once, again = fit_weights(pools, gains), fit_weights(turned, gains[::-1])
-    assert once == pytest.approx(again, abs=1e-3)
-
-
-def test_questions_without_relevant_documents_are_passed_over():
-    pools, gains = zip(*(lesson(seed, {"a": 1.0, "b": 0.5}) for seed in range(30)), strict=True)
-    more = fit_weights([*pools, pools[0]], [*gains, np.zeros(20)])
-    assert more == pytest.approx(fit_weights(pools, gains), abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("pools", "gains", "message"),
-    [
-        ([], [], "none of 0 questions"),
-        ([{"a": [1.0]}], [[0.0]], "none of 1 questions"),
-        ([{"a": [1.0]}, {"b": [1.0]}], [[1.0], [1.0]], r"question 1 has scores of \['b'\], the first"),
-        ([{"a": [1.0]}], [[1.0, 0.0]], r"question 0: \(2,\) gains for 1 documents"),
-        ([{"a": [math.nan]}], [[1.0]], "finite scores"),
-        ([{"a": [1.0, 2.0]}], [[1.0, -1.0]], "gains must be finite and at least 0, got "),
-        ([{"a": [1.0]}], [[math.nan]], "gains must be finite"),
-        ([{"a": [1.0]}], [[math.inf]], "gains must be finite"),
-        ([{"a": [1.0]}], [], "1 questions have 0 arrays of gains"),
-        ([{}], [[1.0]], "give at least one scorer"),
-        ([{"a": [1.0], "b": [1.0, 2.0]}], [[1.0]], "pools of different lengths: {'a': 1, 'b': 2}"),
-        ([{"a": [0.0, 1.0]}] * 9, [[1.0, 0.0]] * 9, "no scorer separates relevant documents from others"),
-    ],
-)
-def test_lessons_that_do_not_fit_are_refused(pools: list, gains: list, message: str):
-    with pytest.raises(DataError, match=message):
-        fit_weights(pools, gains)
-
-
-@given(st.integers(0, 1000))
-@PROPERTY
-def test_the_slope_of_the_smooth_ndcg_is_its_derivative(seed: int):
-    rng = np.random.default_rng(seed)
-    scores, gains, relevant = rng.normal(size=(9, 3)), rng.uniform(0.1, 1.0, 2), np.array([1, 5])
-    factors, step = rng.uniform(0.2, 2.0, 3), 1e-6
-    _, slope = _smooth_ndcg(scores, gains, relevant, factors)
-
-    def value(away: np.ndarray) -> float:
-        return _smooth_ndcg(scores, gains, relevant, factors + away)[0]
-
-    moved = [value(way) - value(-way) for way in step * np.eye(3)]
-    np.testing.assert_allclose(slope, np.array(moved) / (2 * step), rtol=1e-4, atol=1e-6)

@@ -17,10 +17,16 @@ from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.fusion import _smooth_ndcg, refine_weights, weighted_sum
+from surprise_rerank.rerank.fusion import weighted_sum
 from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker
 from surprise_rerank.rerank.scorers import RetrievedScorer
-from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
+from surprise_rerank.rerank.weight_fitting import (
+    Weighted,
+    WeightFit,
+    _smooth_ndcg,
+    fit_guarded,
+    refine_weights,
+)
 
 Judged = tuple[Query, Candidates, Mapping[str, float]]
 

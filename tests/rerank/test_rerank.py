@@ -343,29 +343,6 @@ def test_a_corpus_sample_without_texts_gives_dynamax_no_say():
     np.testing.assert_array_equal(ranking.scores, ranking.parts["cosine"])
 
 
-def test_fitted_weights_find_the_scorer_that_knows():
-    """BM25 knows the relevant document in every question, cosine is as good as a coin."""
-    judged = []
-    for seed in range(30):
-        query, candidates, ensemble = scene(seed)
-        scores = np.random.default_rng(seed).normal(size=len(candidates))
-        candidates = dataclasses.replace(candidates, scores={"bm25": scores})
-        judged.append((query, candidates, {candidates.ids[int(scores.argmax())]: 2.0, "elsewhere": 1.0}))
-    fusion = FusionReranker([RetrievedScorer("bm25"), CosineScorer(ensemble)], "zscore")
-    fitted = fusion.fitted(judged)
-    assert (fitted.scorers, fitted.method) == (fusion.scorers, fusion.method)
-    assert fitted.weights["bm25"] == 1.0
-    assert fitted.weights["cosine"] < 0.2
-    for query, candidates, relevant in judged:
-        assert fitted.rerank(query, candidates).ids[0] in relevant
-
-
-def test_nothing_can_be_fitted_on_questions_without_relevant_documents():
-    query, candidates, ensemble = scene()
-    with pytest.raises(DataError, match="none of 1 questions has a relevant document in its pool"):
-        FusionReranker([CosineScorer(ensemble)]).fitted([(query, candidates, {"elsewhere": 1.0})])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
