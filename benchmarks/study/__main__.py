@@ -7,9 +7,16 @@ from pathlib import Path
 
 import click
 
-from benchmarks.study.collection import read_collection
+from benchmarks.study.collection import Collection, read_collection
 from benchmarks.study.heavy_tails import tails_table
-from benchmarks.study.left_out import STEPS, Study, chosen_table, parts_table, quality_table
+from benchmarks.study.left_out import (
+    STEPS,
+    Study,
+    chosen_table,
+    deep_tables,
+    parts_table,
+    quality_table,
+)
 from benchmarks.study.past_the_pool import past_table
 from benchmarks.study.rankings import asked_by, read_rankings
 from benchmarks.study.verdict_tables import PARTS, PHASES, Place, verdict_tables
@@ -81,17 +88,9 @@ def left_out(
     quiet: bool,
 ) -> None:
     """Fix everything on all data sets but one, and measure on that one; then each part taken away."""
-    terminal, folder = Terminal(quiet=quiet), cache or cache_folder()
+    terminal = Terminal(quiet=quiet)
     try:
-        collections = {}
-        for model in models or MODELS:
-            encoder = load_encoder(model)
-            for name in names or SPLITS:
-                spec = _spec(data, name)
-                dataset = load_dataset(spec, SPLITS[name])
-                collections[name.removeprefix("beir/"), model] = read_collection(
-                    dataset, spec, encoder, cache=folder, questions=questions, terminal=terminal
-                )
+        collections = _collections(data, models, names, questions, cache, terminal)
         study = Study(collections)
         with terminal.bar("choosing", len(STEPS) * len(study.names), "steps") as advance:
             chosen = study.left_out(advance)
@@ -100,6 +99,55 @@ def left_out(
         present(Report("Left-out collections", tuple(tables)), reports)
     except SurpriseRerankError as error:
         raise click.ClickException(str(error)) from error
+
+
+@main.command()
+@_takes_collections
+@click.option("--questions", type=click.IntRange(2), default=400, show_default=True, help="Of each data set.")
+@_cache_option
+@report_option
+@quiet_option
+def deep(
+    data: Path,
+    models: tuple[str, ...],
+    names: tuple[str, ...],
+    questions: int,
+    cache: Path | None,
+    reports: tuple[Path, ...],
+    *,
+    quiet: bool,
+) -> None:
+    """`auto` and what other programs add scores by, over pools of 1,000 and 1,000."""
+    terminal = Terminal(quiet=quiet)
+    try:
+        collections = _collections(data, models, names, questions, cache, terminal)
+        present(Report("Pools of 1,000", tuple(deep_tables(collections))), reports)
+    except SurpriseRerankError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _collections(
+    data: Path,
+    models: tuple[str, ...],
+    names: tuple[str, ...],
+    questions: int,
+    cache: Path | None,
+    terminal: Terminal,
+) -> dict[tuple[str, str], Collection]:
+    found = {}
+    for model in models or MODELS:
+        encoder = load_encoder(model)
+        for name in names or SPLITS:
+            spec = _spec(data, name)
+            found[name.removeprefix("beir/"), model] = read_collection(
+                load_dataset(spec, SPLITS[name]),
+                spec,
+                encoder,
+                cache=cache or cache_folder(),
+                questions=questions,
+                terminal=terminal,
+            )
+    return found
 
 
 @main.command()

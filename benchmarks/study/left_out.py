@@ -38,6 +38,7 @@ PARTS: Mapping[str, AutoSettings] = {
     "without words": replace(AUTO_DEFAULTS, words=0),
     "without vectors": replace(AUTO_DEFAULTS, vectors=0),
 }
+DEEP = 1000
 _NO_TOKENS = TokenBatch.from_arrays([])  # inclusion is there already
 
 
@@ -137,6 +138,29 @@ def quality_table(study: Study, model: str, chosen: Mapping[str, AutoSettings]) 
         for name in names
     ]
     rows["auto"] = [float(study.values(auto, name, model).mean()) for name in names]
+    return _differences(f"left-out-{model}", f"Left out: {model}", names, rows)
+
+
+def deep_tables(collections: Mapping[tuple[str, str], Collection]) -> list[Table]:
+    """A table of each model: `auto` and its peers where each retriever gives 1,000 candidates."""
+    tables = []
+    for model in dict.fromkeys(own for _, own in collections):
+        there = {name: of for (name, own), of in collections.items() if own == model}
+        rows: dict[str, list[float]] = {row: [] for row in (*ROWS, "auto")}
+        for of in there.values():
+            # A pool at a time: all of them do not fit the memory.
+            found = [
+                [case.ndcg(scores(case)) for scores in (*ROWS.values(), auto)]
+                for case in (of.pool(i, DEEP) for i in range(len(of.names)))
+            ]
+            for row, value in zip(rows.values(), np.mean(found, axis=0).tolist(), strict=True):
+                row.append(value)
+        tables.append(_differences(f"deep-{model}", f"Pools of {DEEP:,}: {model}", list(there), rows))
+    return tables
+
+
+def _differences(name: str, title: str, names: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Table:
+    """Rows of a value for each data set, and how they compare with `fusion`."""
     base, best = np.array(rows["fusion"]), np.max([rows[row] for row in ("bm25", "cosine", "fusion")], axis=0)
     columns = (
         Column("system"),
@@ -154,7 +178,7 @@ def quality_table(study: Study, model: str, chosen: Mapping[str, AutoSettings]) 
         worst = float((np.array(values) - best).min())
         cells.append((row, *values, float(np.mean(values)), float(away.mean()), span, worst))
     notes = ("nDCG@10; 95 %: interval of the mean difference to `fusion` over the data sets, by Student's t",)
-    return Table(f"left-out-{model}", f"Left out: {model}", columns, tuple(cells), notes=notes)
+    return Table(name, title, columns, tuple(cells), notes=notes)
 
 
 def parts_table(study: Study) -> Table:

@@ -156,8 +156,13 @@ def test_the_command_prints_the_tables(
     monkeypatch.setattr(command, "SPLITS", {"words": "dev"})
     (folder.parent / "beir").mkdir(exist_ok=True)
     (folder.parent / "beir" / "words").symlink_to(folder)
-    asked = ["left-out", "--data", str(folder.parent), "--model", "words", "--cache", str(cache), "-q"]
-    done = CliRunner().invoke(command.main, asked)
+    shared = ["--data", str(folder.parent), "--model", "words", "--cache", str(cache), "-q"]
+    done = CliRunner().invoke(command.main, ["left-out", *shared])
     assert done.exit_code == 0, done.output
     for expected in ("auto, fixed on the others", "without words", "the default"):
         assert expected in done.output
+    deep = CliRunner().invoke(command.main, ["deep", *shared])
+    assert deep.exit_code == 0, deep.output
+    assert "Pools of 1,000: words" in deep.output
+    rows = [line.split()[:1] for line in deep.output.splitlines()]
+    assert all([name] in rows for name in ("bm25", "fusion", "CombMNZ", "auto"))
