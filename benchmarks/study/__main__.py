@@ -9,6 +9,7 @@ import click
 
 from benchmarks.study.collection import Collection, read_collection
 from benchmarks.study.heavy_tails import tails_table
+from benchmarks.study.learned import learned_table
 from benchmarks.study.left_out import (
     STEPS,
     Study,
@@ -25,7 +26,7 @@ from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.cli.options import present, quiet_option, report_option
-from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
 # Data set -> its questions that are not for tests; the old collections have no splits.
@@ -40,6 +41,7 @@ SPLITS = {
     "demo": "train",
     "limit_small": "test",
 }
+LEFT_OUT = ("defaults", "past", "deep", "learned")
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
 # Data sets with questions for tests, which are looked at last.
 TESTED = ("beir/scifact", "beir/nfcorpus")
@@ -74,6 +76,7 @@ def main() -> None:
 @main.command()
 @_takes_collections
 @click.option("--questions", type=click.IntRange(2), default=400, show_default=True, help="Of each data set.")
+@click.option("--part", "parts", multiple=True, type=click.Choice(LEFT_OUT), help="[default: all]")
 @_cache_option
 @report_option
 @quiet_option
@@ -82,46 +85,33 @@ def left_out(
     models: tuple[str, ...],
     names: tuple[str, ...],
     questions: int,
+    parts: tuple[str, ...],
     cache: Path | None,
     reports: tuple[Path, ...],
     *,
     quiet: bool,
 ) -> None:
-    """Fix everything on all data sets but one, and measure on that one; then each part taken away."""
+    """`auto` where it was not chosen.
+
+    `defaults`: everything is fixed on all data sets but one, and measured on that one; then each part is
+    taken away. `past`: candidates that neither list has. `deep`: pools of 1,000. `learned`: weights that
+    judged questions teach.
+    """
     terminal = Terminal(quiet=quiet)
     try:
         collections = _collections(data, models, names, questions, cache, terminal)
-        study = Study(collections)
-        with terminal.bar("choosing", len(STEPS) * len(study.names), "steps") as advance:
-            chosen = study.left_out(advance)
-        tables = [quality_table(study, model, chosen) for model in study.models]
-        tables += [parts_table(study), chosen_table(study, chosen), past_table(collections)]
+        tables: list[Table] = []
+        wanted = parts or LEFT_OUT
+        if "defaults" in wanted:
+            study = Study(collections)
+            with terminal.bar("choosing", len(STEPS) * len(study.names), "steps") as advance:
+                chosen = study.left_out(advance)
+            tables += [quality_table(study, model, chosen) for model in study.models]
+            tables += [parts_table(study), chosen_table(study, chosen)]
+        tables += [past_table(collections)] if "past" in wanted else []
+        tables += deep_tables(collections) if "deep" in wanted else []
+        tables += [learned_table(collections)] if "learned" in wanted else []
         present(Report("Left-out collections", tuple(tables)), reports)
-    except SurpriseRerankError as error:
-        raise click.ClickException(str(error)) from error
-
-
-@main.command()
-@_takes_collections
-@click.option("--questions", type=click.IntRange(2), default=400, show_default=True, help="Of each data set.")
-@_cache_option
-@report_option
-@quiet_option
-def deep(
-    data: Path,
-    models: tuple[str, ...],
-    names: tuple[str, ...],
-    questions: int,
-    cache: Path | None,
-    reports: tuple[Path, ...],
-    *,
-    quiet: bool,
-) -> None:
-    """`auto` and what other programs add scores by, over pools of 1,000 and 1,000."""
-    terminal = Terminal(quiet=quiet)
-    try:
-        collections = _collections(data, models, names, questions, cache, terminal)
-        present(Report("Pools of 1,000", tuple(deep_tables(collections))), reports)
     except SurpriseRerankError as error:
         raise click.ClickException(str(error)) from error
 

@@ -145,6 +145,11 @@ class Case:
         gains = self.of.grades[self.i, self.rows[best]] / self.of.ideal[self.i]
         return float((gains / np.log2(2 + np.arange(len(best)))).sum())
 
+    def gains(self) -> dict[str, float]:
+        """Relevant document's id -> its grade, in the pool or not."""
+        grades = self.of.grades[self.i]
+        return {str(self.of.ids[row]): float(grades[row]) for row in np.flatnonzero(grades > 0)}
+
     def recall(self, scores: Float64Array) -> float:
         """The share of the relevant documents among the first 100."""
         best = np.argsort(-scores, kind="stable")[:100]

@@ -44,9 +44,13 @@ _NO_TOKENS = TokenBatch.from_arrays([])  # inclusion is there already
 
 def auto(case: Case, settings: AutoSettings = AUTO_DEFAULTS) -> Float64Array:
     """(n,) the product's scores."""
-    of = case.of
-    reranker = AutoReranker(of.ensemble, _NO_TOKENS, of.space, settings, retrieved=True)
+    reranker = product(case.of, settings)
     return weighted_sum(reranker.parts(case.query, case.candidates), {}) + np.zeros(len(case.rows))
+
+
+def product(of: Collection, settings: AutoSettings = AUTO_DEFAULTS) -> AutoReranker:
+    """`auto` as the product has it, of a collection."""
+    return AutoReranker(of.ensemble, _NO_TOKENS, of.space, settings, retrieved=True)
 
 
 def fusion(case: Case) -> Float64Array:

@@ -24,6 +24,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 
 from benchmarks.stored import index_of
 from benchmarks.study import __main__ as command
+from benchmarks.study import learned
 from benchmarks.study.collection import Collection, read_collection
 from benchmarks.study.left_out import ROWS, STEPS, Study, auto, fusion, quality_table
 from benchmarks.study.past_the_pool import WAYS, past_table
@@ -138,6 +139,15 @@ def test_every_way_past_the_pool_has_its_two_measures(collection: Collection) ->
     assert all(0 <= row[2] <= 1 for row in table.rows[:2])
 
 
+def test_learned_weights_are_measured_on_questions_that_did_not_teach_them(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learned, "TAUGHT", (6, QUESTIONS))
+    monkeypatch.setattr(learned, "FEWEST_NEW", 4)
+    table = learned.learned_table({("words", "words"): collection})
+    assert [row[1:5] for row in table.rows] == [(6, QUESTIONS - 6, 0.0, 0.0)]  # too few to be accepted
+
+
 def test_every_row_has_its_values(collection: Collection) -> None:
     study = Study({("words", "model"): collection})
     table = quality_table(study, "model", {"words": AUTO_DEFAULTS})
@@ -156,13 +166,8 @@ def test_the_command_prints_the_tables(
     monkeypatch.setattr(command, "SPLITS", {"words": "dev"})
     (folder.parent / "beir").mkdir(exist_ok=True)
     (folder.parent / "beir" / "words").symlink_to(folder)
-    shared = ["--data", str(folder.parent), "--model", "words", "--cache", str(cache), "-q"]
-    done = CliRunner().invoke(command.main, ["left-out", *shared])
+    asked = ["left-out", "--data", str(folder.parent), "--model", "words", "--cache", str(cache), "-q"]
+    done = CliRunner().invoke(command.main, asked)
     assert done.exit_code == 0, done.output
-    for expected in ("auto, fixed on the others", "without words", "the default"):
+    for expected in ("auto, fixed on the others", "without words", "the default", "Pools of 1,000: words"):
         assert expected in done.output
-    deep = CliRunner().invoke(command.main, ["deep", *shared])
-    assert deep.exit_code == 0, deep.output
-    assert "Pools of 1,000: words" in deep.output
-    rows = [line.split()[:1] for line in deep.output.splitlines()]
-    assert all([name] in rows for name in ("bm25", "fusion", "CombMNZ", "auto"))
