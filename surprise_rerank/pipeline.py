@@ -21,9 +21,9 @@ from surprise_rerank.rerank.grouping import group_path, grouped
 from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
+    ROUNDING,
     QuestionBackground,
     checked_questions,
-    lines_above,
     require_background,
 )
 from surprise_rerank.thresholds.verdicts import no_match, not_measured
@@ -409,7 +409,10 @@ def first_of(
     min_surprise: float | None = None,
 ) -> Ranking:
     """What is shown of a ranking of the whole pool: at most so many lines, all where None."""
-    enough = None if min_surprise is None else lines_above(ranking, min_surprise)
+    enough: list[int] | None = None
+    if min_surprise is not None:
+        assert ranking.surprise is not None  # a threshold was refused without a background
+        enough = np.flatnonzero(ranking.surprise >= min_surprise - ROUNDING).tolist()
     shown = diversity.applied(ranking, pool, enough, most)
     return shown if most is None else shown.top(most)
 

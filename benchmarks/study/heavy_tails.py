@@ -13,7 +13,7 @@ import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.thresholds.scales import Lines, lines, lines_without_each
+from surprise_rerank.thresholds.scales import Lines, lines_of
 
 SCORERS, ALPHA = 5, 0.05
 SIZES = (39, 99, 299)
@@ -35,11 +35,10 @@ def passes(best: Float64Array, *, others: bool) -> bool:
     """
     background, new = best[:-1], best[-1:]
     n, k = background.shape
-    evidence = (background, np.zeros(n), np.ones(n), [False] * k)
-    usual = lines(*evidence)
+    usual, each = lines_of(background, np.zeros(n), np.ones(n), [False] * k)
     totals = _sums(background, usual)
     if others:
-        totals = np.maximum(totals, _sums(background, lines_without_each(*evidence)))
+        totals = np.maximum(totals, _sums(background, each))
     p = (1 + np.count_nonzero(totals >= _sums(new, usual)[0])) / (n + 1)
     return bool(p <= ALPHA + _ROUNDING)
 

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.thresholds.chance import checked_outcomes
 
 BINS = 10
 
@@ -25,9 +24,9 @@ class ReliabilityBin:
 def reliability(probabilities: npt.ArrayLike, relevant: npt.ArrayLike) -> list[ReliabilityBin]:
     """The reliability diagram: questions by probability in bins of equal width, without the empty ones.
 
-    A DataError if shapes differ, or a probability is not from 0 to 1.
+    A DataError if a probability is not from 0 to 1.
     """
-    values, outcomes = checked_outcomes(probabilities, relevant)
+    values, outcomes = np.asarray(probabilities, np.float64), np.asarray(relevant, bool)
     if len(values) and not (values.min() >= 0 and values.max() <= 1):
         raise DataError(f"probabilities must lie from 0 to 1, got {values.min():g} to {values.max():g}")
     numbers = np.minimum((values * BINS).astype(int), BINS - 1)

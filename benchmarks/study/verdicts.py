@@ -16,7 +16,7 @@ from benchmarks.study.rankings import DEPTH, SCORES
 from surprise_rerank.core.arrays import BoolArray, Float64Array, IntArray
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds.chance import ENOUGH
-from surprise_rerank.thresholds.scales import Lines, lines, lines_without_each
+from surprise_rerank.thresholds.scales import Lines, lines_of
 
 SYSTEMS = ("cosine", "dynamax", "fusion", "auto")
 # Scores that a system's T is the sum of.
@@ -157,11 +157,11 @@ class Calibration:
         """
         names = _ADDED[system]
         best = np.where(np.isnan(scores), -np.inf, scores).max(axis=2).T
-        evidence = (best, logs, np.ones(len(logs)), [name == "bm25" for name in names])
-        made = cls(names, lines(*evidence), (logs.min(), logs.mean(), logs.max()), np.zeros(0))
+        usual, each = lines_of(best, logs, np.ones(len(logs)), [name == "bm25" for name in names])
+        made = cls(names, usual, (logs.min(), logs.mean(), logs.max()), np.zeros(0))
         totals = made.of_all(scores, logs).max(axis=1)
         if len(names) > 1:
-            others = replace(made, scales=lines_without_each(*evidence)).of_all(scores, logs).max(axis=1)
+            others = replace(made, scales=each).of_all(scores, logs).max(axis=1)
             totals = np.maximum(totals, others)
         return replace(made, totals=np.sort(totals))
 

@@ -322,4 +322,4 @@ def _first_sentence(text: str) -> str:
 
 
 def _file_name(system: str) -> str:
-    return f"background-{system}.npz"
+    return f"background-{system}.json"

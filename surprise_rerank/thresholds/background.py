@@ -23,12 +23,15 @@ where T is more by them. By those of all alone up to 8.7 % pass at 5 %, where fi
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,15 +42,14 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import SCORERS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
-from surprise_rerank.thresholds.background_file import packed, unpacked
 from surprise_rerank.thresholds.chance import BY_VECTORS, WITH_WORDS, AnswerChance
-from surprise_rerank.thresholds.scales import Lines, lines, lines_without_each
-from surprise_rerank.thresholds.varied_questions import nearest_pair, question_shares
+from surprise_rerank.thresholds.scales import Lines, lines_of
+from surprise_rerank.thresholds.varied_questions import question_shares
 
 # Fewer questions are not enough for a threshold.
 FEWEST = 10
 # .95 times 20 is a little less than 19 in binary fractions.
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
 _WEIGHTS = {"bm25": BM25_WEIGHT}
 # The best of a pool that its mean is of, so that it does not depend on the pool's depth.
 _POOL = 100
@@ -56,6 +58,7 @@ _POOL = 100
 _FEW, _FEWEST_COMPARED = 0.5, 50
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
+_FORMAT = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,58 +103,53 @@ class QuestionBackground:
     ) -> QuestionBackground:
         """The background of questions that have nothing to do with the corpus, each with all it finds.
 
-        Raises:
-            DataError: if there are too few questions, or they were not ranked by the same scorers.
+        A DataError if there are too few questions, or they were not ranked by the same scorers.
         """
-        tables: list[Float64Array] = []
+        tables: dict[int, Float64Array] = {}  # place of a question that found something -> (k, m) scores
         texts: list[str] = []
         names: tuple[str, ...] = ()
         for question, ranking in answers:
+            if len(ranking):
+                own = ranking.scores_by_scorer
+                if names and tuple(own) != names:
+                    raise DataError(
+                        f"the background question {question!r} was scored by {', '.join(own)}, others by "
+                        f"{', '.join(names)}; rank all of them in one way"
+                    )
+                names = tuple(own)
+                tables[len(texts)] = np.array(list(own.values()), dtype=np.float64)
             texts.append(question)
-            if not len(ranking):
-                tables.append(np.zeros((0, 0)))
-                continue
-            own = ranking.scores_by_scorer
-            if names and tuple(own) != names:
-                raise DataError(
-                    f"the background question {question!r} was scored by {', '.join(own)}, others by "
-                    f"{', '.join(names)}; rank all of them in one way"
-                )
-            names = tuple(own)
-            tables.append(np.array(list(own.values()), dtype=np.float64))
-        found = [i for i, table in enumerate(tables) if table.size]
-        if len(found) < FEWEST:
+        if len(tables) < FEWEST:
             raise DataError(
-                f"{len(found)} of {len(tables)} background questions found candidates; give at least "
+                f"{len(tables)} of {len(texts)} background questions found candidates; give at least "
                 f"{FEWEST}, better some hundred"
             )
-        shares = question_shares(texts)
+        shares, found = question_shares(texts), list(tables)
         logs = np.array([_log_length(texts[i]) for i in found])
-        evidence = (np.array([_best(tables[i]) for i in found]), logs, shares[found])
-        follows = [name in _SUMS for name in names]
+        best = np.array([np.where(np.isnan(own), -np.inf, own).max(axis=1) for own in tables.values()])
+        usual, each = lines_of(best, logs, shares[found], [name in _SUMS for name in names])
         # Of equal lengths, rounding can move the mean past them.
         shortest, middle, longest = sorted((float(logs.min()), float(logs.mean()), float(logs.max())))
         made = cls(
             names,
-            lines(*evidence, follows),
+            usual,
             lengths=(shortest, middle, longest),
-            totals=np.full(len(tables), -np.inf),
+            totals=np.full(len(texts), -np.inf),
             shares=shares,
             texts=tuple(texts),
-            compared=int(np.median([tables[i].shape[1] for i in found])),
+            compared=int(np.median([own.shape[1] for own in tables.values()])),
             scorer=scorer,
             documents=documents,
             scripts=verdicts.scripts_of(texts),
         )
         # One score orders questions the same way by any scale.
-        each = lines_without_each(*evidence, follows) if len(names) > 1 or any(follows) else None
-        for row, i in enumerate(found):
-            length = float(logs[row])
+        is_scaled = len(names) > 1 or names[0] in _SUMS
+        for row, (i, scores) in enumerate(tables.items()):
             # A new question that equals it has the scales of all, and should not surprise.
-            made.totals[i] = made._totals(tables[i], length).max()
-            if each is not None:
+            made.totals[i] = made._totals(scores, texts[i]).max()
+            if is_scaled:
                 others = replace(made, scales=Lines(*(part[row] for part in each)))
-                made.totals[i] = max(made.totals[i], others._totals(tables[i], length).max())
+                made.totals[i] = max(made.totals[i], others._totals(scores, texts[i]).max())
         order = np.argsort(made.totals, kind="stable")
         sorted_texts = tuple(texts[i] for i in order)
         return replace(made, totals=made.totals[order], shares=shares[order], texts=sorted_texts)
@@ -179,16 +177,15 @@ class QuestionBackground:
             f"{self.count} background questions{'' if is_varied else f' that count as {self.effective:.3g}'}"
         )
 
-    @property
-    def alike(self) -> str:
-        """Why they count as fewer, with an example; empty where they do not."""
-        pair = nearest_pair(self.texts)
-        return f"near-duplicates count once, such as {pair[0]!r} and {pair[1]!r}" if pair else ""
-
     @cached_property
     def weights(self) -> Float64Array:
         """(k,) w of equation (2): the fusion's usual ones, half for BM25."""
         return np.array([_WEIGHTS.get(name, 1.0) for name in self.names])
+
+    @property
+    def usual_chance(self) -> AnswerChance:
+        """What tells the chance of an answer in other collections."""
+        return WITH_WORDS if "bm25" in self.names else BY_VECTORS
 
     def totals_of(self, ranking: Ranking, question: str) -> Float64Array:
         """(n,) T of every document of a question's ranking; a DataError if other scorers made it.
@@ -197,38 +194,20 @@ class QuestionBackground:
         """
         if not len(ranking):
             return np.zeros(0)
-        own = {
-            name: scores
-            for name, scores in ranking.scores_by_scorer.items()
-            if name in self.names or name in SCORERS
-        }
+        known = {*self.names, *SCORERS}
+        own = {name: scores for name, scores in ranking.scores_by_scorer.items() if name in known}
         if tuple(own) != self.names:
             raise DataError(
                 f"the background is of the scores {', '.join(self.names)}, the ranking of {', '.join(own)}; "
                 "make the background with the pipeline that it is used with"
             )
-        return self._totals(np.array(list(own.values()), dtype=np.float64), _log_length(question))
+        return self._totals(np.array(list(own.values()), dtype=np.float64), question)
 
     def surprise(self, totals: Float64Array) -> Float64Array:
         """(n,) Sigma of equation (3). The question counts among the others, so 1 - Sigma is a p-value."""
-        below = self._counted[np.searchsorted(self.totals, totals, side="left")]
+        counted = np.concatenate([[0.0], np.cumsum(self.shares)])
+        below = counted[np.searchsorted(self.totals, totals, side="left")]
         return np.asarray(below / (self.effective + 1))
-
-    def promise(self, alpha: float) -> tuple[float, float]:
-        """The central 95 % interval of the share of unrelated questions that a threshold of 1 - alpha passes.
-
-        On average over backgrounds it is at most alpha. One background has one threshold, the k-th smallest
-        of n totals; the share above it is of the Beta distribution with n + 1 - k and k (Vovk, 'Conditional
-        validity of inductive conformal predictors', 2012). A DataError as of `check`.
-        """
-        from scipy import special  # here: a search promises nothing
-
-        self.check(1 - alpha)
-        k = math.ceil((1 - alpha) * (self.effective + 1) - _ROUNDING)
-        if not k:
-            return 1.0, 1.0
-        low, high = special.betaincinv(max(self.effective + 1 - k, _ROUNDING), k, [0.025, 0.975]).tolist()
-        return low, high
 
     def standing(self, totals: Float64Array) -> tuple[float, float]:
         """(t, g) of `chance.py`: how far the best document is above those of others, and above its pool.
@@ -237,23 +216,15 @@ class QuestionBackground:
         """
         mean, deviation = self._usual_total
         pool = totals[:_POOL]
-        best, usual = float(totals.max()), float(pool[np.isfinite(pool)].mean()) if len(pool) else 0.0
+        best, usual = float(totals.max()), float(pool[np.isfinite(pool)].mean())
         return (best - mean) / deviation, (best - usual) / deviation
-
-    @property
-    def usual_chance(self) -> AnswerChance:
-        """What tells the chance of an answer in other collections."""
-        return WITH_WORDS if "bm25" in self.names else BY_VECTORS
 
     def judged(self, ranking: Ranking, question: str, min_surprise: float | None = None) -> Ranking:
         """The ranking of all candidates with the surprise of every document, descending, and a verdict.
 
         A document is at least as surprising as any that the re-ranker puts below it. So the first one has the
         largest of all, which is the question's. Scorers of the caller's own can put any document first, so
-        that each has its own surprise then.
-
-        Raises:
-            DataError: if the ranking was made by other scorers.
+        that each has its own surprise then. A DataError if the ranking was made by other scorers.
         """
         totals = self.totals_of(ranking, question)
         own = self.surprise(totals)
@@ -266,7 +237,7 @@ class QuestionBackground:
         if not len(totals):
             return verdicts.no_match()
         surprise = float(self.surprise(totals).max())
-        if min_surprise is not None and surprise < min_surprise - _ROUNDING:
+        if min_surprise is not None and surprise < min_surprise - ROUNDING:
             return verdicts.refused(surprise, min_surprise)
         doubt = self._doubt(question, len(totals))
         if doubt:
@@ -292,23 +263,28 @@ class QuestionBackground:
         """Refuse a threshold that is no share, or is above `highest`, by a DataError."""
         if not isinstance(min_surprise, int | float) or not 0 <= min_surprise <= 1:
             raise DataError(f"min_surprise must be a share from 0 to 1, got {min_surprise!r}")
-        if min_surprise > self.highest + _ROUNDING:
+        if min_surprise > self.highest + ROUNDING:
             # 1 has no number of questions.
-            needed = math.ceil(min_surprise / (1 - min_surprise) - _ROUNDING) if min_surprise < 1 else None
+            needed = math.ceil(min_surprise / (1 - min_surprise) - ROUNDING) if min_surprise < 1 else None
             todo = f"give at least {needed} different ones" if needed else "choose one below 1"
-            why = f" ({self.alike})" if self.alike else ""
             raise DataError(
-                f"{self.size}{why} measure a surprise of at most {self.highest:.4f}, asked for is "
-                f"{min_surprise}; {todo}"
+                f"{self.size} measure a surprise of at most {self.highest:.4f}, asked for is {min_surprise}; "
+                f"{todo} (near-duplicates count once)"
             )
 
     def means_for(self, question: str) -> Float64Array:
         """(k,) m of equation (2) for a question."""
-        return self._expected(_log_length(question))
+        shortest, middle, longest = self.lengths
+        away = min(max(_log_length(question), shortest), longest) - middle
+        return np.asarray(self.scales.means + self.scales.slopes * away)
 
     def to_bytes(self) -> bytes:
-        """The background as the content of a .npz file, with the questions."""
-        return packed({own.name: getattr(self, own.name) for own in fields(self)})
+        """The background as the content of a file, with the questions: JSON."""
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        own |= {name: own[name].tolist() for name in ("totals", "shares")}
+        own |= {"scales": [part.tolist() for part in self.scales], "scripts": sorted(self.scripts)}
+        own |= {"chance": None if self.chance is None else asdict(self.chance), "format": _FORMAT}
+        return json.dumps({**own, "digest": _digest(own)}).encode()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Keep it in a file, for re-rankers of texts that have no index; `load` reads it."""
@@ -333,15 +309,23 @@ class QuestionBackground:
     def from_bytes(cls, content: bytes, where: str) -> QuestionBackground:
         """Read what `to_bytes` gave; nothing in it is executed. Errors call its place `where`.
 
-        Raises:
-            DataError: if it is no background, is damaged, or is of another format.
+        A DataError if it is no background, is damaged, or is of another format.
         """
-        return cls(**unpacked(content, where))
-
-    @cached_property
-    def _counted(self) -> Float64Array:
-        """(n + 1,) what the first so many questions count."""
-        return np.concatenate([[0.0], np.cumsum(self.shares)])
+        try:
+            own = json.loads(content)
+            is_whole = own.pop("digest") == _digest(own)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise DataError(f"{where}: not a background of questions; make it again") from error
+        if not is_whole:
+            raise DataError(f"{where}: a damaged background; make it again")
+        if own.pop("format") != _FORMAT:
+            raise DataError(f"{where}: a background of another format; make it again")
+        own |= {name: tuple(own[name]) for name in ("names", "texts", "lengths")}
+        own |= {name: np.array(own[name], np.float64) for name in ("totals", "shares")}
+        own["scales"] = Lines(*(np.array(part, np.float64) for part in own["scales"]))
+        own["scripts"] = frozenset(own["scripts"])
+        own["chance"] = None if own["chance"] is None else AnswerChance(**own["chance"])
+        return cls(**own)
 
     @cached_property
     def _usual_total(self) -> tuple[float, float]:
@@ -351,14 +335,9 @@ class QuestionBackground:
         variance = float(np.average((self.totals[known] - mean) ** 2, weights=self.shares[known]))
         return mean, math.sqrt(variance) or 1.0
 
-    def _expected(self, length: float) -> Float64Array:
-        shortest, middle, longest = self.lengths
-        away = min(max(length, shortest), longest) - middle
-        return np.asarray(self.scales.means + self.scales.slopes * away)
-
-    def _totals(self, scores: Float64Array, length: float) -> Float64Array:
+    def _totals(self, scores: Float64Array, question: str) -> Float64Array:
         """(n,) T of (k, n) scores; one that is NaN is no evidence either way."""
-        z = (scores - self._expected(length)[:, None]) / self.scales.deviations[:, None]
+        z = (scores - self.means_for(question)[:, None]) / self.scales.deviations[:, None]
         return np.asarray(self.weights @ np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf))
 
 
@@ -382,17 +361,8 @@ def require_background(background: QuestionBackground | None, min_surprise: floa
     background.check(min_surprise)
 
 
-def lines_above(ranking: Ranking, min_surprise: float) -> list[int]:
-    """Which lines of a judged ranking are surprising enough; perhaps none."""
-    if ranking.surprise is None:
-        raise DataError("the ranking has no surprise; judge it with a background first")
-    found: list[int] = np.flatnonzero(ranking.surprise >= min_surprise - _ROUNDING).tolist()
-    return found
-
-
-def _best(scores: Float64Array) -> Float64Array:
-    """(k,) the best of (k, n) scores of each scorer; minus infinity for one that has none."""
-    return np.asarray(np.where(np.isnan(scores), -np.inf, scores).max(axis=1))
+def _digest(own: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(own).encode()).hexdigest()
 
 
 def _log_length(question: str) -> float:

@@ -8,9 +8,7 @@ Retrieval', 2010) that were tried, each collection left out in turn, two predict
     P = 1 / (1 + exp(-(a + b min(t, 3.4) + c g)))
 
 Beyond 3.4 deviations a question is of the corpus' kind, and only g tells whether it has an answer. T is the
-total of `background.py`, m and s its mean and deviation over the background questions. a, b and c are of
-logistic regressions on judged questions of other collections, and on questions that have nothing to do with
-these. With some judged questions of its own a corpus' curve is moved by Platt's method.
+total of `background.py`, m and s its mean and deviation over the background questions.
 """
 
 from __future__ import annotations
@@ -27,58 +25,6 @@ from surprise_rerank.errors import DataError
 FEWEST_JUDGED = 10
 # More of t tells nothing.
 ENOUGH = 3.4
-# Deviations below this share of the mean are rounding.
-_NO_SPREAD = 1e-9
-
-
-@dataclass(frozen=True, slots=True)
-class RelevanceCurve:
-    """P(a document is relevant | its score) = 1 / (1 + exp(-(slope score + intercept))), slope >= 0.
-
-    (Platt, 'Probabilistic Outputs for Support Vector Machines', 1999.)
-    """
-
-    slope: float
-    intercept: float
-
-    @classmethod
-    def fit(cls, scores: npt.ArrayLike, relevant: npt.ArrayLike) -> RelevanceCurve:
-        """Learn the curve from (n,) scores of judged questions; evaluate others.
-
-        As Platt has it, it is fitted to (n+ + 1) / (n+ + 2) for the n+ relevant documents and to 1 / (n- + 2)
-        for the others, in place of 1 and 0, so that a few questions do not make it certain.
-
-        Raises:
-            DataError: if shapes differ, a score is not finite, or all documents are relevant, or none.
-        """
-        from sklearn.linear_model import LogisticRegression
-
-        values, outcomes = checked_outcomes(scores, relevant)
-        good, bad = int(outcomes.sum()), int((~outcomes).sum())
-        if not good or not bad:
-            raise DataError(
-                f"{good} of {len(outcomes)} judged documents are relevant; a curve needs both kinds"
-            )
-        targets = np.where(outcomes, (good + 1) / (good + 2), 1 / (bad + 2))
-        centre, spread = float(values.mean()), float(values.std())
-        # Equal scores differ by rounding only.
-        scale = spread if spread > _NO_SPREAD * max(abs(centre), 1e-30) else 1.0
-        standard = ((values - centre) / scale)[:, None]
-        # A target between 0 and 1 is both outcomes, with weights.
-        model = LogisticRegression(C=1e6).fit(
-            np.concatenate([standard, standard]),
-            np.repeat([True, False], len(values)),
-            np.concatenate([targets, 1 - targets]),
-        )
-        slope = float(model.coef_[0, 0] / scale)
-        if slope <= 0:  # a better score is no reason for doubt
-            share = float(targets.mean())
-            return cls(0.0, float(np.log(share / (1 - share))))
-        return cls(slope, float(model.intercept_[0] - slope * centre))
-
-    def probability(self, scores: npt.ArrayLike) -> Float64Array:
-        """(n,) probabilities for (n,) scores."""
-        return _sigmoid(self.slope * np.asarray(scores, np.float64) + self.intercept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +47,24 @@ class AnswerChance:
 
     def of(self, best: npt.ArrayLike, gap: npt.ArrayLike) -> Float64Array:
         """(n,) probabilities of (n,) t and g."""
-        return _sigmoid(self._logits(best, gap))
+        return np.asarray(np.exp(-np.logaddexp(0.0, -self._logits(best, gap))))
 
     def calibrated(
         self, best: npt.ArrayLike, gap: npt.ArrayLike, found: npt.ArrayLike, longest: int = 0
     ) -> AnswerChance:
-        """The same for a corpus with judged questions, of at most so many words.
+        """The same for a corpus with judged questions of at most so many words, by Platt's method.
 
-        They have (n,) t and g, and (n,) whether their first ten documents contained a relevant one.
-
-        Raises:
-            DataError: if there are too few, or all or none of them found one.
+        They have (n,) t and g, and (n,) whether their first ten documents contained a relevant one. A
+        DataError if there are too few, or all or none of them found one.
         """
         usual = self._logits(best, gap)
         if len(usual) < FEWEST_JUDGED:
             raise DataError(
                 f"{len(usual)} judged questions; give at least {FEWEST_JUDGED} to calibrate a chance on"
             )
-        curve = RelevanceCurve.fit(usual, found)
-        intercept = curve.intercept + curve.slope * self.intercept
-        return AnswerChance(intercept, curve.slope * self.best, curve.slope * self.gap, len(usual), longest)
+        slope, shift = _platt(usual, np.asarray(found, dtype=bool))
+        moved = shift + slope * self.intercept
+        return AnswerChance(moved, slope * self.best, slope * self.gap, len(usual), longest)
 
     def _logits(self, best: npt.ArrayLike, gap: npt.ArrayLike) -> Float64Array:
         known = np.minimum(np.asarray(best, np.float64), ENOUGH)
@@ -135,17 +79,23 @@ WITH_WORDS = AnswerChance(-5.98, 2.08, 0.37)
 BY_VECTORS = AnswerChance(-5.58, 2.04, 0.17)
 
 
-def checked_outcomes(scores: npt.ArrayLike, relevant: npt.ArrayLike) -> tuple[Float64Array, BoolArray]:
-    """(n,) finite scores and (n,) outcomes; a DataError if they are none."""
-    values = np.asarray(scores, dtype=np.float64)
-    outcomes = np.asarray(relevant).astype(bool)
-    if values.ndim != 1 or values.shape != outcomes.shape:
-        raise DataError(f"{values.shape} scores for {outcomes.shape} judgements; give one for each question")
-    if not np.isfinite(values).all():
-        raise DataError("scores must be finite; omit questions without a candidate")
-    return values, outcomes
+def _platt(logits: Float64Array, found: BoolArray) -> tuple[float, float]:
+    """Slope, 0 or more, and intercept of P(found | logit), fitted to targets that are never certain.
 
+    They are (n+ + 1) / (n+ + 2) and 1 / (n- + 2) (Platt, 'Probabilistic Outputs for Support Vector Machines',
+    1999), so that a few questions do not make it certain.
+    """
+    from sklearn.linear_model import LogisticRegression  # here: a search fits nothing
 
-def _sigmoid(logits: Float64Array) -> Float64Array:
-    p: Float64Array = np.exp(-np.logaddexp(0.0, -logits))
-    return p
+    good, bad = int(found.sum()), int((~found).sum())
+    if not good or not bad:
+        raise DataError(f"{good} of {len(found)} judged questions found an answer; both kinds are needed")
+    targets = np.where(found, (good + 1) / (good + 2), 1 / (bad + 2))
+    # A target between 0 and 1 is both outcomes, with weights.
+    outcomes, weights = np.repeat([True, False], len(found)), np.concatenate([targets, 1 - targets])
+    model = LogisticRegression(C=1e6).fit(np.tile(logits, 2)[:, None], outcomes, weights)
+    slope, intercept = float(model.coef_[0, 0]), float(model.intercept_[0])
+    if slope > 0:
+        return slope, intercept
+    share = float(targets.mean())  # a better score is no reason for doubt
+    return 0.0, float(np.log(share / (1 - share)))

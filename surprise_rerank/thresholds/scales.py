@@ -31,34 +31,23 @@ class Lines(NamedTuple):
     deviations: Float64Array
 
 
-def lines(best: Float64Array, logs: Float64Array, shares: Float64Array, follows: list[bool]) -> Lines:
-    """The (k,) lines of the (n, k) best scores of n questions, minus infinity where one has none by a scorer.
-
-    (n,) `logs` are logarithms of lengths, (n,) `shares` what each question counts, and `follows` tells k
-    times whether the mean follows the length.
-    """
-    sums, centre = _sums(best, logs, shares)
-    return _lines(sums.sum(axis=1), centre, np.array(follows))
-
-
-def lines_without_each(
+def lines_of(
     best: Float64Array, logs: Float64Array, shares: Float64Array, follows: list[bool]
-) -> Lines:
-    """The (n, k) lines of all questions but one, for each one; arguments as of `lines`.
+) -> tuple[Lines, Lines]:
+    """The (k,) lines of the best scores of n questions, and the (n, k) ones of all but one, for each one.
 
-    A question that is measured with scales of which it is a part seems less unusual than a new one.
+    A question that is measured with scales of which it is a part seems less unusual than a new one. `best`
+    is (n, k), minus infinity where a question has none by a scorer; (n,) `logs` are logarithms of lengths,
+    (n,) `shares` what each question counts, and `follows` tells k times whether the mean follows the length.
     """
-    sums, centre = _sums(best, logs, shares)
-    return _lines(sums.sum(axis=1, keepdims=True) - sums, centre, np.array(follows))
-
-
-def _sums(best: Float64Array, logs: Float64Array, shares: Float64Array) -> tuple[Float64Array, Float64Array]:
-    """(6, n, k) addends of count, x, y, xx, xy, yy around the mean, and the (k,) mean of y."""
     weights = np.where(np.isfinite(best), shares[:, None], 0.0)
     values = np.where(np.isfinite(best), best, 0.0)
     centre = (weights * values).sum(axis=0) / np.maximum(weights.sum(axis=0), 1e-300)
     x, y = np.broadcast_to((logs - logs.mean())[:, None], best.shape), values - centre
-    return weights * np.stack([np.ones_like(y), x, y, x * x, x * y, y * y]), centre
+    # (6, n, k) addends of count, x, y, xx, xy, yy.
+    sums = weights * np.stack([np.ones_like(y), x, y, x * x, x * y, y * y])
+    whole = sums.sum(axis=1, keepdims=True)
+    return _lines(whole[:, 0], centre, np.array(follows)), _lines(whole - sums, centre, np.array(follows))
 
 
 def _lines(sums: Float64Array, centre: Float64Array, follows: np.ndarray) -> Lines:

@@ -6,7 +6,6 @@ asked forty times. What they find says little about what others find.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from importlib import resources
 
@@ -24,24 +23,14 @@ NEAR = 0.5
 _GRAM = 3
 
 
-def varied_questions(count: int = USUAL, seed: int = 0) -> tuple[str, ...]:
+def varied_questions(count: int = USUAL) -> tuple[str, ...]:
     """So many questions, as many of each topic as of any other; more begin with fewer.
 
-    They are questions, key words, claims and longer requests about 42 topics, written for this package.
-    `seed` is of the draw within a topic. A DataError if there are not so many.
+    They are questions, key words, claims and longer requests about 42 topics, written for this package. A
+    DataError if there are not so many.
     """
-    topics: dict[str, list[str]] = {}
-    for line in resources.files(__package__).joinpath(_FILE).read_text("utf-8").splitlines():
-        topic, tab, question = line.partition("\t")
-        if tab:
-            topics.setdefault(topic, []).append(question)
-    draw = random.Random(seed)
-    for own in topics.values():
-        draw.shuffle(own)
-    names = list(topics)
-    draw.shuffle(names)
-    rounds = range(max(map(len, topics.values())))
-    found = [topics[name][place] for place in rounds for name in names if place < len(topics[name])]
+    lines = resources.files(__package__).joinpath(_FILE).read_text("utf-8").splitlines()
+    found = [line.partition("\t")[2] for line in lines if not line.startswith("#")]
     if not 1 <= count <= len(found):
         raise DataError(
             f"there are {len(found)} varied questions, asked for are {count}; ask for 1 to {len(found)}"
@@ -58,18 +47,6 @@ def question_shares(questions: Sequence[str]) -> Float64Array:
     >>> question_shares(["Who won in 1990?", "who won in 1991", "How deep is the sea?"]).tolist()
     [0.5, 0.5, 1.0]
     """
-    return 1.0 / np.bincount(_near_pairs(questions)[0], minlength=len(questions))
-
-
-def nearest_pair(questions: Sequence[str]) -> tuple[str, str] | None:
-    """The first two that are near-duplicates, to show them; None without any."""
-    rows, others = _near_pairs(questions)
-    found = np.flatnonzero(rows < others)
-    return (questions[rows[found[0]]], questions[others[found[0]]]) if len(found) else None
-
-
-def _near_pairs(questions: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of all pairs of near-duplicates, both ways, each with itself as well; by the first."""
     from scipy import sparse  # a search by words alone does without it
 
     grams = [_grams(question) for question in questions]
@@ -81,8 +58,7 @@ def _near_pairs(questions: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     common = (table @ table.T).tocoo()
     rows, others = common.coords
     near = common.data >= NEAR * (sizes[rows] + sizes[others] - common.data)
-    order = np.lexsort((others[near], rows[near]))
-    return rows[near][order], others[near][order]
+    return np.asarray(1.0 / np.bincount(rows[near], minlength=len(questions)))
 
 
 def _grams(question: str) -> frozenset[str]:

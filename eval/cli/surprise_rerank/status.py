@@ -137,7 +137,9 @@ def _backgrounds(index: Searched) -> tuple[list[dict[str, Any]], list[tuple[str,
 
 def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:
     """A system's background as JSON values."""
-    promises = {f"{1 - level:g}": own.promise(level) for level in LEVELS if 1 - level <= own.highest}
+    from surprise_rerank.thresholds.promises import promise
+
+    promises = {f"{1 - level:g}": promise(own, level) for level in LEVELS if 1 - level <= own.highest}
     return {
         "system": name,
         "scorers": list(own.names),

@@ -201,6 +201,7 @@ def background(
 
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.inputs import inputs_of
+    from surprise_rerank.thresholds.promises import promise
     from surprise_rerank.thresholds.varied_questions import USUAL
 
     values: dict[str, Any] = {"index": str(location)}
@@ -220,7 +221,7 @@ def background(
             measured = index.store_background(texts, name, origin=questions or "", on_progress=advance)
     lines = [f"{location}: {name}: {measured.size} can measure a surprise of at most {measured.highest:.4f}"]
     for level in (level for level in LEVELS if 1 - level <= measured.highest):
-        low, high = measured.promise(level)
+        low, high = promise(measured, level)
         lines.append(
             f"  --min-surprise {1 - level:g} lets {100 * level:.3g} % through, 95 % interval "
             f"{100 * low:.2g} to {100 * high:.2g}"

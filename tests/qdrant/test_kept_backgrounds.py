@@ -1,0 +1,210 @@
+"""Backgrounds that are made without being asked for, kept beside the points, and look after themselves."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from qdrant_client import QdrantClient, models
+from words import WordEncoder
+
+from surprise_rerank.connectors.attached import Collection
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.storage import files as storage_files
+from surprise_rerank.connectors.systems import backgrounds
+from surprise_rerank.connectors.systems.backgrounds import title_questions
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
+
+TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")
+FEWER, GIVEN = varied_questions(40), varied_questions(65)[40:]
+
+
+def documents(count: int) -> list[Document]:
+    return [
+        Document(
+            f"d{i}",
+            f"{TOPICS[i % 10]} number{i} needs oil{i % 7} and care{i % 3}",
+            title=f"On {TOPICS[i % 10]} {i}",
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer questions than the package's 300: what is tested does not depend on their number."""
+    monkeypatch.setattr(backgrounds, "varied_questions", lambda: FEWER)
+    monkeypatch.setattr(backgrounds, "USUAL", len(FEWER))
+
+
+@pytest.fixture
+def index(few: None, tmp_path: Path) -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as opened:
+        opened.sync(documents(30))
+        yield opened
+
+
+def test_a_model_encodes_the_questions_of_the_package_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
+    files = tmp_path / "cache" / "questions"
+
+    def encoded(name: str) -> int:
+        """How many questions of the package are encoded for the first background of a new index."""
+        encoder = WordEncoder(fingerprint="kept")
+        with DocumentIndex.open(tmp_path / name, encoder) as index:
+            index.sync(documents(12))
+            (made,) = index.backgrounds().values()
+            assert (made.effective, made.origin, made.documents) == (USUAL, ORIGIN, 12)
+            assert set(made.texts) == set(varied_questions())
+            assert index.pipeline().search("bread number0 needs oil0").surprise[0] > 0.9
+            index.store_background(GIVEN)  # whose vectors are not kept
+        return len(set(encoder.encoded_texts) & set(varied_questions()) - set(GIVEN))
+
+    assert [encoded("one"), encoded("two")] == [USUAL - len(GIVEN), 0]
+    (file,) = files.iterdir()
+    assert file.stat().st_mode & 0o077 == 0
+    file.write_bytes(b"damaged")
+    assert encoded("three") == USUAL - len(GIVEN)
+
+
+def test_each_system_has_its_own_of_the_same_questions_but_that_of_words_alone(index: DocumentIndex):
+    assert set(index.backgrounds()) == {"auto"}
+    assert index.pipeline("bm25").background is None
+    assert index.pipeline("cosine", min_surprise=0.9).background.names == ("cosine",)
+    both = index.backgrounds()
+    assert set(both["cosine"].texts) == set(both["auto"].texts) == set(FEWER)
+    with pytest.raises(DataError, match="give at least 99"):
+        index.pipeline("cosine", min_surprise=0.99)
+
+
+def test_a_background_is_measured_again_when_the_corpus_has_doubled_or_is_another(index: DocumentIndex):
+    def synced(count: int, text: str = "", *, prune: bool = False) -> int:
+        own = documents(count) if not text else [Document(f"d{i}", f"{text} {i}") for i in range(count)]
+        index.sync(own, prune=prune)
+        return index.backgrounds()["auto"].documents
+
+    assert [synced(59), synced(60), synced(30, prune=True)] == [30, 60, 30]
+    first = index.backgrounds()["auto"].totals.tolist()
+    synced(29, "something else")
+    assert index.backgrounds()["auto"].totals.tolist() == first
+    synced(30, "a thing")
+    assert index.backgrounds()["auto"].totals.tolist() != first
+
+
+def test_questions_that_were_given_are_asked_again_and_their_calibration_is_kept(index: DocumentIndex):
+    index.store_background(GIVEN, "auto", origin="logs")
+    asked = {f"q{i}": f"{TOPICS[i]} number{i}" for i in range(10)}
+    asked |= {f"r{i}": question for i, question in enumerate(FEWER[:6])}
+    qrels = {name: {f"d{name[1:]}": 1 if name[0] == "q" else 0} for name in asked}
+    chance = index.calibrate_chance(asked, qrels, "auto")
+    assert (chance.judged, chance.longest) == (16, max(len(own.split()) for own in asked.values()))
+    for change in (index.sync, index.rebuild):
+        change(documents(60))
+        again = index.backgrounds()["auto"]
+        assert (set(again.texts), again.origin, again.documents) == (set(GIVEN), "logs", 60)
+        assert again.chance == chance
+
+
+def test_nothing_is_measured_where_it_is_switched_off_or_nothing_is_there(
+    few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with DocumentIndex.open(tmp_path / "one", WordEncoder()) as index:
+        index.sync([])
+        index.sync(documents(12), background=False)
+        monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "off")
+        index.sync(documents(13))
+        assert index.pipeline("cosine").background is None
+        assert index.backgrounds() == {}
+        with pytest.raises(DataError, match="has no background of other questions for the system 'cosine'"):
+            index.pipeline("cosine", min_surprise=0.9)
+        monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "perhaps")
+        with pytest.raises(DataError, match=r"SURPRISE_RERANK_BACKGROUND='perhaps' .* set it to on or off"):
+            index.sync(documents(14))
+
+
+def test_another_ensemble_needs_another_background_of_surprise(index: DocumentIndex):
+    index.set_ensemble(index.ensemble(), source="documents")
+    first = index.store_background(GIVEN, "surprise")
+    assert index.pipeline("surprise").background.scorer == first.scorer
+    index.set_ensemble(Ensemble.from_vectors(index.encoder.encode(FEWER).dense, model="words"))
+    assert index.pipeline("surprise").background.scorer != first.scorer
+
+
+def test_who_may_only_read_searches_without_a_surprise(
+    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def refused(name: str, content: bytes) -> None:
+        raise StoreError(f"{name}: permission denied")
+
+    monkeypatch.setattr(index.storage, "write_file", refused)
+    with caplog.at_level(logging.WARNING):
+        assert index.pipeline("cosine").search("bread number0").surprise is None
+    assert "has no background of cosine: background-cosine.json: permission denied" in caplog.text
+
+
+def test_an_attached_collection_asks_at_its_first_pipeline_and_when_its_scorers_have_changed(few: None):
+    client, encoder = QdrantClient(":memory:"), WordEncoder()
+    client.create_collection(
+        "pages", vectors_config=models.VectorParams(size=16, distance=models.Distance.COSINE)
+    )
+    texts = [own.content for own in documents(30)]
+    client.upload_points(
+        "pages",
+        [
+            models.PointStruct(id=i, vector=own, payload={"text": texts[i]})
+            for i, own in enumerate(encoder.encode(texts).dense.tolist())
+        ],
+    )
+    silent = Collection.attach(client, "pages", embed=encoder, background=False)
+    assert silent.pipeline("cosine").background is None
+    collection = Collection.attach(client, "pages", embed=encoder, keep="qdrant")
+    assert collection.backgrounds() == {}
+    assert collection.pipeline("cosine", min_surprise=0.9).search(texts[0]).surprise[0] > 0.9
+    (made,) = collection.backgrounds().values()
+    assert (set(made.texts), made.documents, made.origin) == (set(FEWER), 30, ORIGIN)
+    collection.store_background(GIVEN, "auto", origin="logs")
+    collection.enrich()
+    again = collection.pipeline("auto").background
+    assert set(again.names) == {"bm25", "cosine", "dynamax"}
+    assert (set(again.texts), again.origin) == (set(GIVEN), "logs")
+    client.close()
+
+
+def test_titles_of_another_corpus_stand_for_questions():
+    own = [Document("1", "A text.", title="Heat"), Document("2", "First one. Second one."), Document("3", "")]
+    assert title_questions(own) == ["Heat", "First one."]
+    many = [Document(str(i), "", title=f"title {i}") for i in range(100)]
+    assert len(set(title_questions(many, 10))) == 10
+
+
+def test_in_memory_and_on_servers_a_file_is_there_whole_or_the_old_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(storage_files, "_PART_BYTES", 256)
+    old, new = bytes(range(200)) * 4, bytes(range(100)) * 8
+    with DocumentIndex.open(":memory:", WordEncoder()) as index:
+        index.sync(documents(1), background=False)
+        index.storage.write_file("x", old)
+        client = index.storage._nodes.nodes[0].client
+        upsert, sent = client.upsert, iter([True])
+
+        def interrupted(*arguments, **more):
+            if not next(sent, False):
+                raise KeyboardInterrupt
+            return upsert(*arguments, **more)
+
+        monkeypatch.setattr(client, "upsert", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            index.storage.write_file("x", new)
+        assert index.storage.read_file("x") == old
+        monkeypatch.setattr(client, "upsert", upsert)
+        index.storage.write_file("x", new)
+        assert index.storage.read_file("x") == new
