@@ -12,9 +12,8 @@ from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import RefusedError, to_json
-from surprise_rerank.connectors.server.client import TOKEN_VARIABLE
 from surprise_rerank.connectors.server.door import Door, label_of, record_of, route_path
-from surprise_rerank.connectors.server.options import ServerOptions, said_of
+from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions, said_of
 from surprise_rerank.connectors.server.page import page_routes
 from surprise_rerank.connectors.server.schemas import (
     DocumentsRequest,

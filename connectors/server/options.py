@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from surprise_rerank.errors import DataError, did_you_mean
 
+# Where the token is; an option would be seen by other users.
+TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 # Cohere's own limit. What is longer is refused while it is read, whatever the server's options are.
 MOST_DOCUMENTS = 10_000
 

@@ -28,9 +28,10 @@ from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures,
 from surprise_rerank.eval.retrieval.pools import POOLS
 from surprise_rerank.eval.retrieval.results import SystemResult, run_system
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, FITTED_ON, RetrievalSettings
-from surprise_rerank.eval.retrieval.systems import EVALUATED, build
+from surprise_rerank.eval.retrieval.systems import EVALUATED, build, similarity_system
 from surprise_rerank.eval.retrieval.trec import ExternalRun, Run, read_run, run_path, split_run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key, load_anchors
+from surprise_rerank.similarities.table import is_similarity
 
 AnySystem: TypeAlias = System | ExternalRun
 
@@ -72,7 +73,7 @@ def evaluate(
     """
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
-    built_in = find_systems(settings.systems, EVALUATED)
+    built_in = _built_in(settings)
     measures = parse_measures(settings.measures)
     whole = load_dataset(settings.dataset, settings.split)
     try_measures(measures, next(iter(whole.queries)))
@@ -203,6 +204,15 @@ def _encoded(encoder: Encoder, dataset: RetrievalDataset, terminal: Terminal) ->
     with terminal.bar("encoding questions", len(ids), "questions") as advance:
         queries = encode_queries(encoder, texts, ids, on_progress=advance)
     return queries, (time.perf_counter() - began) / len(queries)
+
+
+def _built_in(settings: RetrievalSettings) -> dict[str, System]:
+    """The systems that were asked for, and cosine's pool by similarities; a DataError if one is none."""
+    for name in settings.systems:
+        if is_similarity(name) and name not in SYSTEMS:
+            raise DataError(f"{name!r} is a similarity of texts, no system: give --similarity {name}")
+    systems = find_systems(settings.systems, EVALUATED)
+    return systems | {name: similarity_system(name) for name in settings.similarities if name not in systems}
 
 
 def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, ExternalRun]:

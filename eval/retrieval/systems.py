@@ -20,7 +20,7 @@ from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
 from surprise_rerank.rerank.rerankers import FusionReranker, SurpriseReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.rerank.weight_fitting import Weighted, fit_guarded
-from surprise_rerank.similarities.table import find_similarity, with_raw
+from surprise_rerank.similarities.table import find_similarity
 from surprise_rerank.similarities.text_similarity import SimilarityReranker
 from surprise_rerank.surprise.score import SurpriseModel, Weight
 
@@ -49,8 +49,7 @@ def surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Res
     return BuiltSystem("surprise", resources.retriever("cosine"), reranker)
 
 
-def similarity(name: str, resources: Resources) -> BuiltSystem:
-    """A pool by a similarity of the registry."""
+def _similarity(name: str, resources: Resources) -> BuiltSystem:
     named = find_similarity(name)
     reranker = SimilarityReranker(named.build(resources.fitting(named.fitted_on)), resources.encoder, name)
     return BuiltSystem(name, resources.retriever("cosine"), reranker)
@@ -109,12 +108,13 @@ def _surprise(name: str, model: SurpriseModel, weight: Weight, shrink: float, su
     return System(name=name, summary=summary, build=partial(surprise, model, weight, shrink))
 
 
-def _similarity(name: str) -> System:
+def similarity_system(name: str) -> System:
+    """Cosine's pool by a similarity of this name; a DataError if there is none."""
     named = find_similarity(name)
     return System(
         name=name,
         summary=f"cosine's pool by {named.summary}",
-        build=partial(similarity, name),
+        build=partial(_similarity, name),
         kind="late-interaction",
         module=named.module,
         extra=named.extra,
@@ -161,7 +161,6 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
                 *("surprise-empirical", "empirical", "crossover", 0.0),
                 "surprise by its definition, over a sample",
             ),
-            *(_similarity(name) for name in with_raw() if name not in SYSTEMS),
             System(
                 name="auto-fitted",
                 summary="auto with weights fitted on judged training questions, if they help on others",

@@ -28,7 +28,7 @@ import numpy as np
 
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, FloatArray, matrix, unit_rows
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders.base import Encoder, Progress
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, ModelError
 
@@ -107,7 +107,6 @@ def fine_tune(
     members: BoolArray,
     label_texts: Sequence[str],
     training: FewShotTraining,
-    on_progress: Progress | None = None,
 ) -> tuple[SentenceTransformerEncoder, TrainingHistory]:
     """A copy of an encoder, trained on a few labelled texts, and how that went.
 
@@ -146,7 +145,6 @@ def fine_tune(
             pair_targets(own),
             training,
             training.learning_rate or _LEARNING_RATE,
-            on_progress,
         )
     model.eval()
     model.zero_grad()
@@ -159,7 +157,6 @@ def fit_linear_map(
     members: BoolArray,
     label_vectors: FloatArray,
     training: FewShotTraining,
-    on_progress: Progress | None = None,
 ) -> tuple[Float32Array, TrainingHistory]:
     """(d, d) weights of the map for a few labelled texts, and how its training went.
 
@@ -183,7 +180,6 @@ def fit_linear_map(
         pair_targets(own),
         training,
         training.learning_rate or _LARGEST_STEP / labels.shape[1],
-        on_progress,
     )
     return np.eye(labels.shape[1], dtype=np.float32) + change.detach().numpy(), history
 
@@ -237,7 +233,6 @@ def minimize(
     targets: Float64Array,
     training: FewShotTraining,
     learning_rate: float,
-    on_progress: Progress | None = None,
 ) -> TrainingHistory:
     """Train parameters in place until the cross-entropy is low enough, or for `max_epochs`.
 
@@ -269,8 +264,6 @@ def minimize(
                 )
             optimizer.step()
             steps.append(float(focal_loss(found.detach(), wanted, gamma=0.0)))
-            if on_progress is not None:
-                on_progress(len(rows))
         losses.append(float(np.mean(steps)))
         if losses[-1] < training.target_loss:
             break

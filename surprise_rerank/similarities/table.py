@@ -66,7 +66,6 @@ class NamedSimilarity:
         summary: one line for lists and reports.
         make: makes it of what it is fitted on; the flag is whether tokens have length 1.
         fitted_on: what `make` reads of the corpus; nothing, where it is empty.
-        symmetric: whether the order of the two texts makes no difference.
         module, extra: an optional module that it needs, and the extra of this package that installs it.
         has_raw: whether lengths make a difference; not for what reads words or directions alone.
     """
@@ -74,7 +73,6 @@ class NamedSimilarity:
     summary: str
     make: Callable[[CorpusStatistics, bool], by.Similarity]
     fitted_on: frozenset[FittedOn] = frozenset()
-    symmetric: bool = True
     module: str = ""
     extra: str = ""
     has_raw: bool = True
@@ -137,22 +135,22 @@ _TEXTS: frozenset[FittedOn] = frozenset({"texts"})
 _N = NamedSimilarity
 
 SIMILARITIES: dict[str, NamedSimilarity] = {
-    "dynamax": _N("fuzzy inclusion over the query's universe", lambda c, unit: _query(unit), symmetric=False),
+    "dynamax": _N("fuzzy inclusion over the query's universe", lambda c, unit: _query(unit)),
     "dynamax-idf": _N(
         "fuzzy inclusion over the query's universe, its words weighted by IDF",
-        lambda c, unit: _query(unit, c.statistics.idf), _COUNTS, symmetric=False,
+        lambda c, unit: _query(unit, c.statistics.idf), _COUNTS,
     ),
     "dynamax-sif": _N(
         "fuzzy inclusion over the query's universe, its words weighted by SIF",
-        lambda c, unit: _query(unit, c.statistics.sif), _COUNTS, symmetric=False,
+        lambda c, unit: _query(unit, c.statistics.sif), _COUNTS,
     ),
     "dynamax-inclusion": _N(
-        "fuzzy inclusion over the joint universe", lambda c, unit: _joint("inclusion", unit), symmetric=False
+        "fuzzy inclusion over the joint universe", lambda c, unit: _joint("inclusion", unit)
     ),
     # A point between Jaccard's (1, 1) and inclusion's (1, 0), not tuned.
     "dynamax-tversky": _N(
         "DynaMax-Tversky, alpha = 1 and beta = .1",
-        lambda c, unit: _joint("tversky", unit, 0.1), symmetric=False,
+        lambda c, unit: _joint("tversky", unit, 0.1),
     ),
     "dynamax-jaccard": _N("DynaMax-Jaccard", lambda c, unit: _joint("jaccard", unit)),
     "dynamax-otsuka": _N("DynaMax-Otsuka", lambda c, unit: _joint("otsuka", unit)),

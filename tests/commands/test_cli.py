@@ -87,9 +87,9 @@ def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, 
     from surprise_rerank.connectors.systems.register import SYSTEMS
     from surprise_rerank.eval.retrieval.systems import EVALUATED
 
-    measured = list({**SYSTEMS, **EVALUATED})
+    measured = [*{**SYSTEMS, **EVALUATED}, "dynamax-jaccard", "set-jaccard"]
     (beir / "qrels" / "dev.tsv").rename(beir / "qrels" / "train.tsv")
-    systems = ("--systems", ",".join(measured))
+    systems = ("--systems", ",".join(measured[:-2]), "--similarity", ",".join(measured[-2:]))
     code, out, err = run("--dataset", beir, *systems, "--run-dir", tmp_path / "runs")
     assert code == 0, err
     for name in measured:
@@ -251,8 +251,10 @@ def test_the_default_model_and_systems_are_there() -> None:
 
 def test_systems_are_listed(run: Run) -> None:
     code, out, _ = run("--systems", "help")
-    assert code == 0
-    assert "dynamax-jaccard" in out
+    assert (code, "surprise-mixed" in out, "wmd" in out) == (0, True, False)
+    code, out, _ = run("--similarity", "help")
+    assert (code, "wmd" in out, "surprise-mixed" in out) == (0, True, False)
+    assert "no system: give --similarity wmd" in one_error_line(run("--systems", "wmd"))
 
 
 class TestBadInput:

@@ -17,7 +17,6 @@ from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders import loading
 from surprise_rerank.encoders.base import Encoded
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
-from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import ModelError
 
@@ -84,20 +83,6 @@ def test_token_vectors_are_sentence_transformers_own_without_special_tokens(
         assert len(got) == len(words)
         # The first row is [CLS], the row after the last word is [SEP], and padding may follow.
         np.testing.assert_allclose(got, rows.cpu().numpy()[1 : 1 + len(words)], atol=1e-4)
-
-
-def test_prompts_of_the_model_are_put_before_the_text(encoder: SentenceTransformerEncoder):
-    plain = encoder.encode(["query: wing", "passage: wing"]).dense
-    own = prompted(encoder, {"query": "query: ", "passage": "passage: "})
-    np.testing.assert_allclose(own.encode(["wing"], kind="query").dense[0], plain[0], atol=1e-6)
-    np.testing.assert_allclose(own.encode(["wing"], kind="document").dense[0], plain[1], atol=1e-6)
-
-
-# The words
-
-
-def test_words_are_the_tokenizers_own_and_in_the_order_of_the_vectors(encoder: SentenceTransformerEncoder):
-    assert encoder.words(["A slipstream?", ""]) == [["a", "slips", "##tream", "?"], []]
 
 
 # The window, and where tokens lie
@@ -201,12 +186,3 @@ def test_a_model_that_does_not_exist_is_one_line(name: str, no_network: None):
     message = one_line(error)
     assert repr(name) in message
     assert "a folder" in message
-
-
-def test_a_file_of_word_vectors_is_an_encoder_and_needs_no_network(tmp_path: Path, no_network: None):
-    path = tmp_path / "vectors.txt"
-    path.write_text("wing 3 4\nlift 0 2\n")
-    encoder = load_encoder(str(path))
-    assert isinstance(encoder, StaticEncoder)
-    assert (encoder.name, encoder.dimension) == (str(path), 2)
-    np.testing.assert_allclose(encoder.encode(["Wing?"]).dense, [[0.6, 0.8]], atol=1e-6)

@@ -32,22 +32,13 @@ def test_a_function_is_called_by_its_name():
 
     assert as_encoder(own_model).name == "own_model"
     assert as_encoder(own_model, name="v2").name == "v2"
+    plain = type("Plain", (), {"model_name": "plain", "encode": lambda self, texts: own_model(texts)})()
+    assert as_encoder(plain).name == "plain"
+    np.testing.assert_allclose(as_encoder(plain).encode(TEXTS).dense, own_model(TEXTS))
     assert as_encoder(functools.partial(own_model), name="part").encode(TEXTS).dense.shape == (3, 16)
     for nameless in (lambda texts: texts, functools.partial(own_model)):
         with pytest.raises(DataError, match=r"give name=.*FunctionEncoder\(embed, name="):
             as_encoder(nameless)
-
-
-def test_a_plain_object_needs_encode_alone():
-    class Plain:
-        model_name = "plain"
-
-        def encode(self, texts: list[str]) -> np.ndarray:
-            return WordEncoder().encode(texts).dense
-
-    own = as_encoder(Plain())
-    assert own.name == "plain"
-    np.testing.assert_allclose(own.encode(TEXTS).dense, WordEncoder().encode(TEXTS).dense)
 
 
 def test_langchains_embeddings():

@@ -91,18 +91,12 @@ def test_prompts_and_dimensions_are_sent(endpoint: Endpoint):
     assert {body["dimensions"] for body in bodies} == {16}
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-def test_what_may_pass_is_tried_again(endpoint: Endpoint, status: int):
-    endpoint.answers = [(status, b"busy", {})] * 2
-    assert endpoint.encoder().encode(["a"]).dense.shape == (1, 16)
-    assert len(endpoint.requests) == 3
-
-
-def test_the_pause_is_as_long_as_the_server_asks_for(endpoint: Endpoint):
-    endpoint.answers = [(429, {"error": {"message": "slow down"}}, {"Retry-After": "1"})]
+def test_what_may_pass_is_tried_again_after_the_pause_that_the_server_asks_for(endpoint: Endpoint):
+    endpoint.answers = [(408, b"busy", {}), (502, b"busy", {}), (429, b"busy", {"Retry-After": "1"})]
     start = time.monotonic()
-    endpoint.encoder().encode(["a"])
+    assert endpoint.encoder().encode(["a"]).dense.shape == (1, 16)
     assert time.monotonic() - start >= 1
+    assert len(endpoint.requests) == 4
 
 
 def test_what_keeps_failing_is_an_error_with_the_servers_message(endpoint: Endpoint):
@@ -133,17 +127,8 @@ def test_a_refusal_is_an_error_at_once(endpoint: Endpoint, status: int, message:
     ("answer", "kind", "message"),
     [
         (lambda texts: {"data": good(texts)["data"][:1]}, ModelError, "KeyError"),
-        (lambda texts: good([*texts, "more"]), DataError, "returned 3 vectors for 2 texts"),
         (lambda texts: {"data": []}, DataError, "returned 0 vectors for 2 texts"),
-        (
-            lambda texts: {
-                "data": [{"index": 0, "embedding": [1.0]}, {"index": 1, "embedding": [float("nan")]}]
-            },
-            DataError,
-            r"holds NaN",
-        ),
         (lambda texts: {"data": [{"index": 0}, {"index": 0}]}, ModelError, "embedding"),
-        (lambda texts: {"vectors": []}, ModelError, "something else than OpenAI's embeddings"),
         (lambda texts: b"<html>", ModelError, "something else than OpenAI's embeddings"),
         (lambda texts: [], ModelError, "something else"),
     ],
@@ -155,14 +140,6 @@ def test_wrong_answers_are_errors_at_once(
     with pytest.raises(kind, match=message):
         endpoint.encoder().encode(["a", "b"])
     assert len(endpoint.requests) == 1
-
-
-def test_a_server_that_is_gone_is_an_error_with_the_cause(endpoint: Endpoint):
-    own = endpoint.encoder(attempts=2)
-    endpoint.server.shutdown()
-    endpoint.server.server_close()
-    with pytest.raises(ModelError, match="'toy' failed for text 0, tried 2 times: ConnectError"):
-        own.encode(["a"])
 
 
 def test_keys_and_passwords_are_not_shown(endpoint: Endpoint):

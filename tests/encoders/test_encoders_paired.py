@@ -8,12 +8,11 @@ from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, PairedEncoder
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries, token_dimension
-from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.explanation import RankingExplanation
 
@@ -70,14 +69,6 @@ def test_an_index_of_two_models(open_index: Opener):
         assert index.sync(DOCUMENTS).unchanged == 3
     with pytest.raises(IndexMismatchError, match=r"'api \+ tokens of words'.*'api'"):
         open_index(api())
-
-
-def test_long_documents_are_cut_for_both(open_index: Opener):
-    documents = [Document("long", " ".join(f"w{i}" for i in range(40)))]
-    with open_index(
-        api(), token_encoder=WordEncoder(12, window=10), options=IndexOptions(Passages(overlap=2))
-    ) as index:
-        assert index.sync(documents).split == 1
 
 
 def test_mixtures_that_make_no_sense_are_errors(open_index: Opener):

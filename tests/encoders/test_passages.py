@@ -164,17 +164,6 @@ def test_a_long_document_is_encoded_without_being_cut(model: SentenceTransformer
     assert all(document.content[p.end - 1] == " " for p in passages[:-1])
 
 
-@pytest.mark.parametrize("text", ["", " \n\t\u3000 ", "\0\0\0", "\ud800"])
-def test_texts_without_words_are_one_passage(model: SentenceTransformerEncoder, text: str):
-    document = Document(id="d", text=text)
-    assert split(document, model) == (Passage(0, 0, len(document.content)),)
-
-
-def test_without_a_window_and_a_number_nothing_is_split():
-    document = Document(id="d", text=LONG)
-    assert split(document, WordEncoder()) == (Passage(0, 0, len(document.content)),)
-
-
 # Titles
 
 
@@ -203,19 +192,6 @@ def test_a_title_is_repeated_where_it_takes_a_quarter_and_leaves_room(
 # Sentences and characters that do not fit
 
 
-def test_a_sentence_that_does_not_fit_is_parted_at_white_space():
-    text = "aa bb cc dd eeee ff"
-    passages = split(Document(id="d", text=text), ByteEncoder(), 8)
-    assert [text[p.start : p.end] for p in passages] == ["aa bb cc ", "dd eeee ", "ff"]
-
-
-def test_chinese_and_japanese_end_at_their_stops(model: SentenceTransformerEncoder):
-    text = "今日は良い天気です。明日は雨ですか。" * 20
-    passages = split(Document(id="d", text=text), model, 60, 10)
-    assert len(passages) > 5
-    assert all(text[p.end - 1] == "。" for p in passages)
-
-
 @pytest.mark.parametrize("character", ["👩\u200d👩\u200d👧\u200d👦", "🇫🇷", "e\u0301", "👍🏽", "각"])
 def test_characters_stay_whole_where_they_fit(character: str):
     text = character * 30
@@ -223,13 +199,16 @@ def test_characters_stay_whole_where_they_fit(character: str):
         assert passage.end % len(character) == 0
 
 
-def test_a_character_that_does_not_fit_is_parted_into_code_points():
-    text = "👩\u200d👩\u200d👧\u200d👦" * 2
-    passages = split(Document(id="d", text=text), ByteEncoder(), 5)
-    assert [text[p.start : p.end] for p in passages] == list(text)
-
-
-def test_a_code_point_that_does_not_fit_is_refused_with_its_document():
+def test_what_does_not_fit_is_parted_into_code_points_or_refused_with_its_document():
+    family = "👩\u200d👩\u200d👧\u200d👦" * 2
+    passages = split(Document(id="d", text=family), ByteEncoder(), 5)
+    assert [family[p.start : p.end] for p in passages] == list(family)
+    words = "aa bb cc dd eeee ff"
+    passages = split(Document(id="d", text=words), ByteEncoder(), 8)
+    assert [words[p.start : p.end] for p in passages] == ["aa bb cc ", "dd eeee ", "ff"]
+    stops = "今日は良い天気です。明日は雨ですか。" * 20
+    assert all(stops[p.end - 1] == "。" for p in split(Document(id="d", text=stops), ByteEncoder(), 60, 10))
+    assert split(Document(id="d", text=LONG), WordEncoder()) == (Passage(0, 0, len(LONG.strip())),)
     with pytest.raises(
         DataError, match=r"document 'd7': the character '😀' at 1 takes more than the 3 tokens"
     ):
@@ -243,8 +222,6 @@ def test_a_code_point_that_does_not_fit_is_refused_with_its_document():
     ("options", "message"),
     [
         ({"tokens": 0}, "tokens must be at least 1, got 0"),
-        ({"overlap": -1}, "overlap must be at least 0, got -1"),
-        ({"best": 0}, "best must be at least 1, got 0"),
         ({"tokens": 32}, "passages of 32 tokens that share 32 hold nothing new; choose an overlap below 32"),
     ],
 )

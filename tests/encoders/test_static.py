@@ -38,9 +38,6 @@ def test_unknown_words_are_left_out(vectors: WordVectors):
     np.testing.assert_allclose(encoded.dense, [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
 
 
-# Words
-
-
 # Where words lie
 
 
@@ -98,6 +95,3 @@ def test_the_fingerprint_changes_with_what_an_index_stores(vectors: WordVectors)
     prints += [StaticEncoder(vectors, tokenize=tokenize).fingerprint for tokenize in (split, upper)]
     prints.append(StaticEncoder(others).fingerprint)
     assert len(set(prints)) == len(prints)
-
-
-# Real vectors

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders import word_vectors as module
@@ -73,12 +72,6 @@ def test_the_fingerprint_differs_where_words_or_vectors_do():
     assert len(prints) == 4
 
 
-word = st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\x0b\x0c"), min_size=1, max_size=6
-)
-numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
-
-
 def test_words_may_hold_spaces_and_bytes_that_are_not_utf8_and_the_first_of_two_wins(tmp_path: Path):
     got = load_bytes(tmp_path, "v.txt", b"a 1 2\n. . . 3 4\nna\xefve 5 6\na 7 8")
     assert list(got.words) == ["a", ". . .", "na\ufffdve"]
@@ -89,14 +82,12 @@ def test_words_may_hold_spaces_and_bytes_that_are_not_utf8_and_the_first_of_two_
     ("data", "message"),
     [
         (b"", "is empty, expected a word and its numbers"),
-        (b"\n \n", "is empty"),
         (b"word\n", "line 1: 0 numbers after the word, expected some"),
         (b"these are\nnotes\n", "line 1: could not convert string to float"),
         (b"a 1 2\nb 1\n", "line 2: 1 numbers after the word, expected 2"),
         (b"a 1 2\nb 1 x\n", "line 2: could not convert"),
         (b"2 2\na 1 2\n", "promises 2 words and has 1"),
         (b"a 1 2\nb 1 nan\n", "'b' has a NaN, infinite or too large number"),
-        (b"a 1 1e99\n", "'a' has a NaN, infinite or too large number"),
     ],
 )
 def test_damaged_text_is_refused(tmp_path: Path, data: bytes, message: str):
@@ -124,8 +115,7 @@ def matrix_at(folder: Path, vectors: np.ndarray, words: list[str] | None, name: 
     return folder / "m.npy"
 
 
-@pytest.mark.parametrize("vocabulary", ["m.vocab.txt", "m.txt"])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("vocabulary", "dtype"), [("m.vocab.txt", np.float16), ("m.txt", np.float64)])
 def test_a_matrix_is_mapped_where_it_lies(tmp_path: Path, vocabulary: str, dtype: type):
     got = load_word_vectors(matrix_at(tmp_path, VECTORS.astype(dtype), WORDS, vocabulary))
     assert list(got.words) == WORDS
@@ -148,9 +138,6 @@ def test_a_matrix_that_cannot_be_used_is_refused(
 ):
     with pytest.raises(DataError, match=message):
         load_word_vectors(matrix_at(tmp_path, vectors, words))
-
-
-# The words
 
 
 # The packaged vectors

@@ -144,8 +144,6 @@ def test_a_filter_is_kept_in_both_tools_as_an_object_and_as_a_string(
         ({"filter": {"must": [{"has_id": ["d0"]}]}}, "filter: has_id knows points"),
         ({"system": "dynmax"}, "did you mean 'dynamax'?"),
         ({"top_k": 0}, "top_k:"),
-        ({"top_k": 51}, "top_k:"),
-        ({"min_surprise": 2}, "min_surprise:"),
         ({"min_surprise": 0.999}, "0.999"),
         ({"min_surprise": 0.5, "system": "cosine"}, "leave it out"),
         ({"question": "  "}, "question: the question is empty"),
@@ -201,13 +199,8 @@ def test_tools_wait_for_an_index_that_is_being_loaded_and_status_does_not(index:
     assert status.structured_content == {"state": "loading"}
     assert not found.is_error
     assert found.structured_content["results"]
-
-
-def test_what_is_still_loading_when_the_time_is_over_is_said(index: DocumentIndex) -> None:
-    tools = Service(searches=True, options=ServerOptions(timeout=0.3), logger=Log().logger())
-    result = call(tools, "search", question=QUESTION)
-    assert result.is_error
-    assert "is being loaded" in said(result)
+    late = Service(searches=True, options=ServerOptions(timeout=0.3), logger=Log().logger())
+    assert "is being loaded" in said(call(late, "search", question=QUESTION))
 
 
 def test_an_index_that_cannot_be_read_and_a_fault_are_told_without_their_messages(
@@ -256,7 +249,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]
         yield index
 
 
-@pytest.mark.parametrize("most", [2000, 4000, 12_000])
+@pytest.mark.parametrize("most", [2000, 12_000])
 @pytest.mark.parametrize("name", ["search", "explain"])
 def test_an_answer_keeps_its_limit_and_says_what_it_leaves_out(
     hostile: DocumentIndex, most: int, name: str
@@ -273,7 +266,7 @@ def test_an_answer_keeps_its_limit_and_says_what_it_leaves_out(
         assert "are left out" in said(result)
 
 
-@pytest.mark.parametrize("most", [2000, 4000])
+@pytest.mark.parametrize("most", [2000])
 def test_status_keeps_its_limit_and_leaves_out_the_rarest_keys(tmp_path: Path, most: int) -> None:
     metadata = {f"{i:02}" + 'k"' * 99: i for i in range(30)}
     rare = {"rare" + "y" * 200: 1}
@@ -388,8 +381,7 @@ def command(place: str) -> list[str]:
     return [sys.executable, "-c", CODE, "serve", "--mcp", "stdio", "--index", place]
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_a_process_speaks_the_protocol_over_its_standard_streams(named_index: str, mode: str) -> None:  # noqa: F811
+def test_a_process_speaks_the_protocol_over_its_standard_streams(named_index: str) -> None:  # noqa: F811
     program, *arguments = command(named_index)
     server = StdioServerParameters(command=program, args=arguments, env=ENVIRONMENT, cwd=ROOT)
 
@@ -398,7 +390,7 @@ def test_a_process_speaks_the_protocol_over_its_standard_streams(named_index: st
         explained = await client.call_tool("explain", {"question": "loud dog", "k": 1})
         return await client.list_tools(), found, explained, await client.call_tool("status", {})
 
-    listed, found, explained, status = asking(server, work, mode)
+    listed, found, explained, status = asking(server, work)
     assert len(listed.tools) == 3
     assert found.structured_content["results"]
     assert explained.structured_content["documents"]
@@ -433,7 +425,7 @@ def started(place: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.parametrize("how", ["closed", "interrupted", "terminated"])
+@pytest.mark.parametrize("how", ["closed", "interrupted"])
 def test_a_process_ends_cleanly_with_its_input_or_a_signal(named_index: str, how: str) -> None:  # noqa: F811
     process = started(named_index)
     assert process.stdin is not None
@@ -443,7 +435,7 @@ def test_a_process_ends_cleanly_with_its_input_or_a_signal(named_index: str, how
     if how == "closed":
         process.stdin.close()
     else:
-        process.send_signal(signal.SIGINT if how == "interrupted" else signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
     assert process.wait(30) == (130 if how == "interrupted" else 0)
     assert process.stderr is not None
     errors = process.stderr.read()

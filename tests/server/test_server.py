@@ -220,11 +220,6 @@ def test_a_search_gives_documents_with_scores_text_and_metadata(searching: TestC
     assert off.json()["results"] == []
 
 
-def test_without_an_index_there_is_no_search(client: TestClient) -> None:
-    assert client.post("/v1/search", json={"query": QUESTION}).status_code == 404
-    assert "/v1/search" not in client.get("/openapi.json").json()["paths"]
-
-
 # State
 
 
@@ -246,6 +241,7 @@ def test_until_it_is_opened_the_service_lives_and_is_not_ready() -> None:
     assert client.get("/ready").json() == {"status": "ready"}
     assert client.head("/ready").status_code == 200
     assert client.post("/rerank", json={"query": "a", "texts": ["b"]}).status_code == 200
+    assert client.post("/v1/search", json={"query": QUESTION}).status_code == 404  # it has no index
 
 
 def test_metrics_count_requests_documents_and_time(client: TestClient) -> None:

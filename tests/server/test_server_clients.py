@@ -28,34 +28,22 @@ def url() -> Iterator[str]:
 # cohere
 
 
-def test_coheres_client_of_version_2(url: str) -> None:
+def test_coheres_clients_of_both_versions(url: str) -> None:
     cohere = pytest.importorskip("cohere")
-    client = cohere.ClientV2(TOKEN, base_url=url)
-    answer = client.rerank(
-        model="rerank-v3.5", query=QUESTION, documents=TEXTS, top_n=2, max_tokens_per_doc=4096
+    asked = {"model": "rerank-v3.5", "query": QUESTION}
+    answer = cohere.ClientV2(TOKEN, base_url=url).rerank(
+        **asked, documents=TEXTS, top_n=2, max_tokens_per_doc=4096
     )
     assert [result.index for result in answer.results] == ORDER[:2]
     assert answer.results[0].relevance_score > answer.results[1].relevance_score
-    assert answer.id
     assert answer.meta.api_version.version == "2"
     assert answer.meta.billed_units.search_units == 1
-
-
-def test_coheres_client_of_version_1(url: str) -> None:
-    cohere = pytest.importorskip("cohere")
-    client = cohere.Client(TOKEN, base_url=url)
     documents = [{"text": text, "title": "t"} for text in TEXTS]
-    answer = client.rerank(
-        model="rerank-english-v3.0",
-        query=QUESTION,
-        documents=documents,
-        rank_fields=["text"],
-        return_documents=True,
-        max_chunks_per_doc=10,
+    answer = cohere.Client(TOKEN, base_url=url).rerank(
+        **asked, documents=documents, rank_fields=["text"], return_documents=True, max_chunks_per_doc=10
     )
     assert [result.index for result in answer.results] == ORDER
-    assert answer.results[0].document.text == TEXTS[1]
-    assert answer.results[0].document.title == "t"
+    assert (answer.results[0].document.text, answer.results[0].document.title) == (TEXTS[1], "t")
 
 
 def test_coheres_client_raises_its_own_errors(url: str) -> None:

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from serving import client_of, served, service_of
+from serving import client_of, service_of
 from words import WordEncoder
 
 pytest.importorskip("fastapi")
 from fastapi.testclient import TestClient
 
-from surprise_rerank import DataError, Document, DocumentIndex
+from surprise_rerank import Document, DocumentIndex
 from surprise_rerank.connectors.server import service_app
-from surprise_rerank.connectors.server.client import SearchClient
 
 TOKEN = "a-token-of-this-test"
 WITH = {"Authorization": f"Bearer {TOKEN}"}
@@ -97,22 +96,6 @@ def test_only_who_has_the_token_may_change_documents(index: DocumentIndex) -> No
         assert client.delete("/v1/documents/d0").status_code == status
     assert "SURPRISE_RERANK_TOKEN" in anybody.put("/v1/documents", json=body).json()["message"]
     assert len(index) == 2
-
-
-def test_a_client_stores_and_removes(index: DocumentIndex) -> None:
-    with served(app_of(index, token=TOKEN)) as url:
-        with SearchClient(url, TOKEN) as client:
-            assert client.store([Document("new", "a bird sings", metadata={"n": 1})])["added"] == 1
-            assert client.search("bird sings").hits[0]["id"] == "new"
-            assert client.delete("c/1 ?") == {
-                "added": 0,
-                "updated": 0,
-                "unchanged": 0,
-                "deleted": 1,
-                "documents": 2,
-            }
-        with SearchClient(url, "wrong") as client, pytest.raises(DataError, match="asks for a token"):
-            client.delete("new")
 
 
 def test_the_lines_of_the_documentation_work(

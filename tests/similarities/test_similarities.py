@@ -29,7 +29,8 @@ AVAILABLE = [
     n for n in with_raw() if not find_similarity(n).module or is_installed(find_similarity(n).module)
 ]
 OF_VECTORS = [name for name in AVAILABLE if name not in ("set-jaccard", "bag-jaccard")]
-SYMMETRIC = [name for name in AVAILABLE if find_similarity(name).symmetric]
+ASYMMETRIC = ("dynamax", "dynamax-idf", "dynamax-sif", "dynamax-inclusion", "dynamax-tversky")
+SYMMETRIC = [name for name in AVAILABLE if name.removesuffix("-raw") not in ASYMMETRIC]
 # Their sums have terms of either sign, which can cancel: they lie anywhere.
 SIGNED = [name for name in AVAILABLE if name.startswith(("avg-jaccard", "sum-jaccard"))]
 # A text can have no members at all in these.
