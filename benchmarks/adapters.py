@@ -19,7 +19,6 @@ import numpy as np
 from machine import describe, interleaved
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.systems.loading import text_reranker_of
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
@@ -168,7 +167,7 @@ def main() -> None:
     report("on the fly", works(TextReranker(encoder), documents), alone, given.rounds)
     with DocumentIndex.open(":memory:", encoder, options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(documents, background=False)
-        report("stored", works(text_reranker_of(index, "dynamax"), documents), alone, given.rounds)
+        report("stored", works(index.text_reranker("dynamax"), documents), alone, given.rounds)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ import torch
 from stored import index_of
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
@@ -50,7 +49,7 @@ def main() -> None:
     questions = list(load_dataset(given.dataset, given.split).queries.values())[: given.questions]
     folder = given.index or index_of(given.dataset, given.cache, encoder)
     with DocumentIndex.open(folder, encoder) as index:
-        pipelines = {name: pipeline_of(index, name, depth=given.depth) for name in SYSTEMS}
+        pipelines = {name: index.pipeline(name, depth=given.depth) for name in SYSTEMS}
         taken: dict[str, list[float]] = {name: [] for name in SYSTEMS}
         for number, question in enumerate([*questions[:WARM], *questions]):
             for name, pipeline in pipelines.items():

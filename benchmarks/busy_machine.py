@@ -23,7 +23,6 @@ import machine
 import numpy as np
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
@@ -84,7 +83,7 @@ def main() -> None:
     encoder = load_encoder(given.model)
     questions = list(load_dataset(given.dataset, given.split).queries.values())
     with DocumentIndex.open(given.index, encoder) as index:
-        pipelines = {name: pipeline_of(index, name) for name in SYSTEMS}
+        pipelines = {name: index.pipeline(name) for name in SYSTEMS}
         works: dict[str, Callable[[str], object]] = {LOOP: lambda _: loop()}
         for name, pipeline in pipelines.items():
             works[name] = lambda question, pipeline=pipeline: pipeline.search(question, given.top)

@@ -23,7 +23,6 @@ from stored import documents_of
 
 from surprise_rerank import Pipeline, load_encoder
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
 SYSTEMS: tuple[str, ...] = ("cosine", "dynamax", "fusion")
@@ -79,7 +78,7 @@ def main() -> None:
         questions = list(itertools.islice(itertools.cycle(known), given.questions))
         print(f"{len(index)} documents, {len(questions)} questions, pools of 100")
         for system in SYSTEMS:
-            pipeline = pipeline_of(index, system)
+            pipeline = index.pipeline(system)
             pipeline.search(questions[0])
             alone, expected = 0.0, None
             for callers in (1, 8, 64):

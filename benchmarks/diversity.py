@@ -28,7 +28,6 @@ from surprise_rerank.candidates import Field, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.schema import DENSE, ID
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.core.arrays import Float32Array, Float64Array, unit_rows
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.eval.cli.options import present
@@ -185,7 +184,7 @@ def ndcg(ids: Sequence[str], gains: Mapping[str, float]) -> float:
 
 def ranked_questions(index: DocumentIndex, system: str, queries: Sequence[Query], depth: int) -> list[Found]:
     """The ranking of every question."""
-    pipeline = pipeline_of(index, system, depth=depth)
+    pipeline = index.pipeline(system, depth=depth)
     dense: frozenset[Field] = frozenset({"dense"})
     fields, made = fields_for(pipeline.reranker) | dense, []
     for query in queries:
@@ -209,7 +208,7 @@ def of_qdrant(index: DocumentIndex, query: Query, diversity: float, depth: int) 
 
 def milliseconds(index: DocumentIndex, system: str, questions: Sequence[str]) -> dict[str, float]:
     """Of the processor, and what each option adds to a search from text to documents: medians, by turns."""
-    pipeline = pipeline_of(index, system)
+    pipeline = index.pipeline(system)
     ways: dict[str, DiversityOptions] = {
         "": {},
         "diversity .2": {"diversity": 0.2},

@@ -21,7 +21,7 @@ from surprise_rerank import AutoReranker, load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.systems.building import build_system
-from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.eval.cli.options import present
 from surprise_rerank.eval.reports.report import Column, Report, Table

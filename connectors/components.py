@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from surprise_rerank.candidates import Hit, Verdict, verdict_json
-from surprise_rerank.connectors.attached.attach import Collection
+from surprise_rerank.connectors.attached.collection import Collection
 from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.errors import refuse_unknown

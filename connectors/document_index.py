@@ -11,6 +11,7 @@ from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded
 
@@ -54,12 +55,9 @@ class DocumentIndex(QdrantIndex, Ranked):
             IndexMismatchError: if the encoder computes in another precision than the index holds.
             IndexingError: if documents cannot be stored; names those that are not, the others are.
         """
-        report = super().sync(
-            documents, prune=prune, encoded=encoded, on_progress=on_progress, show_progress=show_progress
-        )
+        how: dict[str, Any] = {"prune": prune, "encoded": encoded, "on_progress": on_progress}
+        report = super().sync(documents, **how, show_progress=show_progress)
         if background:
-            from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds
-
             changed = report.added + report.updated + report.removed
             look_after_backgrounds(self, changed, show_progress=show_progress)
         return report
@@ -76,36 +74,20 @@ class DocumentIndex(QdrantIndex, Ranked):
         show_progress: bool = False,
         background: bool = True,
     ) -> SyncReport:
-        """Index everything again into a new version, and replace this one by it in one step.
+        """Index all documents again into a new version, and replace this one by it in one step.
 
-        Until then this version answers. After an error it stays in use, and another call continues. The new
-        version keeps the ensemble if the model is the same.
-
-        The questions of its backgrounds are asked again at the end; those of the package where it has none.
-
-        Args:
-            documents: the whole collection.
-            encoder: another model, as for `open`, or the same.
-            token_encoder: gives the token vectors in its place, as for `open`.
-            options: others, or the same.
-            collection_settings: as for `open`; shards and copies stay as they are where it does not say.
-            show_progress: as for `sync`.
-            background: False makes none.
+        Until then this version answers. After an error it stays in use, and another call continues. Models
+        and options are as for `open`, or those of now where they are not given; shards and copies stay as
+        they are. The ensemble stays if the model does. The questions of its backgrounds are asked again at
+        the end; those of the package where it has none.
 
         Raises:
             IndexingError: if documents cannot be stored.
         """
-        from surprise_rerank.connectors.systems.backgrounds import measure_again
-
         before = self.backgrounds() if background else {}
-        report = super().rebuild(
-            documents,
-            encoder=encoder,
-            token_encoder=token_encoder,
-            options=options,
-            collection_settings=collection_settings,
-            show_progress=show_progress,
-        )
+        how: dict[str, Any] = {"encoder": encoder, "token_encoder": token_encoder, "options": options}
+        how |= {"collection_settings": collection_settings, "show_progress": show_progress}
+        report = super().rebuild(documents, **how)
         if background:
             measure_again(self, before, show_progress=show_progress)
         return report

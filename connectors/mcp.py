@@ -41,6 +41,7 @@ from surprise_rerank.connectors.server.schemas import Question, SearchRequest, T
 from surprise_rerank.connectors.server.service import Opened, Service
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.connectors.systems.explaining import explain_ranking
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.json_values import finite
 from surprise_rerank.encoders.base import shown_model
@@ -347,7 +348,7 @@ def _explained(
     places = {own: row for row, own in enumerate(found.ids)}
     wanted = list(dict.fromkeys(asked.ids)) if asked.ids is not None else list(found.ids[: asked.k])
     rows = sorted(places[own] for own in wanted if own in places)
-    built = replace(opened.index.built(system), retriever=pipeline.retriever)
+    built = BuiltSystem(system, pipeline.retriever, pipeline.reranker)
     found = found.with_scores_of(pool)
     explanation = explain_ranking(built, encoder.as_encoder, query, found, rows, pipeline.background)
     documents = [

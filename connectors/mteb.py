@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
@@ -121,10 +120,10 @@ class SurpriseSearch:
         loader = create_dataloader(queries, task_metadata=task_metadata, prompt_type=PromptType.query)
         questions = encode_queries(self.encoder, list(_texts(loader)), list(queries["id"]))
         if top_ranked is None:
-            pipeline = pipeline_of(self._index, self.system, depth=self.depth)
+            pipeline = self._index.pipeline(self.system, depth=self.depth)
             found = {query.id: pipeline.rank(query, texts=False).top(top_k) for query in questions}
             return {name: _scores(ranking) for name, ranking in found.items()}
-        reranker = text_reranker_of(self._index, self.system)
+        reranker = self._index.text_reranker(self.system)
         if reranker.stored is None:
             raise DataError("the re-ranker has no stored documents; choose another system")
         results: RetrievalOutputType = {}

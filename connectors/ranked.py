@@ -2,22 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
+from qdrant_client import models
+
+from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex
+from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.systems.backgrounds import (
+    all_backgrounds,
+    background_for,
+    has_background,
+    is_automatic,
+    load_background,
+    measure_background,
+    store_background,
+)
+from surprise_rerank.connectors.systems.building import build_system, possible_systems, with_scorers
+from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
+from surprise_rerank.errors import DataError
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, DiversityOptions
+from surprise_rerank.text_reranker import TextReranker
+from surprise_rerank.thresholds.background import QuestionBackground
+from surprise_rerank.thresholds.chance import AnswerChance
 
-# What ranks needs torch, which takes seconds that a look at an index's status can do without.
-if TYPE_CHECKING:
-    from qdrant_client import models
-
-    from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
-    from surprise_rerank.pipeline import Pipeline
-    from surprise_rerank.rerank.diversity import DiversityOptions
-    from surprise_rerank.text_reranker import TextReranker
-    from surprise_rerank.thresholds.background import QuestionBackground
-    from surprise_rerank.thresholds.chance import AnswerChance
+NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
+# Seconds to wait for another thread that makes a system: making one without a background takes less.
+_PATIENCE = 0.5
 
 
 class Ranked(Searched):
@@ -32,7 +50,7 @@ class Ranked(Searched):
         filter: models.Filter | None = None,  # noqa: A002 - the option's name
         mode: SurpriseMode | None = None,
         scorers: Sequence[object] = (),
-        weights: Mapping[str, float] = MappingProxyType({}),
+        weights: Mapping[str, float] = NO_WEIGHTS,
         **diversity: Unpack[DiversityOptions],
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
@@ -54,20 +72,13 @@ class Ranked(Searched):
             DataError: if what the system or the mode needs is not there, or min_surprise is given and there
                 is no background for the system; if an option of diversity is out of its range.
         """
-        from surprise_rerank.connectors.systems.loading import pipeline_of
-        from surprise_rerank.rerank.diversity import NO_DIVERSITY
-
-        return pipeline_of(
-            self,
-            system,
-            depth=depth,
-            min_surprise=min_surprise,
-            filter=filter,
-            mode=mode,
-            scorers=scorers,
-            weights=weights,
-            diversity=NO_DIVERSITY.changed(**diversity),
-        )
+        options = NO_OPTIONS if filter is None else SearchOptions(filter=filter)
+        built = build_system(system or self.default_system, self, options, mode)
+        background = background_for(self, built, self.encoder, min_surprise)
+        own, encodes = with_scorers(built, scorers, weights), find_system(built.name).encodes
+        shown = NO_DIVERSITY.changed(**diversity)
+        ranks = (self.encoder, own.retriever, own.reranker)
+        return Pipeline(*ranks, depth, background, min_surprise, shown, encodes)
 
     def text_reranker(
         self,
@@ -75,42 +86,39 @@ class Ranked(Searched):
         *,
         min_surprise: float | None = None,
         scorers: Sequence[object] = (),
-        weights: Mapping[str, float] = MappingProxyType({}),
+        weights: Mapping[str, float] = NO_WEIGHTS,
         **diversity: Unpack[DiversityOptions],
     ) -> TextReranker:
         """Re-rank texts that were retrieved elsewhere; vectors of stored ones are fetched by their ids.
 
-        Args:
-            system: one that ranks texts; the best that there is enough for by default.
-            min_surprise: leave out what is less surprising than this share of other questions.
-            scorers: as for `pipeline`, as weights and diversity.
-            weights: of parts.
-            diversity: of what it shows.
+        The arguments are those of `pipeline`; the system must be one that ranks texts.
 
         Raises:
             DataError: if the system cannot rank given texts; as `pipeline`.
         """
-        from surprise_rerank.connectors.systems.loading import text_reranker_of
-        from surprise_rerank.rerank.diversity import NO_DIVERSITY
-
-        shown = NO_DIVERSITY.changed(**diversity)
-        return text_reranker_of(
-            self,
-            system,
-            min_surprise=min_surprise,
-            diversity=shown,
-            scorers=scorers,
-            weights=weights,
-        )
+        name = system or self.default_system
+        chosen = find_system(name)
+        if not chosen.ranks_texts:
+            able = ", ".join(other.name for other in SYSTEMS.values() if other.ranks_texts)
+            raise DataError(f"the system {name!r} ranks inside Qdrant; given texts take one of {able}")
+        built = build_system(name, self, of_texts=True)
+        if chosen.text_reranker and not (chosen.fits or scorers or weights):  # knows nothing of the corpus
+            background = load_background(self, name, min_surprise)
+        else:
+            background = background_for(self, built, self.encoder, min_surprise)
+        built = with_scorers(built, scorers, weights)
+        if built.reranker is None:
+            raise DataError(
+                f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
+            )
+        words: LexicalIndex | None = None
+        if isinstance(built.retriever, HybridRetriever):
+            words = built.retriever.lexical
+        stored, shown = StoredCandidates(self, words), NO_DIVERSITY.changed(**diversity)
+        return TextReranker(self.encoder, built.reranker, stored, background, min_surprise, diversity=shown)
 
     def backgrounds(self) -> dict[str, QuestionBackground]:
-        """System -> its background, of those that have one.
-
-        Raises:
-            DataError: if one is damaged.
-        """
-        from surprise_rerank.connectors.systems.backgrounds import all_backgrounds
-
+        """System -> its background, of those that have one; a DataError if one is damaged."""
         return all_backgrounds(self)
 
     def store_background(
@@ -138,10 +146,7 @@ class Ranked(Searched):
         Raises:
             DataError: if there are too few questions, or the system lacks what it needs.
         """
-        from surprise_rerank.connectors.systems.backgrounds import measure_background
-        from surprise_rerank.connectors.systems.inputs import inputs_of
-
-        name = system or inputs_of(self).default
+        name = system or self.default_system
         return measure_background(self, name, questions, depth=depth, origin=origin, on_progress=on_progress)
 
     def calibrate_chance(
@@ -160,12 +165,71 @@ class Ranked(Searched):
         Raises:
             DataError: if there is no background, or there are too few questions; as `Pipeline.calibrated`.
         """
-        from surprise_rerank.connectors.systems.backgrounds import store_background
-        from surprise_rerank.connectors.systems.inputs import inputs_of
-
-        name = system or inputs_of(self).default
+        name = system or self.default_system
         made = self.pipeline(name).calibrated(questions, qrels).background
         assert made is not None
         assert made.chance is not None
         store_background(self, name, made)
         return made.chance
+
+
+class RankedPipelines(Mapping[str, Pipeline]):
+    """The pipelines of a collection, by the name of their system: those that it has enough for.
+
+    The first is the one that was asked for, or the best one; `min_surprise` is of it alone. Another system is
+    made when it is asked for the first time, and gets a background then if it has none, which takes seconds.
+    A thread that asks for a system meanwhile gets a TimeoutError at once.
+    """
+
+    def __init__(
+        self,
+        index: Ranked,
+        system: str | None = None,
+        *,
+        depth: int = 100,
+        min_surprise: float | None = None,
+        **diversity: Unpack[DiversityOptions],
+    ) -> None:
+        self.index = index
+        self.first = system or index.default_system
+        own = index.pipeline(self.first, depth=depth, min_surprise=min_surprise, **diversity)
+        self._made, self._lock = {self.first: own}, threading.Lock()
+        self._names = tuple(dict.fromkeys((self.first, *possible_systems(index))))
+
+    def __getitem__(self, name: str) -> Pipeline:
+        """The pipeline of a system; a KeyError without enough for it, a TimeoutError while one is made."""
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._made:
+            # Whoever would wait for seconds holds a thread that others could be served by.
+            if not self._lock.acquire(timeout=_PATIENCE):
+                raise TimeoutError(name)
+            try:
+                if name not in self._made:
+                    first = self._made[self.first]
+                    own = self.index.pipeline(name, depth=first.depth)
+                    self._made[name] = replace(own, diversity=first.diversity)
+            finally:
+                self._lock.release()
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names  # the mapping's own would make the pipeline
+
+    def summaries(self) -> dict[str, str]:
+        """What each system does, in a line."""
+        return {name: find_system(name).summary for name in self._names}
+
+    def is_measured(self, name: str) -> bool:
+        """Whether documents that a system finds have a surprise, or will have when it is first asked for."""
+        if name in self._made:
+            return self._made[name].background is not None
+        if has_background(self.index, name):
+            return True
+        return find_system(name).encodes and is_automatic() and bool(self.index.backgrounds())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from surprise_rerank.classify.cluster import SurpriseAssignment as SurpriseAssignment
     from surprise_rerank.classify.cluster import SurpriseKMeans as SurpriseKMeans
     from surprise_rerank.classify.few_shot import FewShotTraining as FewShotTraining
-    from surprise_rerank.connectors.attached.attach import Collection as Collection
+    from surprise_rerank.connectors.attached.collection import Collection as Collection
     from surprise_rerank.connectors.document_index import DocumentIndex as DocumentIndex
     from surprise_rerank.connectors.federation import Collections as Collections
     from surprise_rerank.connectors.systems.register import System as System
@@ -61,7 +61,7 @@ _PUBLIC = {
     "classify.classifier": "SurpriseClassifier",
     "classify.cluster": "SurpriseAssignment SurpriseKMeans",
     "classify.few_shot": "FewShotTraining",
-    "connectors.attached.attach": "Collection",
+    "connectors.attached.collection": "Collection",
     "connectors.document_index": "DocumentIndex",
     "connectors.federation": "Collections",
     "connectors.systems.register": "System register_system",

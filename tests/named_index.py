@@ -10,7 +10,6 @@ import pytest
 from surprise_rerank import Document, load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.systems.backgrounds import store_background
-from surprise_rerank.connectors.systems.loading import pipeline_of
 
 TOPICS = {
     "dogs": "dog barks loud bites postman leash puppy",
@@ -36,7 +35,7 @@ def write_index(folder: Path) -> str:
     questions = [" ".join(rng.choice(OTHERS.split(), size, replace=False)) for size in [3] * 15 + [4] * 15]
     with DocumentIndex.open(folder / "index", load_encoder(str(folder / "vectors.txt"))) as index:
         index.sync(DOCUMENTS)
-        background = pipeline_of(index, "dynamax").with_background(questions).background
+        background = index.pipeline("dynamax").with_background(questions).background
         assert background is not None
         store_background(index, "dynamax", background)
     return str(folder / "index")

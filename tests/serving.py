@@ -14,10 +14,9 @@ import httpx
 from fastapi.testclient import TestClient
 from words import WordEncoder
 
+from surprise_rerank.connectors.ranked import RankedPipelines
 from surprise_rerank.connectors.server import ServerOptions, Service, process
 from surprise_rerank.connectors.server.logs import make_logger
-from surprise_rerank.connectors.systems.loading import text_reranker_of
-from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.encoders.base import Encoded, Kind
 from surprise_rerank.text_reranker import TextReranker
 
@@ -65,9 +64,9 @@ def service_of(
     index: Any, system: str = "dynamax", log: Log | None = None, least: float | None = None, **options: Any
 ) -> Service:
     """An index, served by one of its systems; the others can be asked for."""
-    pipelines = IndexPipelines(index, system, min_surprise=least)
+    pipelines = RankedPipelines(index, system, min_surprise=least)
     service = Service(searches=True, options=ServerOptions(**options), logger=(log or Log()).logger())
-    service.open(text_reranker_of(index, system), pipelines[system], system, pipelines)
+    service.open(index.text_reranker(system), pipelines[system], system, pipelines)
     return service
 
 

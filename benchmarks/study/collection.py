@@ -19,7 +19,7 @@ from scipy import sparse
 from surprise_rerank.candidates import Candidates, Inclusion, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.built import SAMPLE_SIZE
+from surprise_rerank.connectors.systems.inputs import SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import whole_file
 from surprise_rerank.core.moments import Moments

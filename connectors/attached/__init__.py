@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING
 from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.attached.attach import Collection as Collection
-    from surprise_rerank.connectors.attached.enriching import EnrichCost as EnrichCost
-    from surprise_rerank.connectors.attached.enriching import EnrichReport as EnrichReport
+    from surprise_rerank.connectors.attached.collection import Collection as Collection
+    from surprise_rerank.connectors.attached.enrichment import EnrichCost as EnrichCost
+    from surprise_rerank.connectors.attached.enrichment import EnrichReport as EnrichReport
     from surprise_rerank.connectors.attached.hosts import attach_store as attach_store
-    from surprise_rerank.connectors.attached.payloads import PayloadKeys as PayloadKeys
 
 __getattr__, __all__ = lazy_names(
     __name__,
-    {
-        "attach": "Collection",
-        "enriching": "EnrichCost EnrichReport",
-        "hosts": "attach_store",
-        "payloads": "PayloadKeys",
-    },
+    {"collection": "Collection", "enrichment": "EnrichCost EnrichReport", "hosts": "attach_store"},
 )

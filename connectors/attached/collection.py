@@ -1,89 +1,105 @@
-"""A collection of Qdrant that somebody else made: searched, fetched and sampled as an index of ours is."""
+"""`Collection.attach`: a Qdrant collection that somebody else made, searched and re-ranked as it is."""
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypeAlias, cast
 
-from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.attached.enriched import (
+from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.connectors.attached.enrichment import (
     SUFFIX,
+    TRIED,
     WORD_STATISTICS,
     WORDS,
+    EnrichCost,
     Enriched,
+    Enricher,
     EnrichmentRecord,
+    EnrichReport,
     behind,
 )
-from surprise_rerank.connectors.attached.kept import files_name
-from surprise_rerank.connectors.attached.payloads import PayloadLayout, is_random, point_id
+from surprise_rerank.connectors.attached.finding import (
+    dense_model,
+    look,
+    models_of,
+    raw,
+    require_same_model,
+    sparse_of,
+    with_tokens,
+)
+from surprise_rerank.connectors.attached.kept import KeptFiles, files_name, files_of
+from surprise_rerank.connectors.attached.payloads import PayloadLayout, find_layout, is_random, point_id
 from surprise_rerank.connectors.attached.pools import ForeignPools
-from surprise_rerank.connectors.attached.statistics import count_ensemble, count_terms
+from surprise_rerank.connectors.attached.sparse import SparseEmbed
 from surprise_rerank.connectors.attached.vectors import VectorLayout
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.engines.connections import Connection, Reached, connect, existing
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.location import EngineKind
-from surprise_rerank.connectors.qdrant.schema import PointId, Record
-from surprise_rerank.connectors.qdrant.search.pools import Search
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
-from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
+from surprise_rerank.connectors.qdrant.schema import PointId, to_terms
+from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.systems.backgrounds import is_automatic, look_after_backgrounds
+from surprise_rerank.connectors.systems.inputs import SystemInputs
+from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.rerankers import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
-SparseEmbed: TypeAlias = Callable[[str], SparseVector]
+Keep: TypeAlias = str | os.PathLike[str] | Literal["qdrant"] | None
 
-ENSEMBLE = "ensemble.npz"  # of questions that were set
+_QUESTIONS = "ensemble.npz"  # that were set
 _VECTORS = "vectors.npz"
-
 # A mean or deviation of which a twentieth is of other vectors changes by less than its own error of a sample.
 _STALE = 0.05
 _PAGE = 10_000  # ids in a request
+_TERMS_PAGE, _PENDING = 2000, 32  # points with sparse vectors, and pages of them that are added up together
+_MEMBERS = 4096  # vectors that are kept, for similarities without exact moments
+_BYTES, _NUMBER = 8 * 2**20, 12  # of a page of vectors, as JSON, and of a number in it
 _PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
 
 
-class AttachedCollection(Searched):
-    """A foreign collection as it is; nothing is written into it. Threads may share it.
+class Collection(Ranked):
+    """A Qdrant collection that LangChain, LlamaIndex, Haystack, Mem0 or somebody's own code made.
 
-    Args:
-        engine: of the collection.
-        vectors: which are compared.
-        payloads: how points become documents.
-        encoder: of questions; the model of the collection's dense vectors. None for what asks no questions.
-        model: its name; empty where it is not known.
-        files: where statistics are kept.
-        open_engine: name -> the engine of another collection in the same Qdrant.
-        token_encoder: of token vectors that are added; None without any.
-        sparse: a question's sparse vector, for the collection's own ones; None where it is not known.
+    Use `Collection.attach`. Nothing is written into the collection. Threads may share it.
 
     Attributes:
-        enriched: what was added to it or beside it.
+        points: the collection's.
+        vectors: which are compared.
+        payloads: how points become documents.
+        token_encoder: of token vectors; None without one.
+        enriched: what was added beside it.
     """
 
     def __init__(
         self,
-        engine: ClientEngine,
+        connection: Connection,
+        points: ClientEngine,
         vectors: VectorLayout,
         payloads: PayloadLayout,
-        encoder: Encoder | None,
-        model: str,
+        models: tuple[Encoder | None, Encoder | None],
+        sparse: SparseEmbed | None,
         files: Files,
-        open_engine: Callable[[str], ClientEngine],
-        token_encoder: Encoder | None = None,
-        sparse: SparseEmbed | None = None,
     ) -> None:
-        self._engine, self._open_engine = engine, open_engine
-        self.vectors, self.payloads, self._files = vectors, payloads, files
-        self._encoder, self._model = encoder, model
-        self.sparse = sparse
-        self.token_encoder = token_encoder
+        self._connection, self.points, self.vectors, self.payloads = connection, points, vectors, payloads
+        self._encoder, self.token_encoder = models
+        self._sparse, self.files = sparse, files
+        self.engine, self.where = points.kind, points.where
+        self.id_key, self.metadata_key = payloads.id_path, payloads.metadata
+        self.has_dense, self.similarity = vectors.has_dense, vectors.similarity
+        self._notes: tuple[str, ...] = ()
         self.enriched = self._found_enriched()
         self._counted: dict[str, Ensemble | TermStatistics] = {}
         self._samples: dict[int, tuple[str, ...]] = {}
@@ -91,213 +107,163 @@ class AttachedCollection(Searched):
         self._looked = 0.0
         self._lock = threading.RLock()
 
-    @property
-    def engine(self) -> EngineKind:
-        """Which engine it has: `local` or `server`."""
-        return self._engine.kind
+    @classmethod
+    def attach(
+        cls,
+        where: Reached,
+        collection: str,
+        *,
+        embed: Any = None,
+        token_encoder: Any = None,
+        sparse: Any = None,
+        text: str | None = None,
+        title: str | None = None,
+        id: str | None = None,  # noqa: A002 - the option's name
+        metadata: str | None = None,
+        vector: str | None = None,
+        multivector: str | None = None,
+        sparse_vector: str | None = None,
+        keep: Keep = None,
+        background: bool = True,
+        api_key: str | None = None,
+    ) -> Self:
+        """Open a collection as it is.
 
-    @property
-    def id_key(self) -> str:
-        """The key of a document's id in the payload; empty where the point's id is it."""
-        return self.payloads.id_path
-
-    @property
-    def metadata_key(self) -> str:
-        """The key of the metadata in the payload; empty where they are all other keys."""
-        return self.payloads.metadata
-
-    @property
-    def points(self) -> ClientEngine:
-        """The collection's points."""
-        return self._engine
-
-    @property
-    def where(self) -> str:
-        """The place, for messages."""
-        return self._engine.where
-
-    @property
-    def pools(self) -> ForeignPools:
-        """Candidates from requests to the engine; what retrievers are made of."""
-        reads_added = self.enriched.has_tokens and self.token_encoder is not None
-        return ForeignPools(self._engine, self.vectors, self.payloads, self.enriched, reads_added)
-
-    @property
-    def words(self) -> Words | None:
-        """The words of documents: those that were added, or the collection's own sparse vectors."""
-        own, added = self.vectors, self.enriched.words
-        if added is not None:
-            return Words(WORDS, self._weighted, self.added_terms, kind="words")
-        if self.sparse is None or own.sparse is None:
-            return None
-        return Words(own.sparse, self.sparse, self._own_terms, own.idf, kind="words")
-
-    @property
-    def encoder(self) -> Encoder:
-        """The model of questions.
+        Args:
+            where: the url of a server, or those of a cluster's nodes; or a `QdrantClient` or
+                `AsyncQdrantClient`, which stays open.
+            collection: its name, or an alias.
+            embed: the model of its dense vectors: what `as_encoder` takes, such as a function from texts to
+                vectors, an embedding object of a framework, or a model's name. None for what asks no
+                questions, such as `enrich`.
+            token_encoder: a model of token vectors, for the collection's multivectors or for `enrich`, where
+                `embed` has none. A collection that has multivectors only needs no other.
+            sparse: a question's sparse vector, for the collection's own: what `sparse_embed` takes. Qdrant's
+                BM25 in English is recognised.
+            text: key of the payload with the text; found by its name where None. A dot leads into an object.
+            title: key of the title, which is encoded and shown before the text.
+            id: key of the document's id; the point's id is it where None, but for Haystack's.
+            metadata: key of the metadata; all other keys where there is none.
+            vector: name of the dense vector, where there are several.
+            multivector: name of the multivector of tokens, where there are several.
+            sparse_vector: name of the sparse vector, where there are several.
+            keep: where statistics, questions and backgrounds are kept: a folder, in which every collection
+                has one of its own, or `qdrant` for a collection `NAME.surprise.files` beside it. Where None
+                they are read from there, and what is new is gone when the process ends.
+            background: measure one when the first pipeline of a system is made, so that rankings have
+                a surprise: 300 questions are embedded and searched for. False makes none.
+            api_key: for a url; the environment variable QDRANT_API_KEY by default.
 
         Raises:
-            DataError: if the collection was attached without one.
+            StoreError: if the server cannot be reached, or has no such collection.
+            DataError: if the text's key, or one of several vectors, must be named; if the vectors are of
+                another model.
+            IndexMismatchError: if the collection is an index of surprise-rerank, was enriched with another
+                model of tokens, or was filled anew after something was kept.
         """
-        if self._encoder is None:
-            raise DataError(f"{self.where} was attached without a model of questions; give embed=")
-        return self._encoder
+        names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
+        connection = connect(where, api_key)
+        try:
+            points = existing(connection, collection)
+            dense, tokens = models_of(embed, token_encoder, collection)
+            vectors, records = look(points, names, None if dense is None else dense.dimension)
+            payloads = find_layout(
+                [(record.id, record.payload) for record in records],
+                points.where,
+                text=text,
+                title=title,
+                id=id,
+                metadata=metadata,
+            )
+            vectors, notes = with_tokens(tokens, vectors, dense is not None, multivector, points.where)
+            if not vectors.has_dense:
+                dense = encoder = tokens
+            elif dense is not None:
+                dense = raw(dense, vectors, points.where)
+                encoder = dense if tokens is None or dense is tokens else PairedEncoder(dense, tokens)
+            else:
+                encoder = None
+            beside = connection.engine(files_name(points.collection))
+            stored, place = files_of(keep, points, beside, connection.place)
+            files = KeptFiles(stored, records, vectors, points.where, place)
+            if dense is not None:
+                notes += require_same_model(records, vectors, payloads, dense, points.where)
+            asked, told = sparse_of(sparse, vectors, payloads, records)
+            made = cls(connection, points, vectors, payloads, (encoder, tokens), asked, files)
+        except BaseException:
+            connection.close()
+            raise
+        made._notes, made.measures_first = (*notes, *told), background and is_automatic()
+        return made
 
-    @property
-    def model(self) -> str:
-        """The name of the model of questions; empty where it is not known."""
-        return self._model
+    def __enter__(self) -> Self:
+        return self
 
-    @property
-    def fingerprint(self) -> str:
-        """What tells the model's weights apart; empty where it is not known."""
-        return "" if self._encoder is None else self._encoder.fingerprint
-
-    @property
-    def has_dense(self) -> bool:
-        """Whether documents have one dense vector each; else they are found by MaxSim of token vectors."""
-        return self.vectors.has_dense
-
-    @property
-    def similarity(self) -> VectorSimilarity:
-        """How dense vectors are compared."""
-        return self.vectors.similarity
-
-    @property
-    def language(self) -> str:
-        """Of the documents' words."""
-        return (self.enriched.words or Bm25()).language
-
-    @property
-    def files(self) -> Files:
-        """Where statistics, questions, backgrounds and weights are kept."""
-        return self._files
-
-    @property
-    def ensemble_version(self) -> str:
-        """What tells apart the ensembles that surprise is measured against."""
-        return self.ensemble().identity
-
-    def sample_documents(self, size: int) -> tuple[Document, ...]:
-        """A uniform sample of so many documents; all where there are fewer."""
-        return self.sample(size, frozenset({"documents"})).documents or ()
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether token vectors of documents are stored that a question's can be compared with."""
-        return self.vectors.tokens is not None or self.pools.reads_added
-
-    @property
-    def pooling(self) -> float:
-        """Tokens merged into a fetched vector: multivectors come as they are, added ones as in an index."""
-        return POOLING if self.pools.reads_added else 1
-
-    @property
-    def tokens_of_another(self) -> str:
-        """What to do where token vectors were added, and the collection was attached without their model."""
-        record = self.enriched.record
-        model = "" if record is None else record.model
-        return f"its token vectors are of {model!r}; attach it with that model as token_encoder="
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def __len__(self) -> int:
-        return self._engine.count()
+        return self.points.count()
 
-    def search(
+    def close(self) -> None:
+        """Close the connection, if it was opened here."""
+        self._connection.close()
+
+    def enrich(
         self,
-        query: Query,
-        depth: int,
-        fields: frozenset[Field] = frozenset(),
         *,
-        exact: bool = False,
-        options: SearchOptions = NO_OPTIONS,
-    ) -> Candidates:
-        """The documents nearest to a query; see `Searched.search`."""
-        pools = self.pools
-        dense = pools.asked(query)
-        chosen = options.exactly() if exact else options
-        return pools.run(Search(lambda limit: [pools.near(dense, limit)], depth, fields, chosen))
-
-    def fetch(
-        self,
-        ids: Sequence[str],
-        fields: frozenset[Field],
-        *,
-        skip_missing: bool = False,
-        options: SearchOptions = NO_OPTIONS,
-    ) -> Candidates:
-        """Documents by id; see `Searched.fetch`."""
-        points = self.pools.points_of(ids)
-        found = self._engine.retrieve(
-            [point for point in points.values() if point is not None],
-            self.pools.payload_of(fields),
-            self.pools.vectors_of(fields),
-        )
-        records = {record.id: record for record in found}
-        there = {name: records[str(p)] for name, p in points.items() if p is not None and str(p) in records}
-        missing = [name for name in ids if name not in there]
-        if missing and not skip_missing:
-            raise DataError(
-                f"{len(missing)} documents are not in {self.where}, such as {missing[0]!r}; they may have "
-                "been deleted meanwhile"
-            )
-        # Under the names that were asked for: a UUID can be written in several ways.
-        names = [name for name in dict.fromkeys(ids) if name in there]
-        return self._found([there[name] for name in names], fields, names)
-
-    def sample_ids(self, size: int) -> tuple[str, ...]:
-        """Ids of a uniform sample of so many documents, the same for the same points."""
-        return self.sample(size, frozenset()).ids
-
-    def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
-        """A uniform sample of the documents, the same for the same points.
+        tokens: bool = True,
+        words: bool | Bm25 = True,
+        dry_run: bool = False,
+        show_progress: bool = False,
+    ) -> EnrichReport | EnrichCost:
+        """Add what rankings are better with, in a collection `NAME.surprise` beside it, or update it.
 
         Args:
-            size: how many; all where there are fewer.
-            fields: what to fetch with them.
+            tokens: token vectors of the documents' texts.
+            words: sparse vectors of their words, by Qdrant's BM25.
+            dry_run: report what it would cost, and write nothing.
+            show_progress: a bar on the error stream.
+
+        Raises:
+            DataError: if it makes no sense, or it was enriched otherwise before.
+            StoreError: if it cannot be written; what was written before stays, and a call goes on there.
         """
-        with self._lock:
-            if size not in self._samples:
-                self._samples[size] = self._sampled(size)
-            ids = self._samples[size]
-        records = self._engine.retrieve(
-            [point_id(name) for name in ids], self.pools.payload_of(fields), self.pools.vectors_of(fields)
-        )
-        found = {record.id: record for record in records}
-        there = [found[name] for name in ids if name in found]
-        return self._found(there, fields, [self.payloads.document_id(own.id, own.payload) for own in there])
+        enricher = self._enricher(tokens, words if isinstance(words, Bm25) else Bm25() if words else None)
+        if dry_run:
+            return enricher.cost(self.sample_documents(TRIED))
+        return self._run(enricher, show_progress)
 
-    def refresh(self, advance: Callable[[int], None] = lambda n: None) -> None:
-        """Count the statistics that are kept again; others are counted when they are first needed.
+    def sync(self, *, show_progress: bool = False) -> EnrichReport:
+        """Bring the statistics and what `enrich` added up to date with the collection."""
+        self.refresh()
+        record, report = self.enriched.record, EnrichReport()
+        if record is not None:
+            report = self._run(self._enricher(bool(record.model), record.words), show_progress)
+        look_after_backgrounds(self, report.enriched + report.removed, show_progress=show_progress)
+        return report
 
-        Args:
-            advance: called with the number of points of every page.
-        """
-        with self._lock:
-            self._samples = {}
-            names = (_VECTORS, self._terms_file)
-            self._counted = {
-                name: self._count(name, advance) for name in names if self.files.read_file(name) is not None
-            }
+    def remove_enrichment(self) -> bool:
+        """Take away everything that `enrich` added; returns whether there was anything."""
+        removed = self.enriched.remove()
+        self.reload()
+        return removed
 
-    def own_ensemble(self) -> Ensemble:
-        """The ensemble of the collection's own vectors, counted in one scroll where none is kept."""
-        found = self._statistics(_VECTORS)
-        assert isinstance(found, Ensemble)
-        return found
-
-    def ensemble(self) -> Ensemble:
-        """What surprise is measured against: questions that were set, or the collection's own vectors."""
-        content = self.files.read_file(ENSEMBLE)
-        if content is None:
-            return self.own_ensemble()
-        found = Ensemble.from_bytes(content, f"{self.where}: {ENSEMBLE}")
-        if found.dimension != self.vectors.size or self.model not in ("", found.model):
-            raise DataError(
-                f"{self.where}: the logged questions that are kept were encoded by {found.model!r} "
-                f"({found.dimension} dimensions), the model is {self.model!r} ({self.vectors.size}); give "
-                "them again with set_questions, or none with set_questions([])"
-            )
-        return found
+    def facts(self) -> list[tuple[str, str]]:
+        """What was found, as names and values."""
+        lacks, record = SystemInputs(index=self).lacks, self.enriched.record
+        return [
+            ("points", str(len(self))),
+            ("engine", self.engine),
+            *self.vectors.facts(),
+            *self.payloads.facts(),
+            ("model", self.model or "none given"),
+            ("enriched", "no" if record is None else str(record)),
+            ("ranks by", self.default_system + (f" ({lacks})" if lacks else "")),
+            *(("note", note) for note in self._notes),
+        ]
 
     def set_questions(self, questions: Sequence[str]) -> Ensemble:
         """Measure surprise against logged questions, in place of the collection's own vectors.
@@ -311,25 +277,167 @@ class AttachedCollection(Searched):
         if isinstance(questions, str):
             raise DataError(f"questions must be a list of strings, got one: {questions[:40]!r}")
         if not questions:
-            self.files.delete_file(ENSEMBLE)
+            self.files.delete_file(_QUESTIONS)
             return self.ensemble()
         if len(questions) < 2:
             raise DataError("one question has no spread; give at least two, better some hundred")
         vectors = self.encoder.encode(list(questions), kind="query").dense
-        found = Ensemble.from_vectors(vectors, model=self.model, similarity=self.vectors.similarity)
-        self.files.write_file(ENSEMBLE, found.to_bytes())
+        found = Ensemble.from_vectors(vectors, model=self.model, similarity=self.similarity)
+        self.files.write_file(_QUESTIONS, found.to_bytes())
         return found
+
+    def ensemble(self) -> Ensemble:
+        """What surprise is measured against: questions that were set, or the collection's own vectors."""
+        content = self.files.read_file(_QUESTIONS)
+        if content is None:
+            return self.own_ensemble()
+        found = Ensemble.from_bytes(content, f"{self.where}: {_QUESTIONS}")
+        if found.dimension != self.vectors.size or self.model not in ("", found.model):
+            raise DataError(
+                f"{self.where}: the logged questions that are kept were encoded by {found.model!r} "
+                f"({found.dimension} dimensions), the model is {self.model!r} ({self.vectors.size}); give "
+                "them again with set_questions, or none with set_questions([])"
+            )
+        return found
+
+    def own_ensemble(self) -> Ensemble:
+        """The ensemble of the collection's own vectors, counted in one scroll where none is kept."""
+        return cast(Ensemble, self._statistics(_VECTORS))
+
+    def refresh(self) -> None:
+        """Count the statistics that are kept again; others are counted when they are first needed."""
+        with self._lock:
+            self._samples = {}
+            names = (_VECTORS, self._terms_file)
+            kept = [name for name in names if self.files.read_file(name) is not None]
+            self._counted = {name: self._count(name) for name in kept}
 
     def reload(self) -> None:
         """Find what was added, or taken away, meanwhile."""
         self.enriched, self._added = self._found_enriched(), None
 
-    def added_terms(self) -> TermStatistics:
-        """What every term weighs over the words that were added, as the last run has counted them.
+    # What `Searched` asks for
 
-        Raises:
-            DataError: if the statistics are gone.
-        """
+    @property
+    def pools(self) -> ForeignPools:
+        """Candidates from requests to the engine; what retrievers are made of."""
+        reads_added = self.enriched.has_tokens and self.token_encoder is not None
+        return ForeignPools(self.points, self.vectors, self.payloads, self.enriched, reads_added)
+
+    @property
+    def words(self) -> Words | None:
+        """The words of documents: those that were added, or the collection's own sparse vectors."""
+        own = self.vectors
+        if self.enriched.words is not None:
+            return Words(WORDS, self._weighted, self.added_terms, kind="words")
+        if self._sparse is None or own.sparse is None:
+            return None
+        return Words(own.sparse, self._sparse, self._own_terms, own.idf, kind="words", counts=own.idf)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The model of questions; a DataError if the collection was attached without one."""
+        if self._encoder is None:
+            raise DataError(f"{self.where} was attached without a model of questions; give embed=")
+        return self._encoder
+
+    @property
+    def model(self) -> str:
+        """The name of the model of dense vectors; empty where it is not known."""
+        return "" if self._encoder is None else dense_model(self._encoder).name
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells the model's weights apart; empty where it is not known."""
+        return "" if self._encoder is None else self._encoder.fingerprint
+
+    @property
+    def language(self) -> str:
+        """Of the documents' words."""
+        return (self.enriched.words or Bm25()).language
+
+    @property
+    def ensemble_version(self) -> str:
+        """What tells apart the ensembles that surprise is measured against."""
+        return self.ensemble().identity
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether token vectors of documents are stored that a question's can be compared with."""
+        return self.vectors.tokens is not None or self.pools.reads_added
+
+    @property
+    def compares_tokens_here(self) -> bool:
+        """The collection's own multivectors beside dense ones, where Qdrant takes no cosines of them."""
+        return self.has_dense and not (self.pools.reads_added or self.vectors.token_cosines)
+
+    @property
+    def pooling(self) -> float:
+        """Tokens merged into a fetched vector: multivectors come as they are, added ones as in an index."""
+        return POOLING if self.pools.reads_added else 1
+
+    @property
+    def default_system(self) -> str:
+        """The best system that there is enough for: one scorer is enough for all."""
+        if not self.has_dense:
+            return "dynamax" if self.words is None else "fusion"
+        return "auto" if is_linear(self.similarity) else "fusion"
+
+    def remedy(self, what: str) -> str:
+        """What one can do where there are no `words` or no `token vectors`."""
+        record = self.enriched.record
+        if record is not None and not record.complete:
+            return "enrich it again, which was not finished"
+        if what == "words":
+            return "enrich(words=True), or sparse= for the question's"
+        if record is not None and record.model and not self.has_tokens:
+            return f"its token vectors are of {record.model!r}; attach it with that model as token_encoder="
+        return "enrich(tokens=True)"
+
+    def surprise_reranker(self) -> SurpriseReranker:
+        """What orders given documents by surprise."""
+        return SurpriseReranker(self.ensemble(), weight=1.0)
+
+    def sample_ids(self, size: int) -> tuple[str, ...]:
+        """Ids of a uniform sample of so many documents, the same for the same points."""
+        return self.sample(size, frozenset()).ids
+
+    def sample_documents(self, size: int) -> tuple[Document, ...]:
+        """A uniform sample of so many documents; all where there are fewer."""
+        return self.sample(size, frozenset({"documents"})).documents or ()
+
+    def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
+        """Ids and token vectors of a uniform sample of the documents; see `Searched.token_sample`."""
+        found = self.sample(size, frozenset({"tokens"}))
+        return found.ids, found.require_tokens()
+
+    def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
+        """A uniform sample of so many documents, the same for the same points; see `Searched.sample`."""
+        with self._lock:
+            if size not in self._samples:
+                self._samples[size] = self._sampled(size)
+            points = self._samples[size]
+        return self.pools.of_points([point_id(name) for name in points], fields)
+
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates whose documents were not deleted meanwhile, and their points."""
+        points = self.pools.points_of(pool.ids)
+        kept = {i: own for i, name in enumerate(pool.ids) if (own := points[name]) is not None}
+        return pool.take(list(kept)), list(kept.values())
+
+    def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
+        """What a reader of a ranking by added words must know: of how many documents they are out of date."""
+        pool, points = self.there(pool)
+        if pool.documents is None or not points or self.enriched.words is None:
+            return ()
+        request = self.enriched.request(points, tokens=False, words=True)
+        found = self.pools.answered({"added": request})["added"]
+        return behind([str(point) for point in points], pool.documents, found)
+
+    # Statistics
+
+    def added_terms(self) -> TermStatistics:
+        """What every term weighs over the words that were added, as the last run has counted them."""
         files = self.enriched.files
         with self._lock:
             if self._added is None or time.monotonic() > self._looked + _PATIENCE:
@@ -345,23 +453,12 @@ class AttachedCollection(Searched):
             return self._added[1]
 
     def _own_terms(self) -> TermStatistics:
-        found = self._statistics(self._terms_file)
-        assert isinstance(found, TermStatistics)
-        return found
+        return cast(TermStatistics, self._statistics(self._terms_file))
 
     def _weighted(self, text: str) -> SparseVector:
         """A question's words with their weights over those that were added."""
         assert self.enriched.words is not None
         return self.added_terms().weighted(self.enriched.words.query(text))
-
-    def _found_enriched(self) -> Enriched:
-        name = self._engine.collection
-        files = CollectionFiles(self._open_engine(files_name(name)), self._engine.spread)
-        record = EnrichmentRecord.read(files, self.where)
-        found = Enriched(self._open_engine(name + SUFFIX), files, record)
-        if found.has_tokens and self.token_encoder is not None:
-            found.check(self.token_encoder.name, self.token_encoder.fingerprint, self.where)
-        return found
 
     @property
     def _terms_file(self) -> str:
@@ -386,53 +483,59 @@ class AttachedCollection(Searched):
         is_alike = (found.dimension, found.similarity) == (own.size, own.similarity)
         return found if is_same and is_alike and abs(found.count - points) <= _STALE * points else None
 
-    def _count(self, name: str, advance: Callable[[int], None] = lambda n: None) -> Ensemble | TermStatistics:
-        own = self.vectors
-        found: Ensemble | TermStatistics
-        if name == _VECTORS:
-            found = count_ensemble(self._engine, own, self.model, advance)
-        else:
-            found = count_terms(self._engine, own.sparse or "", advance)
+    def _count(self, name: str) -> Ensemble | TermStatistics:
+        found = self._counted_vectors() if name == _VECTORS else self._counted_terms()
         self.files.write_file(name, found.to_bytes())
         return found
 
+    def _counted_vectors(self) -> Ensemble:
+        own = self.vectors
+        found = Ensemble.empty(own.size, sample_size=_MEMBERS, model=self.model, similarity=own.similarity)
+        for page in self.points.scroll(
+            (), (own.dense,), batch=max(1, min(_PAGE, _BYTES // (_NUMBER * own.size)))
+        ):
+            found = found.update(own.dense_of(page)[0])
+        return found
+
+    def _counted_terms(self) -> TermStatistics:
+        vector = self.vectors.sparse or ""
+        parts = list[TermStatistics]()
+        for page in self.points.scroll((), (vector,), batch=_TERMS_PAGE):
+            parts.append(TermStatistics.of(to_terms(page, vector)))
+            if len(parts) > _PENDING:
+                parts = [TermStatistics.total(parts)]
+        return TermStatistics.total(parts)
+
     def _sampled(self, size: int) -> tuple[str, ...]:
         """Ids of points: the smallest where ids are random, or else those of the smallest hashes."""
-        first = next(iter(self._engine.scroll((), batch=min(size, 256))), [])
+        first = next(iter(self.points.scroll((), batch=min(size, 256))), [])
         if self.engine == "server" and all(is_random(record.id) for record in first):
-            page = next(iter(self._engine.scroll((), batch=size)), [])
+            page = next(iter(self.points.scroll((), batch=size)), [])
             return tuple(record.id for record in page)
-        ids = [record.id for page in self._engine.scroll((), batch=_PAGE) for record in page]
-        return tuple(sorted(ids, key=_hashed)[:size])
+        ids = [record.id for page in self.points.scroll((), batch=_PAGE) for record in page]
+        return tuple(sorted(ids, key=lambda name: uuid.uuid5(uuid.NAMESPACE_OID, name).int)[:size])
 
-    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
-        """The candidates whose documents were not deleted meanwhile, and their points."""
-        points = self.pools.points_of(pool.ids)
-        kept = {i: own for i, name in enumerate(pool.ids) if (own := points[name]) is not None}
-        return pool.take(list(kept)), list(kept.values())
+    # What was added
 
-    def _found(self, records: Sequence[Record], fields: frozenset[Field], names: Sequence[str]) -> Candidates:
-        """The pool of points that were asked for by id, under the names of their documents."""
-        pools = self.pools
-        answers = pools.answered(pools.parts(records, fields))
-        whole = {record.id for record in pools.whole(records, fields, answers)}
-        kept = [i for i, record in enumerate(records) if record.id in whole]
-        return pools.made([records[i] for i in kept], fields, {}, answers, [names[i] for i in kept])
+    def _found_enriched(self) -> Enriched:
+        name, open_engine = self.points.collection, self._connection.engine
+        files = CollectionFiles(open_engine(files_name(name)), self.points.spread)
+        found = Enriched(open_engine(name + SUFFIX), files, EnrichmentRecord.read(files, self.where))
+        if found.has_tokens and self.token_encoder is not None:
+            found.check(self.token_encoder, self.where)
+        return found
 
-    def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
-        """Ids and token vectors of a uniform sample of the documents; see `Searched.token_sample`."""
-        found = self.sample(size, frozenset({"tokens"}))
-        return found.ids, found.require_tokens()
+    def _enricher(self, tokens: bool, words: Bm25 | None) -> Enricher:
+        encoder = self.token_encoder
+        if tokens and (encoder is None or token_dimension(encoder) is None):
+            raise DataError(
+                f"the model {self.model!r} has no token vectors; give "
+                "token_encoder=load_encoder() (--token-model) when it is attached, or tokens=False"
+            )
+        return Enricher.planned(self.points, self.payloads, self.enriched, encoder if tokens else None, words)
 
-    def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
-        """What a reader of a ranking by added words must know: of how many documents they are out of date."""
-        pool, points = self.there(pool)
-        if pool.documents is None or not points or self.enriched.words is None:
-            return ()
-        request = self.enriched.request(points, tokens=False, words=True)
-        found = self.pools.answered({"added": request})["added"]
-        return behind([str(point) for point in points], pool.documents, found)
-
-
-def _hashed(name: str) -> int:
-    return uuid.uuid5(uuid.NAMESPACE_OID, name).int
+    def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
+        with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:
+            report = enricher.run(advance)
+        self.reload()
+        return report

@@ -6,10 +6,9 @@ Stores are recognised by what they have, and no framework is imported.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from surprise_rerank.connectors.attached.attach import Collection
+from surprise_rerank.connectors.attached.collection import Collection
 from surprise_rerank.connectors.qdrant.engines.connections import connect, existing
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.errors import DataError, refuse_unknown
@@ -20,32 +19,17 @@ _LANGCHAIN_KEYS = {"page_content", "metadata"}
 _TOLD = frozenset({"where", "collection", "embed"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Store:
-    """What a store tells.
-
-    Attributes:
-        client: of its Qdrant.
-        collection: name.
-        embed: its model; None where it has none.
-        settings: more for `Collection.attach`.
-    """
-
-    client: Any
-    collection: str
-    embed: Any = None
-    settings: dict[str, Any] = field(default_factory=dict)
+# The client of its Qdrant, the collection's name, its model if it has one, and more for `Collection.attach`.
+_Told: TypeAlias = tuple[Any, str, Any, dict[str, Any]]
 
 
 def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collection:
     """Attach the collection of a framework's vector store.
 
-    Args:
-        store: LangChain's or LlamaIndex's `QdrantVectorStore`, LlamaIndex's `VectorStoreIndex` over one,
-            Haystack's `QdrantDocumentStore`, or Mem0's store. A `Collection` is that itself.
-        embed: the model of its dense vectors, where the store has none. LangChain's and a `VectorStoreIndex`
-            have one.
-        settings: more for `Collection.attach`, such as `token_encoder` and `keep`.
+    That is LangChain's or LlamaIndex's `QdrantVectorStore`, LlamaIndex's `VectorStoreIndex` over one,
+    Haystack's `QdrantDocumentStore`, or Mem0's store; a `Collection` is that itself. `embed` is the model of
+    its dense vectors, where the store has none: LangChain's and a `VectorStoreIndex` have one. Settings are
+    more for `Collection.attach`, such as `token_encoder` and `keep`.
 
     Raises:
         DataError: if it is no such store, its model or a setting is not known; as `Collection.attach`.
@@ -56,20 +40,20 @@ def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collectio
         if embed is not None or settings:
             raise DataError("the collection is attached already; give embed and other settings when it is")
         return store
-    found = _told(store)
-    model = found.embed if embed is None else embed
+    client, name, own, told = _told(store)
+    model = own if embed is None else embed
     if model is None:
         raise DataError(
             f"{type(store).__name__} does not know the model of its vectors; give it as embed= (the "
             "embedding object of your framework, or a function from texts to vectors)"
         )
-    return Collection.attach(found.client, found.collection, embed=model, **{**found.settings, **settings})
+    return Collection.attach(client, name, embed=model, **{**told, **settings})
 
 
-def _told(store: Any) -> _Store:
+def _told(store: Any) -> _Told:
     if hasattr(store, "vector_store"):  # LlamaIndex's VectorStoreIndex
-        inner = _told(store.vector_store)
-        return _Store(inner.client, inner.collection, getattr(store, "_embed_model", None), inner.settings)
+        client, name, _, settings = _told(store.vector_store)
+        return client, name, getattr(store, "_embed_model", None), settings
     if hasattr(store, "content_payload_key"):
         return _langchain(store)
     if hasattr(store, "dense_vector_name") and hasattr(store, "text_key"):
@@ -77,14 +61,14 @@ def _told(store: Any) -> _Store:
     if hasattr(store, "use_sparse_embeddings") and hasattr(store, "count_documents"):
         return _haystack(store)
     if hasattr(store, "client") and hasattr(store, "collection_name"):  # Mem0, and others built alike
-        return _Store(store.client, store.collection_name)
+        return store.client, store.collection_name, None, {}
     raise DataError(
         f"a {type(store).__name__} is no vector store over Qdrant that is known; give one of LangChain, "
         "LlamaIndex, Haystack or Mem0, or use Collection.attach(client, name, embed=...)"
     )
 
 
-def _langchain(store: Any) -> _Store:
+def _langchain(store: Any) -> _Told:
     keys = (store.content_payload_key, store.metadata_payload_key)
     settings: dict[str, Any] = {}
     if set(keys) != _LANGCHAIN_KEYS:
@@ -95,7 +79,7 @@ def _langchain(store: Any) -> _Store:
     # A dense store may have a sparse model that it never asks.
     if sparse is not None and (store.retrieval_mode != "dense" or _has_sparse(store)):
         settings |= {"sparse": sparse, "sparse_vector": store.sparse_vector_name}
-    return _Store(store.client, store.collection_name, store.embeddings, settings)
+    return store.client, store.collection_name, store.embeddings, settings
 
 
 def _has_sparse(store: Any) -> bool:
@@ -103,7 +87,7 @@ def _has_sparse(store: Any) -> bool:
     return store.sparse_vector_name in (params.sparse_vectors or {})
 
 
-def _llama_index(store: Any) -> _Store:
+def _llama_index(store: Any) -> _Told:
     client = store._client if store._client is not None else store._aclient
     settings: dict[str, Any] = {"vector": store.dense_vector_name} if store.dense_vector_name else {}
     query = getattr(store, "_sparse_query_fn", None)
@@ -114,9 +98,9 @@ def _llama_index(store: Any) -> _Store:
             return SparseVector(indices[0], values[0])
 
         settings |= {"sparse": sparse, "sparse_vector": store.sparse_vector_name}
-    return _Store(client, store.collection_name, None, settings)
+    return client, store.collection_name, None, settings
 
 
-def _haystack(store: Any) -> _Store:
+def _haystack(store: Any) -> _Told:
     store.count_documents()  # its client is made with the first request
-    return _Store(store._client, store.index)
+    return store._client, store.index, None, {}

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from surprise_rerank.connectors.attached.enriched import SUFFIX
+from surprise_rerank.connectors.attached.enrichment import SUFFIX
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.schema import Record
@@ -26,13 +26,6 @@ class KeptFiles(Files):
     """Files of one of a collection's vectors.
 
     A few of its vectors are its probes, of which some must be there again. Others' files have another prefix.
-
-    Args:
-        files: where all are.
-        records: the points that were looked at.
-        layout: which vector is meant.
-        where: the collection, for messages.
-        place: of the files, for messages.
 
     Raises:
         IndexMismatchError: if vectors of this name are kept, and none of their probes is there any more.
@@ -73,14 +66,7 @@ class KeptFiles(Files):
 def files_of(
     keep: str | os.PathLike[str] | None, engine: ClientEngine, beside: ClientEngine, server: str
 ) -> tuple[Files, str]:
-    """Where files are kept, and that place in words.
-
-    Args:
-        keep: a folder, in which every collection has one of its own; `qdrant`; None for this process alone.
-        engine: of the collection.
-        beside: of the collection for files.
-        server: the place of its Qdrant, as a name for folders.
-    """
+    """Where files are kept, and that place in words; see `Collection.attach` for keep."""
     if keep is not None and keep != "qdrant":
         folder = Path(keep) / quote(f"{server} {engine.collection}", safe=" ")
         return FolderFiles(folder), str(folder)

@@ -8,8 +8,8 @@ import re
 import uuid
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 from qdrant_client import models
 
@@ -40,23 +40,13 @@ _PLAIN = re.compile(r"[\w-]+")  # what Qdrant takes for keys without quotes
 _INTEGER = re.compile(r"-?[0-9]{1,18}")  # what fits 64 bits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PayloadKeys:
-    """Which keys of a payload are what; None finds the key by its name.
+class NamedKeys(TypedDict, total=False):
+    """Which keys of a payload are what; None finds the key by its name. See `Collection.attach`."""
 
-    A dot leads into an object, where no key is called so with its dot.
-
-    Attributes:
-        text: of the text.
-        title: of the title; it is encoded and shown before the text.
-        id: of the document's id; the point's id where None.
-        metadata: of an object with the metadata; all other keys where None.
-    """
-
-    text: str | None = None
-    title: str | None = None
-    id: str | None = None
-    metadata: str | None = None
+    text: str | None
+    title: str | None
+    id: str | None
+    metadata: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,20 +128,17 @@ class PayloadLayout:
         ]
 
 
-def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where: str) -> PayloadLayout:
-    """How a collection keeps its documents, from some of its points.
-
-    Args:
-        points: ids and payloads of a sample.
-        keys: those that the user named.
-        where: the collection, for messages.
+def find_layout(
+    points: Sequence[tuple[str, Payload]], where: str, **keys: Unpack[NamedKeys]
+) -> PayloadLayout:
+    """How a collection keeps its documents, from ids and payloads of some points, and from what is named.
 
     Raises:
         DataError: if no key is known to hold the text, or a named one is in no point; lists the keys.
     """
     payloads = [payload for _, payload in points]
     names = Counter(name for payload in payloads for name in payload)
-    given = {name: own for name, own in asdict(keys).items() if own is not None}
+    given: dict[str, str] = {name: str(own) for name, own in keys.items() if own is not None}
     for name, own in given.items():
         if payloads and all(at(payload, own) is None for payload in payloads):
             hint = did_you_mean(own, names)
@@ -160,12 +147,13 @@ def find_layout(points: Sequence[tuple[str, Payload]], keys: PayloadKeys, where:
                 f"{hint}there are {shown(names)}"
             )
     common = {name for name, n in names.items() if 2 * n > len(points)}
-    if _NODE in common and not keys.text:
-        layout = PayloadLayout((_NODE,), keys.title or "", keys.id or "", keys.metadata or "")
+    if _NODE in common and "text" not in given:
+        title, own_id, metadata = (given.get(name, "") for name in ("title", "id", "metadata"))
+        layout = PayloadLayout((_NODE,), title, own_id, metadata)
     else:
-        layout = _plain(payloads, names, keys, where)
+        layout = _plain(payloads, names, given, where)
         hashed = (haystack_point(str(payload.get("id"))) == point for point, payload in points)
-        if keys.id in (None, "id") and "id" in common and all(hashed):
+        if given.get("id", "id") == "id" and "id" in common and all(hashed):
             layout = replace(layout, id="id", hashed_ids=True)
     shared = [name for name, n in Counter(layout.document_id(*own) for own in points).items() if n > 1]
     if shared:
@@ -226,9 +214,11 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit()
 
 
-def _plain(payloads: Sequence[Payload], names: Counter[str], keys: PayloadKeys, where: str) -> PayloadLayout:
+def _plain(
+    payloads: Sequence[Payload], names: Counter[str], given: Mapping[str, str], where: str
+) -> PayloadLayout:
     lower = {name.lower(): name for name in reversed(list(names))}
-    texts = (keys.text,) if keys.text else tuple(_usual(_TEXTS, lower, payloads))
+    texts = (given["text"],) if "text" in given else tuple(_usual(_TEXTS, lower, payloads))
     if not texts:
         guess = max(names, key=lambda name: _letters(name, payloads), default="")
         hint = f"; the longest texts are in {guess!r}" if guess and _letters(guess, payloads) else ""
@@ -236,12 +226,12 @@ def _plain(payloads: Sequence[Payload], names: Counter[str], keys: PayloadKeys, 
             f"{where}: no key is known to hold the text. The payloads have {shown(names)}{hint}. Name it "
             "with text= (in the file of --config), with a dot for a key inside an object"
         )
-    title = keys.title or next(iter(_usual(TITLE_NAMES, lower, payloads)), "")
+    title = given.get("title") or next(iter(_usual(TITLE_NAMES, lower, payloads)), "")
     inner = [lower[name] for name in METADATA_NAMES if name in lower]
-    metadata = keys.metadata or next(
+    metadata = given.get("metadata") or next(
         (own for own in inner if all(isinstance(p.get(own) or {}, Mapping) for p in payloads)), ""
     )
-    return PayloadLayout(texts, title, keys.id or "", metadata)
+    return PayloadLayout(texts, title, given.get("id", ""), metadata)
 
 
 def _usual(usual: Sequence[str], lower: Mapping[str, str], payloads: Sequence[Payload]) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.attached.enriched import TOKENS, WORDS, Enriched, behind
+from surprise_rerank.connectors.attached.enrichment import TOKENS, WORDS, Enriched, behind
 from surprise_rerank.connectors.attached.payloads import (
     PayloadLayout,
     haystack_point,
@@ -17,7 +17,6 @@ from surprise_rerank.connectors.attached.payloads import (
     point_id,
     point_of,
 )
-from surprise_rerank.connectors.attached.statistics import dense_of, tokens_of
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice, payload_selector
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors
@@ -100,6 +99,42 @@ class ForeignPools(Pools):
     def key(self, record: Record) -> str:
         """The id of the point."""
         return record.id
+
+    def fetch(
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+    ) -> Candidates:
+        """Documents by id; see `Searched.fetch`."""
+        points = self.points_of(ids)
+        found = self._retrieved([own for own in points.values() if own is not None], fields)
+        there = {name: found[str(own)] for name, own in points.items() if str(own) in found}
+        missing = [name for name in ids if name not in there]
+        if missing and not skip_missing:
+            raise DataError(
+                f"{len(missing)} documents are not in {self.where}, such as {missing[0]!r}; they may have "
+                "been deleted meanwhile"
+            )
+        # Under the names that were asked for: a UUID can be written in several ways.
+        names = [name for name in dict.fromkeys(ids) if name in there]
+        return self._asked_for([there[name] for name in names], names, fields)
+
+    def of_points(self, points: Sequence[PointId], fields: frozenset[Field]) -> Candidates:
+        """The documents of those of these points that are there."""
+        found = self._retrieved(points, fields)
+        records = [found[str(own)] for own in points if str(own) in found]
+        names = [self.payloads.document_id(own.id, own.payload) for own in records]
+        return self._asked_for(records, names, fields)
+
+    def _retrieved(self, points: Sequence[PointId], fields: frozenset[Field]) -> dict[str, Record]:
+        found = self.points.retrieve(points, self.payload_of(fields), self.vectors_of(fields))
+        return {record.id: record for record in found}
+
+    def _asked_for(
+        self, records: Sequence[Record], names: Sequence[str], fields: frozenset[Field]
+    ) -> Candidates:
+        answers = self.answered(self.parts(records, fields))
+        whole = {record.id for record in self.whole(records, fields, answers)}
+        kept = [i for i, record in enumerate(records) if record.id in whole]
+        return self.made([records[i] for i in kept], fields, {}, answers, [names[i] for i in kept])
 
     def names(self, records: Sequence[Record]) -> dict[str, str]:
         """Point -> its document's id, of those that are there."""
@@ -184,7 +219,7 @@ class ForeignPools(Pools):
     ) -> Candidates:
         """Points as candidates; see `Pools.made`.
 
-        With ids of the documents, which are the points' otherwise: several points of one id are refused then.
+        Ids are given where documents were asked for by them; several points of one id are refused otherwise.
         """
         if names is None:
             names = [self.payloads.document_id(record.id, record.payload) for record in records]
@@ -199,10 +234,10 @@ class ForeignPools(Pools):
         if "added" in answers:
             pool = replace(pool, notes=behind(points, pool.documents, added))
         if "dense" in fields and own.has_dense:
-            pool = replace(pool, dense=dense_of(records, own)[0])
+            pool = replace(pool, dense=own.dense_of(records)[0])
         if "tokens" in fields:
             read = self.reads_added
-            tokens = self.enriched.tokens_of(points, added) if read else tokens_of(records, own, self.where)
+            tokens = self.enriched.tokens_of(points, added) if read else own.tokens_of(records, self.where)
             pool = replace(pool, tokens=tokens)
         if "terms" in fields:
             words = self.enriched.words is not None

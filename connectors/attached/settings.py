@@ -7,18 +7,17 @@ import threading
 import tomllib
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
-from surprise_rerank.connectors.attached.attach import Collection
+from surprise_rerank.connectors.attached.collection import Collection
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.storage.folder import require_index
-from surprise_rerank.connectors.systems.loading import pipeline_of, reranker_of_texts, text_reranker_of
-from surprise_rerank.connectors.systems.register import find_system
+from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
@@ -26,13 +25,16 @@ from surprise_rerank.encoders.endpoint import OpenAIEncoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder, load_question_encoder
 from surprise_rerank.errors import DataError, ForeignCollectionError, IndexMismatchError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, DiversityOptions
+from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground, require_background
 
 # Whoever asks for an index in this process gets the same one, so that its changes are seen by all.
 _open: weakref.WeakValueDictionary[tuple[str, ...], DocumentIndex] = weakref.WeakValueDictionary()
 _opening = threading.Lock()
+_NAMES = ("text", "title", "id", "metadata", "vector", "multivector", "sparse_vector")
+_STRINGS = (*_NAMES, "keep", "model", "token_model", "bm25")
 _EMBEDDING = frozenset({"model", "url", "dimensions", "prompts", "timeout", "batch", "cache"})
 
 
@@ -48,27 +50,14 @@ def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
 class ForeignParts:
     """What a file says of a collection that somebody else made; `ForeignParts.read` reads it.
 
-    Attributes:
-        text, title, id, metadata, vector, multivector, sparse_vector: as for `Collection.attach`.
-        keep: as for `Collection.attach`; a folder of the cache by default.
-        model: of the dense vectors, a name or a folder, as `load_encoder` takes it.
-        token_model: of token vectors, where `model` has none.
-        embedding: in place of `model`, arguments of `OpenAIEncoder`; its key is in the environment.
-        bm25: the language of the collection's sparse vectors, if they are Qdrant's BM25.
+    It may have these strings: `text`, `title`, `id`, `metadata`, `vector`, `multivector`, `sparse_vector` and
+    `keep` as for `Collection.attach` (a folder of the cache by default); `model`, of the dense vectors, and
+    `token_model`, where that has no tokens, as `load_encoder` takes them; `bm25`, the language of sparse
+    vectors that are Qdrant's BM25. A table `[embedding]` has arguments of `OpenAIEncoder`, in place of
+    `model`; its key is in the environment.
     """
 
-    text: str | None = None
-    title: str | None = None
-    id: str | None = None
-    metadata: str | None = None
-    vector: str | None = None
-    multivector: str | None = None
-    sparse_vector: str | None = None
-    keep: str | None = None
-    model: str | None = None
-    token_model: str | None = None
-    embedding: Mapping[str, Any] | None = None
-    bm25: str | None = None
+    said: Mapping[str, Any]
 
     @classmethod
     def read(cls, file: str | os.PathLike[str] | None) -> Self:
@@ -78,70 +67,72 @@ class ForeignParts:
             DataError: if it cannot be read, or says what is not known.
         """
         if file is None:
-            return cls()
-        said = read_toml(file)
+            return cls({})
+        said, where = read_toml(file), os.fspath(file)
         said.pop("server", None)  # which `surprise-rerank serve` reads
-        refuse_unknown(said, [own.name for own in fields(cls)], os.fspath(file))
+        refuse_unknown(said, (*_STRINGS, "embedding"), where)
         for name, value in said.items():
-            expected = dict if name == "embedding" else str
+            expected, kind = (dict, "a table") if name == "embedding" else (str, "a string")
             if not isinstance(value, expected):
-                kind = "a table" if expected is dict else "a string"
-                raise DataError(f"{os.fspath(file)}: {name} = {value!r}; expected {kind}")
-        embedding = said.get("embedding")
-        if embedding is not None:
-            refuse_unknown(embedding, _EMBEDDING, f"{os.fspath(file)}: [embedding]")
-            if "model" not in embedding or "model" in said:
+                raise DataError(f"{where}: {name} = {value!r}; expected {kind}")
+        if "embedding" in said:
+            refuse_unknown(said["embedding"], _EMBEDDING, f"{where}: [embedding]")
+            if "model" not in said["embedding"] or "model" in said:
                 raise DataError(
-                    f"{os.fspath(file)}: give the model once: model = of one that is loaded here, or model = "
-                    "in [embedding] of one behind a url"
+                    f"{where}: give the model once: model = of one that is loaded here, or model = in "
+                    "[embedding] of one behind a url"
                 )
-        return cls(**said)
+        return cls(said)
 
     def attach(
         self, location: Location, model: str | None = None, encoder: object | None = None
     ) -> Collection:
-        """The collection, with its model.
-
-        Args:
-            location: of the collection.
-            model: in place of the file's.
-            encoder: in place of both.
+        """The collection with its model: an encoder, or what is named here or by the file.
 
         Raises:
             DataError: if no model is named; as `Collection.attach`.
             ModelError: if it cannot be loaded.
         """
-        if encoder is None:
-            encoder = self._encoder(model)
+        name = model or self.said.get("model")
+        if encoder is None and model is None and "embedding" in self.said:
+            encoder = OpenAIEncoder(**self.said["embedding"])
+        elif encoder is None and name is not None:
+            encoder = load_question_encoder(name, "float32")
         if encoder is None:
             raise DataError(
                 f"{location} was made by somebody else, and does not know the model of its vectors: give "
                 "--model NAME (model=), or a file that names it with --config (config=)"
             )
-        tokens = None if self.token_model is None else load_encoder(self.token_model)
-        return self.look(location, encoder, tokens)
+        tokens = self.said.get("token_model")
+        return self.look(location, encoder, None if tokens is None else load_encoder(tokens))
 
     def look(
         self, location: Location, encoder: object | None = None, tokens: Encoder | None = None
     ) -> Collection:
         """The collection with these models, or without any, for what asks no questions."""
-        names = {own: getattr(self, own) for own in ("text", "title", "id", "metadata")}
-        names |= {own: getattr(self, own) for own in ("vector", "multivector", "sparse_vector")}
+        language = self.said.get("bm25")
         return Collection.attach(
             location,
             location.collection,
             embed=encoder,
             token_encoder=tokens,
-            sparse=None if self.bm25 is None else Bm25(language=self.bm25),
-            keep=self.keep or cache_folder() / "collections",
-            **names,
+            sparse=None if language is None else Bm25(language=language),
+            keep=self.said.get("keep") or cache_folder() / "collections",
+            **cast(Any, {name: self.said.get(name) for name in _NAMES}),
         )
 
-    def _encoder(self, model: str | None) -> Encoder | None:
-        if model is None and self.embedding is not None:
-            return OpenAIEncoder(**self.embedding)
-        name = model or self.model
-        return None if name is None else load_question_encoder(name, "float32")
+
+def reranker_of_texts(system: str) -> Reranker:
+    """What ranks texts without any index; a DataError if the system needs one."""
+    path = find_system(system).text_reranker
+    if not path:
+        able = ", ".join(other.name for other in SYSTEMS.values() if other.text_reranker)
+        raise DataError(
+            f"the system {system!r} needs an index, for the statistics of its documents; give one, or choose "
+            f"of {able}"
+        )
+    reranker: Reranker = resolved(path)()
+    return reranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +178,7 @@ class PipelineSettings:
     config: str | None = None
 
     def __post_init__(self) -> None:
-        _ = self.variety
+        NO_DIVERSITY.changed(**self.variety)
         if self.system is not None:
             find_system(self.system)
         _ = self.location
@@ -201,23 +192,15 @@ class PipelineSettings:
 
     @property
     def location(self) -> Location:
-        """Where the index is.
-
-        Raises:
-            DataError: if both an index and a url are given.
-        """
+        """Where the index is; a DataError if both an index and a url are given."""
         if self.index is not None and self.url is None:
             return Location.at(self.index, self.collection)
         return Location(self.index, self.url, self.collection)
 
     @property
-    def variety(self) -> Diversity:
-        """Diversity, mmr and collapse in one.
-
-        Raises:
-            DataError: if one is out of its range, or both diversity and mmr are given.
-        """
-        return NO_DIVERSITY.changed(diversity=self.diversity, mmr=self.mmr, collapse=self.collapse)
+    def variety(self) -> DiversityOptions:
+        """Diversity, mmr and collapse, as `Ranked.pipeline` takes them."""
+        return {"diversity": self.diversity, "mmr": self.mmr, "collapse": self.collapse}
 
     def open_index(self) -> DocumentIndex | Collection:
         """The index with its model, the same one for all who ask while it is in use; or a foreign collection.
@@ -244,12 +227,7 @@ class PipelineSettings:
         return found
 
     def require_possible(self) -> None:
-        """Refuse what cannot be, before a model is loaded.
-
-        Raises:
-            StoreError: if the folder holds no index.
-            DataError: if the system cannot rank texts without one, or min_surprise has no background.
-        """
+        """Refuse what cannot be, before a model is loaded: no index, a system or threshold that needs one."""
         if self.location.folder is not None:
             require_index(Path(self.location.folder))
         if self.location.is_given:
@@ -260,39 +238,23 @@ class PipelineSettings:
             require_background(None, self.min_surprise)
 
     def pipeline(self) -> Pipeline:
-        """A pipeline on the index.
-
-        Raises:
-            SurpriseRerankError: as `open_index`; if the index lacks what the system, or min_surprise, needs.
-        """
-        return pipeline_of(
-            self.open_index(),
-            self.system,
-            depth=self.depth,
-            min_surprise=self.min_surprise,
-            diversity=self.variety,
-        )
+        """A pipeline on the index; errors are those of `open_index` and of `Ranked.pipeline`."""
+        least = self.min_surprise
+        return self.open_index().pipeline(self.system, depth=self.depth, min_surprise=least, **self.variety)
 
     def text_reranker(self) -> TextReranker:
-        """A re-ranker of texts, which fetches the vectors of those that the index holds.
-
-        Raises:
-            SurpriseRerankError: as `pipeline`; if the system cannot rank given texts.
-        """
+        """A re-ranker of texts, which fetches the vectors of those that the index holds, if there is one."""
+        least = self.min_surprise
         if self.location.is_given:
-            return text_reranker_of(
-                self.open_index(), self.system, min_surprise=self.min_surprise, diversity=self.variety
-            )
-        if self.encoder is None:
-            model = load_encoder(self.model or DEFAULT_MODEL)
-        else:
-            model = as_encoder(self.encoder)
+            return self.open_index().text_reranker(self.system, min_surprise=least, **self.variety)
+        given = self.encoder
+        model = load_encoder(self.model or DEFAULT_MODEL) if given is None else as_encoder(given)
         background = None if self.background is None else QuestionBackground.load(self.background)
-        name = self.system or ("cosine" if token_dimension(model) is None else "dynamax")
-        reranker = reranker_of_texts(name)
-        return TextReranker(
-            model, reranker, background=background, min_surprise=self.min_surprise, diversity=self.variety
+        reranker = reranker_of_texts(
+            self.system or ("cosine" if token_dimension(model) is None else "dynamax")
         )
+        diversity = NO_DIVERSITY.changed(**self.variety)
+        return TextReranker(model, reranker, None, background, least, diversity=diversity)
 
     def _shared(self, location: Location) -> DocumentIndex:
         folder = "" if location.folder is None else os.path.realpath(location.folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,9 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.base import UNNAMED
+from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.core.arrays import Float32Array, VectorSimilarity, unit_rows
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError, did_you_mean
 
 _SIMILARITIES: Mapping[models.Distance, VectorSimilarity] = {
@@ -84,9 +86,25 @@ class VectorLayout:
             return found
         return np.asarray(1.0 / (1.0 + found), np.float32)
 
-    def prepared(self, vectors: Float32Array) -> Float32Array:
-        """(n, d) stored vectors as they are compared: Qdrant scales those that it compares by the cosine."""
-        return unit_rows(vectors) if self.distance == models.Distance.COSINE else vectors
+    def dense_of(self, page: Sequence[Record]) -> tuple[Float32Array, list[int]]:
+        """Dense vectors of points, as they are compared, and the rows of the points that have one."""
+        rows = [i for i, record in enumerate(page) if record.vectors.get(self.dense) is not None]
+        vectors = np.array([page[i].vectors[self.dense] for i in rows], np.float32)
+        vectors = vectors.reshape(len(rows), self.size)
+        # Qdrant scales those that it compares by the cosine.
+        return (unit_rows(vectors) if self.distance == models.Distance.COSINE else vectors), rows
+
+    def tokens_of(self, page: Sequence[Record], where: str) -> TokenBatch:
+        """The multivectors of points, which are a text's token vectors; a DataError if there are none."""
+        if self.tokens is None:
+            raise DataError(
+                f"{where} has no token vectors; add them with enrich(tokens=True), or choose a system that "
+                "needs none"
+            )
+        found = (record.vectors.get(self.tokens) for record in page)
+        size = self.token_size
+        rows = [np.array([] if own is None else own, np.float32).reshape(-1, size) for own in found]
+        return TokenBatch.from_arrays(rows, size)
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for `status`."""
@@ -113,15 +131,7 @@ def find_vectors(
     sparse_vector: str | None = None,
     size: int | None = None,
 ) -> VectorLayout:
-    """The vectors of a collection.
-
-    Args:
-        config: its parameters.
-        where: the collection, for messages.
-        vector: name of the dense vector; the only one, or the only one of the size, by default.
-        multivector: name of the multivector; the only one by default.
-        sparse_vector: name of the sparse vector; the only one by default.
-        size: dimension of the model's dense vectors, where it is known.
+    """The vectors of a collection, by name, or the only ones of their kind, or of the model's dimension.
 
     Raises:
         DataError: if a name is not there, there are several and none was named, or the dimension is another

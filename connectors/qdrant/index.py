@@ -9,19 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
     MEMORY,
-    EngineKind,
     Location,
     RetryPolicy,
 )
@@ -39,16 +38,8 @@ from surprise_rerank.connectors.qdrant.schema import (
     point_id,
 )
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
-from surprise_rerank.connectors.qdrant.search.pools import Search
-from surprise_rerank.connectors.qdrant.search.queries import (
-    NO_OPTIONS,
-    SearchOptions,
-    dense_stage,
-    dense_vector,
-)
 from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.connectors.qdrant.storage.base import Storage
-from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
 from surprise_rerank.connectors.qdrant.writing import statistics
@@ -67,11 +58,15 @@ from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
+if TYPE_CHECKING:  # which needs torch
+    from surprise_rerank.rerank.rerankers import SurpriseReranker
+
 Index = TypeVar("Index", bound="QdrantIndex")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _LOOKED_UP = 1000  # documents in a request
+_FEWEST = 32  # documents of a sample, where each has many passages
 _FIRST_POINTS = models.Filter(must=[models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))])
 
 
@@ -101,7 +96,7 @@ class QdrantIndex(Searched):
     similarity: VectorSimilarity = "dot"  # of unit vectors, which is their cosine
 
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
-        self.storage = storage
+        self._use(storage)
         self._encoder = encoder
         self._statistics: Statistics | None = None
         self._terms = KeptTerms(storage)
@@ -109,6 +104,10 @@ class QdrantIndex(Searched):
         self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
         self.changing = threading.RLock()
+
+    def _use(self, storage: Storage) -> None:
+        self.storage = self.files = storage
+        self.engine, self.where = storage.engine.kind, storage.where
 
     @classmethod
     def open(
@@ -177,16 +176,6 @@ class QdrantIndex(Searched):
         self.storage.close()
 
     @property
-    def engine(self) -> EngineKind:
-        """Which engine it has: `edge`, `local` or `server`."""
-        return self.storage.engine.kind
-
-    @property
-    def where(self) -> str:
-        """The place, for messages."""
-        return self.storage.where
-
-    @property
     def model(self) -> str:
         """The name of its model."""
         return self.manifest.model
@@ -200,11 +189,6 @@ class QdrantIndex(Searched):
     def language(self) -> str:
         """Of the documents' words."""
         return (self.manifest.options.bm25 or Bm25()).language
-
-    @property
-    def files(self) -> Files:
-        """Backgrounds and fitted weights, beside the points."""
-        return self.storage
 
     @property
     def ensemble_version(self) -> str:
@@ -221,6 +205,21 @@ class QdrantIndex(Searched):
     def pooling(self) -> float:
         """Tokens that are merged into one vector, on average."""
         return self.manifest.options.pooling
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether token vectors are stored."""
+        return self.manifest.options.tokens
+
+    @property
+    def default_system(self) -> str:
+        """The best system that there is enough for: `auto` needs token vectors or words."""
+        return "auto" if self.has_tokens or self.manifest.options.bm25 is not None else "cosine"
+
+    def remedy(self, what: str) -> str:
+        """What one can do where there are no `words` or no `token vectors`."""
+        setting = "bm25" if what == "words" else "tokens"
+        return f"make the index again with 'surprise-rerank index --rebuild --set {setting}=yes'"
 
     @property
     def encoder(self) -> Encoder:
@@ -316,7 +315,8 @@ class QdrantIndex(Searched):
         except BaseException:
             made.close()
             raise
-        before, self.storage = self.storage, made
+        before = self.storage
+        self._use(made)
         self._encoder, self._statistics, self._density = model, successor._statistics, None
         self._terms = successor._terms
         try:
@@ -324,27 +324,6 @@ class QdrantIndex(Searched):
         finally:
             made.drop_others()
         return report
-
-    def search(
-        self,
-        query: Query,
-        depth: int,
-        fields: frozenset[Field] = frozenset(),
-        *,
-        exact: bool = False,
-        options: SearchOptions = NO_OPTIONS,
-    ) -> Candidates:
-        """The documents nearest to a query; see `Searched.search`."""
-        dense = dense_vector(query)
-        chosen = options.exactly() if exact else options
-        search = Search(lambda limit: [dense_stage(dense, limit)], depth, fields, chosen)
-        return self.pools.run(search)
-
-    def fetch(
-        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
-    ) -> Candidates:
-        """Documents by id; see `Searched.fetch`."""
-        return self.pools.fetch(ids, fields, skip_missing=skip_missing)
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
@@ -364,6 +343,11 @@ class QdrantIndex(Searched):
         records = self.storage.engine.smallest(size, (ID,))
         return tuple(dict.fromkeys(record.payload[ID] for record in records))
 
+    def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
+        """A uniform sample with these fields; see `Searched.sample`."""
+        most = max(_FEWEST, round(size / self.pools.density))
+        return self.fetch(self.sample_ids(size)[:most], fields, skip_missing=True)
+
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many documents, fewer where they have many passages."""
         found = self.fetch(self.sample_ids(size), frozenset({"documents"}), skip_missing=True).documents
@@ -379,6 +363,25 @@ class QdrantIndex(Searched):
         found = {record.id: record for record in engine.retrieve(points, fields, (TOKEN_VECTORS,))}
         records = [found[point] for point in points if point in found]
         return tuple(record.payload[ID] for record in records), self.pools.tokens_of(records)
+
+    def surprise_reranker(self) -> SurpriseReranker:
+        """What orders given documents by surprise, as their moments do; see `Searched.surprise_reranker`."""
+        from surprise_rerank.rerank.rerankers import SurpriseReranker
+
+        found = self.statistics()
+        if found is None:
+            raise IndexMismatchError(
+                f"{self.where} has no ensemble, which surprise is measured against; give it one "
+                "('surprise-rerank tune ensemble', or set_ensemble)"
+            )
+        shrinks = found.record.shrink_mean or found.record.shrink_deviation
+        return SurpriseReranker(
+            found.ensemble,
+            weight=1.0,
+            shrink_mean=found.record.shrink_mean,
+            shrink_deviation=found.record.shrink_deviation,
+            anchors=self.ensemble() if shrinks else None,
+        )
 
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates and their points."""

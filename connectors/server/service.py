@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.attached.settings import PipelineSettings
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.document_index import DocumentIndex
+from surprise_rerank.connectors.ranked import RankedPipelines
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.logs import make_logger
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.work import Workers
 from surprise_rerank.connectors.systems.backgrounds import title_questions
-from surprise_rerank.connectors.systems.loading import text_reranker_of
-from surprise_rerank.connectors.systems.pipelines import IndexPipelines
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from surprise_rerank.connectors.attached import Collection
-    from surprise_rerank.connectors.document_index import DocumentIndex
 
 _SAMPLED = 64  # documents that examples of questions are made of
 _WARMS_UP = ("first", ["the first one takes longest"])
@@ -52,13 +50,13 @@ class Opened:
     reranker: TextReranker
     pipeline: Pipeline | None
     system: str
-    index: IndexPipelines | None = None
+    index: RankedPipelines | None = None
     tried: tuple[str, ...] = ()
 
-    def written(self) -> QdrantIndex:
+    def written(self) -> DocumentIndex:
         """The index, to be changed."""
         index = None if self.index is None else self.index.index
-        if not isinstance(index, QdrantIndex):
+        if not isinstance(index, DocumentIndex):
             raise RefusedError(404, "the server has no index of its own; start it with --index FOLDER")
         return index
 
@@ -140,7 +138,7 @@ class Service:
         reranker: TextReranker,
         pipeline: Pipeline | None = None,
         system: str = "",
-        index: IndexPipelines | None = None,
+        index: RankedPipelines | None = None,
     ) -> None:
         """Serve these from now on; see `Opened`.
 
@@ -207,15 +205,13 @@ class Service:
         index = settings.open_index()
         opened.append(index)
         least, shown = settings.min_surprise, settings.variety
-        pipelines = IndexPipelines(
-            index, settings.system, depth=settings.depth, min_surprise=least, diversity=shown
-        )
+        pipelines = RankedPipelines(index, settings.system, depth=settings.depth, min_surprise=least, **shown)
         name = pipelines.first
         if "cosine" in pipelines:  # what the page shows beside: it is measured before anybody waits for it
             _ = pipelines["cosine"]
         able = find_system(name).ranks_texts
         try:
-            reranker = text_reranker_of(index, name if able else None, min_surprise=least, diversity=shown)
+            reranker = index.text_reranker(name if able else None, min_surprise=least, **shown)
         except DataError as error:
             if able:
                 raise

@@ -8,10 +8,8 @@ from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.building import build_system as build_system
-    from surprise_rerank.connectors.systems.built import BuiltSystem as BuiltSystem
+    from surprise_rerank.connectors.systems.inputs import BuiltSystem as BuiltSystem
     from surprise_rerank.connectors.systems.inputs import SystemInputs as SystemInputs
-    from surprise_rerank.connectors.systems.loading import pipeline_of as pipeline_of
-    from surprise_rerank.connectors.systems.loading import text_reranker_of as text_reranker_of
     from surprise_rerank.connectors.systems.register import SYSTEMS as SYSTEMS
     from surprise_rerank.connectors.systems.register import System as System
     from surprise_rerank.connectors.systems.register import register_system as register_system
@@ -20,9 +18,7 @@ __getattr__, __all__ = lazy_names(
     __name__,
     {
         "building": "build_system",
-        "built": "BuiltSystem",
-        "inputs": "SystemInputs",
-        "loading": "pipeline_of text_reranker_of",
+        "inputs": "BuiltSystem SystemInputs",
         "register": "SYSTEMS System register_system",
     },
 )

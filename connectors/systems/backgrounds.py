@@ -15,8 +15,7 @@ from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.systems.building import build_system
-from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.connectors.systems.inputs import inputs_of
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.kept_questions import encoded_questions
 from surprise_rerank.connectors.systems.register import SYSTEMS, all_systems, find_system
 from surprise_rerank.documents import Document
@@ -57,11 +56,6 @@ def load_background(
 ) -> QuestionBackground | None:
     """The background that is kept for a system; None without one.
 
-    Args:
-        index: where it is kept.
-        system: whose candidates it was made of.
-        min_surprise: a threshold that needs it.
-
     Raises:
         DataError: if a threshold needs one and there is none, if it has too few questions for the threshold,
             or if the file is damaged.
@@ -88,11 +82,7 @@ def has_background(index: Searched, system: str) -> bool:
 
 
 def all_backgrounds(index: Searched) -> dict[str, QuestionBackground]:
-    """System -> its background, of those that have one.
-
-    Raises:
-        DataError: if one is damaged.
-    """
+    """System -> its background, of those that have one; a DataError if one is damaged."""
     found = {name: load_background(index, name) for name in all_systems()}
     return {name: own for name, own in found.items() if own is not None}
 
@@ -107,14 +97,8 @@ def background_for(
 ) -> QuestionBackground | None:
     """The background of a system; measured now, where there is none of it and the questions are known.
 
-    One of another model, ensemble or other scorers is not used, and a warning says so.
-
-    Args:
-        index: where they are kept.
-        built: the system. One that reads words alone gets none by itself.
-        encoder: of the index's model; None measures nothing.
-        min_surprise: a threshold that needs it.
-        show_progress: a bar on the error stream while it is measured.
+    One of another model, ensemble or other scorers is not used, and a warning says so. A system of words
+    alone gets none by itself, and without an encoder none is measured.
 
     Raises:
         DataError: if a threshold needs one and none can be used; as `load_background`.
@@ -201,20 +185,9 @@ def measure_background(
     chance: AnswerChance | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> QuestionBackground:
-    """Measure a background, dated, and keep it in place of the one that there is.
+    """Measure a background, dated, and keep it in place of the one that there is; see `Ranked`.
 
-    Args:
-        index: whose documents.
-        system: whose candidates.
-        questions: that have nothing to do with the corpus; the package's varied ones where None.
-        encoder: of its model; the one that it was opened with where None.
-        depth: size of the pools.
-        origin: where the questions come from, for readers.
-        chance: of an answer, as it was calibrated before.
-        on_progress: called with the number of questions of every finished part.
-
-    Raises:
-        DataError: if there are too few questions, or the system lacks what it needs.
+    The chance is that of an answer, as it was calibrated before.
     """
     built = build_system(system, index)
     model = encoder or index.encoder
@@ -249,10 +222,7 @@ def delete_background(index: Searched, system: str) -> None:
 def staleness(background: QuestionBackground, documents: int, changed: int = 0) -> str:
     """Why a background should be measured again, in words; empty where it need not be.
 
-    Args:
-        background: as it is kept.
-        documents: how many there are now; the largest of many is larger than that of few.
-        changed: how many came, changed or went at once.
+    There are so many documents now: the largest of many is larger than that of few. So many changed at once.
     """
     before = background.documents
     if not before or (before / STALE < documents < before * STALE and changed < before):
@@ -261,13 +231,7 @@ def staleness(background: QuestionBackground, documents: int, changed: int = 0) 
 
 
 def look_after_backgrounds(index: Searched, changed: int, *, show_progress: bool = False) -> None:
-    """After a change: measure again what is stale, and make the first background where there is none.
-
-    Args:
-        index: that has changed.
-        changed: how many documents have come, changed or gone.
-        show_progress: a bar on the error stream.
-    """
+    """After so many changes: measure again what is stale, and make the first background if there is none."""
     kept = all_backgrounds(index)
     stale = {name: own for name, own in kept.items() if staleness(own, len(index), changed)}
     if stale or not kept:
@@ -277,17 +241,11 @@ def look_after_backgrounds(index: Searched, changed: int, *, show_progress: bool
 def measure_again(
     index: Searched, kept: Mapping[str, QuestionBackground], *, show_progress: bool = False
 ) -> None:
-    """Ask the questions of these backgrounds again; those of the package where there are none.
-
-    Args:
-        index: that they are of.
-        kept: system -> the background that it had.
-        show_progress: a bar on the error stream.
-    """
+    """Ask the questions of these systems' backgrounds again; those of the package where there are none."""
     for name, own in kept.items():
         _measured(index, name, own, show_progress=show_progress)
     if not kept and len(index) and is_automatic():
-        _measured(index, inputs_of(index).default, None, show_progress=show_progress)
+        _measured(index, index.default_system, None, show_progress=show_progress)
 
 
 def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:

@@ -7,18 +7,16 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeGuard
 
-from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
-from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
+from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode, SurpriseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicallyScored
 from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored
-from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched
-from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.fitted_weights import load_weights
-from surprise_rerank.connectors.systems.inputs import SystemInputs, inputs_of
-from surprise_rerank.connectors.systems.register import find_system
+from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
+from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
@@ -33,12 +31,7 @@ from surprise_rerank.rerank.rerankers import (
     Reranker,
     SurpriseReranker,
 )
-from surprise_rerank.rerank.scorers import (
-    CosineScorer,
-    DynaMaxScorer,
-    RetrievedScorer,
-    Scorer,
-)
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.rerank.weight_fitting import Weighted
 
 
@@ -67,7 +60,12 @@ def build_system(
             f"the system {name!r} needs {' and '.join(not_here)}, which only an evaluation has; "
             "compare it with rerank-eval"
         )
-    built = system.built(replace(inputs_of(index, options, mode), of_texts=of_texts))
+    if "dense" in system.needs and not index.has_dense:
+        raise DataError(
+            f"{index.where} has no dense vectors, which {name} reads; choose one of "
+            f"{', '.join(possible_systems(index))}"
+        )
+    built = system.built(SystemInputs(index=index, options=options, mode=mode, of_texts=of_texts))
     weights = load_weights(index, name) if fitted and system.fits else None
     if weights is None or not isinstance(built.reranker, Weighted):
         return built
@@ -117,36 +115,48 @@ def _is_scorer(given: object) -> TypeGuard[Scorer]:
     return has_all and not isinstance(given, type)
 
 
+def possible_systems(index: Searched) -> list[str]:
+    """The systems that a collection has enough for, its default first."""
+    lacks = {"lucene", "judgements"}
+    lacks |= {"ensemble"} if isinstance(index, QdrantIndex) and index.manifest.statistics is None else set()
+    lacks |= set() if index.has_dense else {"dense"}
+    lacks |= {"sparse"} if index.words is None else set()
+    lacks |= set() if index.has_tokens else {"tokens"}
+    able = {name for name, system in all_systems().items() if not system.needs & lacks}
+    able -= set() if is_linear(index.similarity) else {"auto"}
+    return list(dict.fromkeys((index.default_system, *(name for name in all_systems() if name in able))))
+
+
 def cosine(inputs: SystemInputs) -> BuiltSystem:
-    """Cosine's own order, or a given pool in the order of its cosines."""
-    _require_dense(inputs, "cosine")
-    reranker = None if inputs.first_stage is None else CosineReranker()
-    return BuiltSystem("cosine", inputs.dense, reranker)
+    """Cosine's own order, or given ones in the order of their cosines."""
+    is_own = inputs.first_stage is None and not inputs.of_texts
+    return BuiltSystem("cosine", inputs.dense, None if is_own else CosineReranker(inputs.index.similarity))
 
 
 def surprise(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's pool by z over the ensemble: inside Qdrant where documents carry their moments, else here."""
+    own = inputs.index
     if inputs.ensemble is not None:
         return BuiltSystem("surprise", inputs.dense, SurpriseReranker(inputs.ensemble, weight=1.0))
-    _require_dense(inputs, "surprise")
-    return inputs.surprise()
-
-
-def _require_dense(inputs: SystemInputs, system: str) -> None:
-    if not inputs.index.has_dense:
+    if isinstance(own, QdrantIndex) and not inputs.of_texts:
+        retriever = SurpriseRetriever(own, inputs.mode or "formula", options=inputs.options)
+        return BuiltSystem("surprise", retriever)
+    if inputs.mode not in (None, "client"):
         raise DataError(
-            f"{inputs.index.where} has no dense vectors, which {system} reads; choose one of "
-            f"{', '.join(inputs.possible)}"
+            f"{own.where} is asked for surprise in the mode {inputs.mode!r}, which needs an index of "
+            "surprise-rerank; leave mode= out"
         )
+    reranker = own.surprise_reranker()
+    reranking = f"client: z over an ensemble of {reranker.ensemble.count} members"
+    return BuiltSystem("surprise", inputs.dense, reranker, reranking)
 
 
 def bm25(inputs: SystemInputs) -> BuiltSystem:
     """The words' own order, or a given pool in the order of its BM25 scores."""
     words = inputs.words
     if words is None:
-        raise inputs.lacking("sparse vectors, which bm25 reads", "bm25")
+        raise _lacking(inputs, "words", "bm25 reads")
     if inputs.first_stage is None:
-        assert isinstance(words, ExplainingRetriever)  # as the words of an index and of a collection are
         return BuiltSystem("bm25", words)
     scored = LexicallyScored(inputs.first_stage, words)
     return BuiltSystem("bm25", scored, FusionReranker([RetrievedScorer("bm25")], "sum"))
@@ -154,8 +164,8 @@ def bm25(inputs: SystemInputs) -> BuiltSystem:
 
 def dynamax(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's pool by DynaMax inclusion of the query's tokens, which is Qdrant's MaxSim."""
-    if not inputs.has_tokens:
-        raise inputs.lacking("token vectors, which dynamax compares", "tokens")
+    if not (inputs.index.has_tokens or inputs.of_texts):
+        raise _lacking(inputs, "token vectors", "dynamax compares")
     if inputs.compares_here:
         return BuiltSystem("dynamax", inputs.dense, DynaMaxReranker())
     nothing = TokenSample(TokenBatch.from_arrays([]))
@@ -163,11 +173,14 @@ def dynamax(inputs: SystemInputs) -> BuiltSystem:
     return BuiltSystem("dynamax", scored, DynaMaxReranker(retrieved=True))
 
 
+def _lacking(inputs: SystemInputs, what: str, why: str) -> DataError:
+    own = inputs.index
+    return DataError(f"{own.where} has no {what}, which {why}; choose another system, or {own.remedy(what)}")
+
+
 def fusion(inputs: SystemInputs) -> BuiltSystem:
     """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored."""
     words, tokens = inputs.words, inputs.token_sample()
-    if tokens is None and words is None and inputs.default == "cosine":
-        raise inputs.lacking("token vectors, which a fusion compares", "tokens")
     # Nothing but scores travels: neither tokens nor dense vectors.
     only_scores, scorers, size = _is_asked_together(inputs), list[Scorer](), 0
     if inputs.index.has_dense:
@@ -193,9 +206,8 @@ def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltS
     """The default: see `rerank/auto.py`; other settings than the usual ones are for studies.
 
     Raises:
-        DataError: if the collection compares its vectors by a distance that auto cannot read, or has none.
+        DataError: if the collection compares its vectors by a distance that auto cannot read.
     """
-    _require_dense(inputs, "auto")
     if not is_linear(inputs.index.similarity):
         raise DataError(
             f"{inputs.index.where} compares its vectors by {inputs.index.similarity.capitalize()}, which "
@@ -226,8 +238,9 @@ def _measured(size: int, *, all_words: bool) -> str:
 
 def _is_asked_together(inputs: SystemInputs) -> bool:
     """Whether Qdrant gives all scores of a pool of its own, so that no dense vectors travel."""
-    is_own = isinstance(inputs.words, SparseRetriever) and inputs.first_stage is None
-    return is_own and inputs.gives_cosines and not inputs.of_texts
+    is_own = inputs.words is not None and inputs.first_stage is None
+    # What Qdrant compares a foreign collection's vectors by need not be the cosine.
+    return is_own and isinstance(inputs.index, QdrantIndex) and not inputs.of_texts
 
 
 def _hybrid(inputs: SystemInputs, tokens: TokenSample | None, *, cosines: bool) -> Retriever:

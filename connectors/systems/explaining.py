@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,14 +14,12 @@ from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
-from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
-from surprise_rerank.connectors.systems.inputs import sampled
+from surprise_rerank.connectors.systems.inputs import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.arrays import Float32Array, Float64Array, pair_similarities
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Passage
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.errors import DataError
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare
 from surprise_rerank.rerank.auto import AutoReranker
 from surprise_rerank.rerank.fusion import surprise_normalized
@@ -29,18 +27,11 @@ from surprise_rerank.rerank.rerankers import FusionReranker
 from surprise_rerank.similarities.bags import word_lists
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.token_matches import TokenMatch, token_matches
+from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.background import QuestionBackground
 
 # Documents whose own distribution is shown, where documents are the anchors.
 OWN_DISTRIBUTIONS = 3
-_Row: TypeAlias = tuple[str, int]  # a document's id and its passage's number
-
-
-class _OverIndex(Protocol):
-    """A retriever from an index: all of `systems` are."""
-
-    @property
-    def index(self) -> Searched: ...
 
 
 def explain_ranking(
@@ -53,21 +44,14 @@ def explain_ranking(
 ) -> RankingExplanation:
     """How a system's ranking of a question comes about.
 
-    Reads what the ranking does not hold: a sample of the documents, the candidates' vectors, and
-    token vectors of those that are shown.
-
-    Args:
-        system: that made the ranking.
-        encoder: of the index's model; None for a system of words alone.
-        query: encoded.
-        ranking: all candidates, with documents, and with `raw` as the re-ranker gave it.
-        shown: which candidates are explained one by one, as positions in the ranking.
-        background: of other questions, for this system.
+    The ranking is of all candidates, with documents, and with `raw` as the re-ranker gave it; `shown` are the
+    positions of those that are explained one by one. Reads what it does not hold: a sample of the documents,
+    the candidates' vectors, and token vectors of those that are shown.
 
     Raises:
         DataError: if documents were deleted meanwhile, or the background is of other scorers.
     """
-    index = cast(_OverIndex, system.retriever).index
+    index = cast(Any, system.retriever).index  # all of `systems` are from one
     pool = _Pool(index, query, ranking)
     sample = _Sample(index, query)
     names = tuple(name for name in _scorers(system) if name != "cosine" or index.has_dense)
@@ -84,7 +68,8 @@ def explain_ranking(
         shares = (*shares, own.share)
         distributions = (*distributions, *(own.distribution(row) for row in shown[:OWN_DISTRIBUTIONS]))
     # Of a system that leaves absent scorers out, tokens may be one of these.
-    tokenless = bool(system.scorers) and "dynamax" not in system.scorers
+    reads_tokens = find_system(system.name).reads_tokens and "dynamax" in (system.scorers or ("dynamax",))
+    matched = encoder is not None and query.tokens is not None and reads_tokens
     return RankingExplanation(
         question=query.text,
         ranking=ranking,
@@ -92,12 +77,7 @@ def explain_ranking(
         shares=shares,
         first_stage=tuple(name for name in find_system(system.name).first_stage if name in names),
         distributions=distributions,
-        matches=_matches(index, encoder, query, ranking, shown)
-        if encoder is not None
-        and find_system(system.name).reads_tokens
-        and query.tokens is not None
-        and not tokenless
-        else {},
+        matches=_matches(index, encoder, query, ranking, shown) if encoder is not None and matched else {},
         background=background,
     )
 
@@ -143,7 +123,7 @@ class _Pool:
         if name in ranking.raw:
             return ranking.raw[name]
         if name == "cosine" and (name not in ranking.parts or np.isnan(ranking.parts[name]).any()):
-            return pair_similarities(self.vectors, self.query.require_dense())
+            return pair_similarities(self.vectors, self.query.require_dense(), self.index.similarity)
         return ranking.parts[name]
 
     @cached_property
@@ -192,8 +172,8 @@ class _Sample:
         return f"{len(self.similarities(name))} sampled {what}"
 
     def cosines(self) -> Float64Array:
-        found = sampled(self.index, self.ids, frozenset({"dense"}))
-        return pair_similarities(found.require_dense(), self.query.require_dense())
+        found = self.index.sample(SAMPLE_SIZE, frozenset({"dense"}))
+        return pair_similarities(found.require_dense(), self.query.require_dense(), self.index.similarity)
 
     def dynamax(self) -> Float64Array:
         return DynaMax().pool(self.query.require_tokens(), self.index.token_sample(SAMPLE_SIZE)[1])
@@ -224,8 +204,8 @@ class _Anchored:
 
     def distribution(self, row: int) -> ScoreDistribution:
         """The ensemble's similarities to one candidate."""
-        ensemble, record = self._statistics.ensemble, self._statistics.record
-        source = f", {record.source}" if record.source else ""
+        ensemble, stored = self._ensemble, self._stored
+        source = f", {stored.record.source}" if stored is not None and stored.record.source else ""
         return ScoreDistribution(
             scorer="surprise",
             of=f"{ensemble.sampled} of {ensemble.count} members of the ensemble{source}",
@@ -236,19 +216,17 @@ class _Anchored:
 
     @cached_property
     def _moments(self) -> Moments:
-        return self._statistics.moments(self.pool.vectors)
+        vectors = self.pool.vectors
+        return self._ensemble.moments(vectors) if self._stored is None else self._stored.moments(vectors)
 
     @cached_property
-    def _statistics(self) -> Statistics:
-        if not isinstance(self.index, QdrantIndex):
-            raise DataError(
-                f"surprise is not explained for {self.index.where}, made by others; explain another system, "
-                "such as auto"
-            )
-        found = self.index.statistics()
-        if found is None:
-            raise DataError(f"{self.index.where} has no ensemble any more; set one and ask again")
-        return found
+    def _ensemble(self) -> Ensemble:
+        return self.index.surprise_reranker().ensemble if self._stored is None else self._stored.ensemble
+
+    @cached_property
+    def _stored(self) -> Statistics | None:
+        """What documents of an index carry."""
+        return self.index.statistics() if isinstance(self.index, QdrantIndex) else None
 
 
 def _matches(

@@ -17,10 +17,10 @@ if TYPE_CHECKING:  # `status` shows weights, and does without torch
 
 @dataclass(frozen=True, slots=True)
 class FittedWeights:
-    """Weights of a system by part, and what they would be without.
+    """Weights of a system by part, those that it starts with, and what they are worth.
 
-    They are of a model (with its weights' `fingerprint`) and of so many questions. `before` and `after` are
-    mean nDCG@10 of questions that the weights have not seen, `error` the standard error of the difference.
+    `before` and `after` are mean nDCG@10 of questions that the weights have not seen, `error` the standard
+    error of the difference.
     """
 
     system: str
@@ -47,12 +47,7 @@ class FittedWeights:
 
 
 def load_weights(index: Searched, system: str) -> Mapping[str, float] | None:
-    """The fitted weights of a system; None where the index has none.
-
-    Raises:
-        DataError: if the file is damaged.
-        IndexMismatchError: if they were fitted with another model.
-    """
+    """The fitted weights of a system; None without, an IndexMismatchError if they are of another model."""
     found = fitted_weights(index, system)
     if found is None:
         return None
@@ -67,11 +62,7 @@ def load_weights(index: Searched, system: str) -> Mapping[str, float] | None:
 
 
 def fitted_weights(index: Searched, system: str) -> FittedWeights | None:
-    """What is kept for a system, of whatever model; None where there is nothing.
-
-    Raises:
-        DataError: if the file is damaged.
-    """
+    """What is kept for a system, of whatever model; None without, a DataError if it is damaged."""
     content = index.files.read_file(_file_name(system))
     if content is None:
         return None
@@ -83,24 +74,11 @@ def fitted_weights(index: Searched, system: str) -> FittedWeights | None:
 
 
 def store_weights(index: Searched, system: str, fit: WeightFit) -> FittedWeights:
-    """Keep the weights of a system, in place of those that there are.
-
-    Raises:
-        DataError: if the fit was not accepted.
-    """
+    """Keep the weights of a system, in place of those that there are; a DataError if not accepted."""
     if not fit.accepted or fit.after is None or fit.error is None:
         raise DataError(f"{fit}; only weights that rank held-back questions better are stored")
-    kept = FittedWeights(
-        system,
-        dict(fit.weights),
-        dict(fit.start),
-        index.model,
-        index.fingerprint,
-        fit.questions,
-        fit.before,
-        fit.after,
-        fit.error,
-    )
+    made_by = (system, dict(fit.weights), dict(fit.start), index.model, index.fingerprint)
+    kept = FittedWeights(*made_by, fit.questions, fit.before, fit.after, fit.error)
     index.files.write_file(_file_name(system), json.dumps(asdict(kept), indent=1).encode())
     return kept
 

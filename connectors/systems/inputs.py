@@ -1,37 +1,74 @@
-"""What a system is made of: what an index, or a collection that somebody else made, has for it."""
+"""What a system is made of: what a collection has for it; and what is made of it."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from surprise_rerank.candidates import Candidates, Field
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.retrievers.dense import (
-    DenseRetriever,
-    SurpriseMode,
-    SurpriseRetriever,
-)
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import LexicalIndex
+from surprise_rerank.candidates import Field, Query
+from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
+from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever, SurpriseMode
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
 from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched
-from surprise_rerank.connectors.systems.built import SAMPLE_SIZE, BuiltSystem
-from surprise_rerank.connectors.systems.register import all_systems
 from surprise_rerank.core.terms import TermSpace
-from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.rerank.rerankers import Reranker, SurpriseReranker
+from surprise_rerank.rerank.auto import SCORERS, AutoReranker
+from surprise_rerank.rerank.rerankers import FusionReranker, Reranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
-_FEWEST = 32  # documents of the sample, where each has many passages
+# Documents over which it is measured what a usual score is: the deviation of 128 is known to 6 %, and twice
+# as many rank no better (docs/results.md).
+SAMPLE_SIZE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltSystem:
+    """A system at work.
+
+    Attributes:
+        name: what it is asked for by.
+        retriever: makes the pool.
+        reranker: orders it; None where the retriever's order stands.
+        reranking: what the re-ranker does, in words.
+        note: what a reader of its results must know.
+    """
+
+    name: str
+    retriever: Retriever
+    reranker: Reranker | None = None
+    reranking: str = ""
+    note: str = ""
+
+    @property
+    def summary(self) -> str:
+        """Its name, and what it adds."""
+        return f"{self.name} of {', '.join(self.scorers)}" if self.scorers else self.name
+
+    @property
+    def scorers(self) -> tuple[str, ...]:
+        """What it adds, by name; nothing, where one score ranks."""
+        own = self.reranker
+        if isinstance(own, AutoReranker):
+            there = {"bm25": own.words, "cosine": own.corpus, "dynamax": own.sample}
+            more = (scorer.name for scorer in own.more)
+            return (*(name for name in SCORERS if there[name] is not None), *more)
+        return tuple(scorer.name for scorer in own.scorers) if isinstance(own, FusionReranker) else ()
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """What is fetched with the pool."""
+        return frozenset() if self.reranker is None else self.reranker.needs
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What is done for a query, a line each."""
+        own = self.retriever.steps(query, depth) if isinstance(self.retriever, ExplainingRetriever) else []
+        return [*own, *([self.reranking] if self.reranking else [])]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What stands for the corpus: so many documents, and the vectors and terms of the first of them."""
+    """What stands for the corpus: so many documents, their vectors, and their terms."""
 
     size: int
     corpus: Ensemble
@@ -40,18 +77,18 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemInputs:
-    """What a system of an index is made of; other collections have a subclass, and `inputs_of` finds it.
+    """What a system of a collection is made of.
 
     Attributes:
         index: that is searched.
         options: filter and search parameters.
         mode: where surprise is computed; its usual place where None.
         first_stage: where candidates come from, in place of the system's own search.
-        ensemble: what surprise is measured against, in place of the one that the documents carry.
-        of_texts: whether the system is to rank given texts, so that token vectors are compared here.
+        ensemble: what surprise is measured against, in place of the collection's own.
+        of_texts: whether the system is to rank given texts, so that vectors are compared here.
     """
 
-    index: QdrantIndex
+    index: Searched
     options: SearchOptions = NO_OPTIONS
     mode: SurpriseMode | None = None
     first_stage: Retriever | None = None
@@ -59,112 +96,37 @@ class SystemInputs:
     of_texts: bool = False
 
     @property
-    def default(self) -> str:
-        """The best system that there is enough for; `auto` needs token vectors or words."""
-        options = self.index.manifest.options
-        return "auto" if options.tokens or options.bm25 is not None else "cosine"
-
-    @property
-    def possible(self) -> list[str]:
-        """The systems that there is enough for, the default first."""
-        lacks = {"lucene", "judgements"}
-        lacks |= {"ensemble"} if self.index.manifest.statistics is None else set()
-        lacks |= {"sparse"} if self.words is None else set()
-        lacks |= set() if self.has_tokens else {"tokens"}
-        able = [name for name, system in all_systems().items() if not system.needs & lacks]
-        return list(dict.fromkeys((self.default, *able)))
-
-    @property
     def dense(self) -> Retriever:
         """The nearest by dense vectors, or the given candidates."""
         return self.first_stage or DenseRetriever(self.index, options=self.options)
 
     @property
-    def words(self) -> LexicalIndex | None:
-        """The documents' words, where they are stored."""
-        if self.index.manifest.options.bm25 is None:
-            return None
-        return SparseRetriever(self.index, self.options)
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether token vectors are stored."""
-        return self.index.manifest.options.tokens
+    def words(self) -> SparseRetriever | None:
+        """The documents' words, where they can be asked."""
+        return None if self.index.words is None else SparseRetriever(self.index, self.options)
 
     @property
     def compares_here(self) -> bool:
         """Whether token vectors are compared here; else Qdrant computes MaxSim."""
-        return self.of_texts
-
-    @property
-    def gives_cosines(self) -> bool:
-        """Whether what Qdrant compares by is the cosine that is measured here."""
-        return True
+        return self.of_texts or self.index.compares_tokens_here
 
     @property
     def lacks(self) -> str:
-        """What is left out of a sum of scorers, and why; empty where nothing is."""
-        parts = [] if self.words is not None else ["without words: the index stores no sparse vectors"]
-        parts += [] if self.has_tokens else ["without tokens: the index stores no token vectors"]
-        return "; ".join(parts)
+        """What is left out of a sum of scorers, and what brings it; empty where nothing is."""
+        own = self.index
+        absent = ["words"] * (own.words is None) + ["token vectors"] * (not own.has_tokens)
+        return f"without {' and '.join(absent)}: {'; '.join(map(own.remedy, absent))}" if absent else ""
 
     def sample(self, *, terms: bool = False) -> Sample:
-        """Documents, or points where these are passages, that stand for the corpus; with words if asked."""
-        fields: frozenset[Field] = frozenset({"dense", "terms"} if terms else {"dense"})
-        ids = self.index.sample_ids(SAMPLE_SIZE)
-        found = sampled(self.index, ids, fields)
-        corpus = Ensemble.from_vectors(found.require_dense(), sample_size=0, model=self.index.model)
-        return Sample(len(ids), corpus, None if found.terms is None else TermSpace(found.terms))
+        """Documents, or passages, that stand for the corpus; with terms if asked, where BM25 counts them."""
+        own, fields = self.index, set[Field]({"dense"})
+        if terms and own.words is not None and own.words.counts:
+            fields.add("terms")
+        found = own.sample(SAMPLE_SIZE, frozenset(fields))
+        vectors, similarity = found.require_dense(), own.similarity
+        corpus = Ensemble.from_vectors(vectors, sample_size=0, model=own.model, similarity=similarity)
+        return Sample(len(set(found.ids)), corpus, None if found.terms is None else TermSpace(found.terms))
 
     def token_sample(self) -> TokenSample | None:
         """What inclusion is measured against; None where no token vectors are stored."""
-        return TokenSample(self.index.token_sample(SAMPLE_SIZE)[1]) if self.has_tokens else None
-
-    def surprise(self) -> BuiltSystem:
-        """Cosine's pool by z over the ensemble, inside Qdrant from the moments that documents carry."""
-        retriever = SurpriseRetriever(self.index, self.mode or "formula", options=self.options)
-        return BuiltSystem("surprise", retriever)
-
-    def surprise_of_texts(self) -> Reranker:
-        """What orders given texts by surprise."""
-        statistics = self.index.statistics()
-        assert statistics is not None  # the system was built
-        record = statistics.record
-        return SurpriseReranker(
-            statistics.ensemble,
-            weight=1.0,
-            shrink_mean=record.shrink_mean,
-            shrink_deviation=record.shrink_deviation,
-            anchors=self.index.ensemble() if record.shrink_mean or record.shrink_deviation else None,
-        )
-
-    def lacking(self, what: str, setting: str) -> DataError:
-        """The error for what is not stored, and the setting of an index that stores it."""
-        return DataError(
-            f"{self.index.where} stores no {what}; choose another system, or make the index again with "
-            f"'surprise-rerank index --rebuild --set {setting}=yes'"
-        )
-
-
-def sampled(index: Searched, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
-    """The first of a sample's documents: all of them would be read for every start.
-
-    Documents of many passages count as many times, so fewer of them are read.
-    """
-    most = max(_FEWEST, round(SAMPLE_SIZE / index.pools.density))
-    return index.fetch(ids[:most], fields)
-
-
-@functools.singledispatch
-def inputs_of(
-    index: Searched, options: SearchOptions = NO_OPTIONS, mode: SurpriseMode | None = None
-) -> SystemInputs:
-    """What systems of a collection are made of; the kinds of collections register theirs."""
-    raise TypeError(f"no systems are known for a {type(index).__name__}")
-
-
-@inputs_of.register
-def _(
-    index: QdrantIndex, options: SearchOptions = NO_OPTIONS, mode: SurpriseMode | None = None
-) -> SystemInputs:
-    return SystemInputs(index=index, options=options, mode=mode)
+        return TokenSample(self.index.token_sample(SAMPLE_SIZE)[1]) if self.index.has_tokens else None

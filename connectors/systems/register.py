@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from surprise_rerank.errors import DataError, near_or_all
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.systems.built import BuiltSystem
+    from surprise_rerank.connectors.systems.inputs import BuiltSystem
 
-# What a system reads: an index's token vectors or sparse vectors, the ensemble that was set for it; Lucene's
-# BM25, and judged questions of another split, which an evaluation has.
-Need: TypeAlias = Literal["tokens", "sparse", "ensemble", "lucene", "judgements"]
+# What a system reads: a collection's vectors, and the ensemble that was set for an index; Lucene's BM25, and
+# judged questions of another split, which an evaluation has.
+Need: TypeAlias = Literal["dense", "tokens", "sparse", "ensemble", "lucene", "judgements"]
 # By what a system finds documents, as retrieval models are classified.
 Kind: TypeAlias = Literal["dense", "sparse", "late-interaction", "hybrid"]
 
@@ -96,7 +96,6 @@ def resolved(path: str) -> Any:
 
 
 _BUILDING = "surprise_rerank.connectors.systems.building"
-_TOKENS: frozenset[Need] = frozenset({"tokens"})
 
 _SYSTEMS: dict[str, System] = {
     system.name: system
@@ -106,8 +105,8 @@ _SYSTEMS: dict[str, System] = {
             summary="pools of cosine and Qdrant's BM25; both and dynamax on one scale, with feedback",
             build=f"{_BUILDING}:auto",
             kind="hybrid",
-            needs=_TOKENS,
-            uses=frozenset({"sparse"}),
+            needs=frozenset({"dense"}),
+            uses=frozenset({"tokens", "sparse"}),
             first_stage=("cosine", "bm25"),
             fits=True,
             text_reranker="surprise_rerank.rerank.auto:PoolAutoReranker",
@@ -116,13 +115,14 @@ _SYSTEMS: dict[str, System] = {
             name="cosine",
             summary="dense vectors by cosine",
             build=f"{_BUILDING}:cosine",
+            needs=frozenset({"dense"}),
             text_reranker="surprise_rerank.rerank.rerankers:CosineReranker",
         ),
         System(
             name="surprise",
             summary="cosine's pool by surprise, the document as anchor: z over the ensemble",
             build=f"{_BUILDING}:surprise",
-            needs=frozenset({"ensemble"}),
+            needs=frozenset({"dense", "ensemble"}),
             first_stage=("cosine",),
             modes=("formula", "vector", "client"),
         ),
@@ -140,7 +140,7 @@ _SYSTEMS: dict[str, System] = {
             summary="cosine's pool by DynaMax inclusion of the query's tokens",
             build=f"{_BUILDING}:dynamax",
             kind="late-interaction",
-            needs=_TOKENS,
+            needs=frozenset({"tokens"}),
             first_stage=("cosine",),
             text_reranker="surprise_rerank.rerank.rerankers:DynaMaxReranker",
         ),
@@ -149,8 +149,7 @@ _SYSTEMS: dict[str, System] = {
             summary="pools of cosine and Qdrant's BM25; BM25 (weight .5) + cosine + dynamax on one scale",
             build=f"{_BUILDING}:fusion",
             kind="hybrid",
-            needs=_TOKENS,
-            uses=frozenset({"sparse"}),
+            uses=frozenset({"tokens", "sparse"}),
             first_stage=("cosine", "bm25"),
             fits=True,
         ),

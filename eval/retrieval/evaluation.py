@@ -14,7 +14,7 @@ from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.readers.datasets import open_source
-from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System, find_systems
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.core.files import cache_folder
@@ -277,8 +277,6 @@ def _missing(system: System) -> str:
     """What a system needs and this evaluation lacks, with the remedy; empty, where it can run."""
     if "lucene" in system.needs and not has_lucene():
         return f"Pyserini is not installed: run {pip_line('pyserini')}"
-    if "multivectors" in system.needs:
-        return "the index of an evaluation stores no multivectors; search an index of your own with it"
     if system.module and not is_installed(system.module):
         return f"{system.module} is not installed: run {pip_line(system.extra)}"
     return ""

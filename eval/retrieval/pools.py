@@ -47,6 +47,7 @@ class Resources(SystemInputs):
         pool: where every system takes its candidates from, in place of its usual place.
     """
 
+    index: QdrantIndex
     document_ids: frozenset[str]
     corpus: Ensemble
     sample_ids: tuple[str, ...]

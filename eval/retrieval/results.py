@@ -10,7 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from surprise_rerank.candidates import Query, Ranking
-from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.retrieval.trec import ExternalRun
 from surprise_rerank.pipeline import ranked

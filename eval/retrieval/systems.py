@@ -11,7 +11,7 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored
 from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
 from surprise_rerank.connectors.systems.building import auto
-from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
 from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.eval.retrieval.trec import Run

@@ -17,7 +17,6 @@ import pyterrier.testing
 
 from surprise_rerank.connectors.pyterrier import SurpriseRetriever, SurpriseTransformer
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
@@ -64,7 +63,7 @@ class TestRetrieverUnderTheirChecks(pt.testing.TransformerTestCase):
     @staticmethod
     def get_transformer() -> pt.Transformer:
         encoder = WordEncoder()
-        return SurpriseRetriever(pipeline_of(DocumentIndex.open(":memory:", encoder), "dynamax"))
+        return SurpriseRetriever(DocumentIndex.open(":memory:", encoder).pipeline("dynamax"))
 
 
 def test_every_query_gets_an_order_of_its_own(fresh: SurpriseTransformer) -> None:
@@ -104,7 +103,7 @@ def test_missing_columns_are_named_as_pyterrier_does(
         fresh(results().drop(columns="text"))
     with pytest.raises(refused, match=r"missing_columns=\['qid', 'docno', 'query', 'body'\]"):
         SurpriseTransformer(fresh.reranker, text_field="body")(pd.DataFrame())
-    retriever = SurpriseRetriever(pipeline_of(index))
+    retriever = SurpriseRetriever(index.pipeline())
     with pytest.raises(refused, match=r"extra_columns=\['docno'\]"):
         retriever(results())
     with pytest.raises(refused, match=r"missing_columns=\['query'\]"):
@@ -112,7 +111,7 @@ def test_missing_columns_are_named_as_pyterrier_does(
 
 
 def test_documents_whose_docno_is_stored_are_not_encoded(index: DocumentIndex) -> None:
-    stored = SurpriseTransformer(text_reranker_of(index, "dynamax"))
+    stored = SurpriseTransformer(index.text_reranker("dynamax"))
     given = results()
     given.loc[given.index[0], "docno"] = "elsewhere"
     found = stored(given)
@@ -123,7 +122,7 @@ def test_documents_whose_docno_is_stored_are_not_encoded(index: DocumentIndex) -
 def test_retrieved_documents_stand_beside_their_queries(index: DocumentIndex) -> None:
     given = QUERIES.assign(score=[1.0, 2.0], text=["x", "y"])
     before = given.copy(deep=True)
-    found = SurpriseRetriever(pipeline_of(index, "dynamax"), num_results=2)(given)
+    found = SurpriseRetriever(index.pipeline("dynamax"), num_results=2)(given)
     pd.testing.assert_frame_equal(given, before)
     assert list(found.columns) == ["qid", "query", "label", "docno", "text", "score", "rank"]
     assert found["qid"].tolist() == ["q2", "q2", "q1", "q1"]
@@ -134,7 +133,7 @@ def test_retrieved_documents_stand_beside_their_queries(index: DocumentIndex) ->
 
 
 def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: DocumentIndex) -> None:
-    judged: Pipeline = pipeline_of(index, "dynamax").with_background(OFF_TOPIC)
+    judged: Pipeline = index.pipeline("dynamax").with_background(OFF_TOPIC)
     strict = SurpriseRetriever(replace(judged, min_surprise=0.9))
     queries = pd.DataFrame({"qid": ["on", "off"], "query": ["dogs bark", "x99 y99 z99"]})
     found = strict(queries)
@@ -153,8 +152,8 @@ def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: Docum
 
 
 def test_both_work_in_pipelines_and_experiments_without_java(index: DocumentIndex) -> None:
-    retriever = SurpriseRetriever(pipeline_of(index, "cosine"))
-    reranked = retriever >> SurpriseTransformer(text_reranker_of(index, "dynamax"))
+    retriever = SurpriseRetriever(index.pipeline("cosine"))
+    reranked = retriever >> SurpriseTransformer(index.text_reranker("dynamax"))
     assert (reranked % 1).search("dogs bark")["docno"].tolist() == ["d1"]
     assert len((reranked % 2).compile()(QUERIES)) == 4
     both = (retriever + reranked)(QUERIES)
@@ -169,7 +168,7 @@ def test_both_work_in_pipelines_and_experiments_without_java(index: DocumentInde
 
 def test_what_makes_no_sense_is_refused(index: DocumentIndex) -> None:
     with pytest.raises(DataError, match="num_results must be at least 1, got 0"):
-        SurpriseRetriever(pipeline_of(index), num_results=0)
+        SurpriseRetriever(index.pipeline(), num_results=0)
     with pytest.raises(DataError, match="which index"):
         SurpriseRetriever.load()
     with pytest.raises(DataError, match="no setting 'textfield'; did you mean 'text_field'"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, EnrichCost
-from surprise_rerank.connectors.attached.enriched import RECORD, WORD_STATISTICS
-from surprise_rerank.connectors.attached.enriching import Enricher
+from surprise_rerank.connectors.attached.enrichment import RECORD, WORD_STATISTICS, Enricher
 from surprise_rerank.connectors.attached.pools import ForeignPools
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.connectors.systems.inputs import inputs_of
+from surprise_rerank.connectors.systems.building import possible_systems
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.documents import Document
@@ -42,7 +41,17 @@ TOPICS = ("cats purr on mats", "dogs bark at night", "stocks fell on monday", "b
 TEXTS = [
     f"{topic} {' '.join(f'word{i * k % 29}' for k in range(1, 9))}" for i in range(12) for topic in TOPICS
 ]
+LONG = [f"{TEXTS[i]} {' '.join(f'more{i * k % 97}' for k in range(1, 200))}" for i in range(24)]
+MANY = [f"{TOPICS[i % 4]} number{i}" for i in range(600)]
 QUESTION = "which bread needs flour"
+LOGGED = ["where do cats purr", "when did stocks fall", "who barks"]
+COSINE = models.Distance.COSINE
+MAX_SIM = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+ONLY = models.Filter(must=[models.FieldCondition(key="year", match=models.MatchValue(value=2003))])
+
+
+def sparse(indices: Any, values: Any) -> models.SparseVector:
+    return models.SparseVector(indices=np.asarray(indices).tolist(), values=np.asarray(values).tolist())
 
 
 class Store:
@@ -50,65 +59,68 @@ class Store:
 
     def __init__(self, client: QdrantClient, name: str, url: str | None = None) -> None:
         self.client, self.name, self.url = client, name, url
+        self.shape: dict[str, Any] = {}
 
     def make(
         self,
         encoder: WordEncoder,
-        texts: list[str] = TEXTS,
+        texts: Sequence[str] = TEXTS,
         *,
-        distance: models.Distance = models.Distance.COSINE,
-        vector: str = "",
+        distance: models.Distance = COSINE,
+        vector: str | None = "",
         words: bool = False,
         tokens: bool = False,
-        scale: float = 1.0,
-        ids: Callable[[int], Any] = lambda i: i,
-        payload: Callable[[int, str], dict[str, Any]] = lambda i, text: {"text": text, "year": 2000 + i % 4},
+        **how: Any,
     ) -> None:
+        """A collection of texts; of token vectors alone, where vector is None."""
         params = models.VectorParams(size=encoder.dimension, distance=distance)
-        several = {vector or "dense": params}
+        several = {} if vector is None else {vector or "dense": params}
         if tokens:
-            multi = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
             several["colbert"] = models.VectorParams(
-                size=encoder.dimension, distance=models.Distance.COSINE, multivector_config=multi
+                size=encoder.dimension, distance=COSINE, multivector_config=MAX_SIM
             )
-        named = bool(vector or words or tokens)
-        sparse = {"bm25": models.SparseVectorParams(modifier=models.Modifier.IDF)} if words else None
-        self.client.create_collection(self.name, several if named else params, sparse_vectors_config=sparse)
-        self.add(
-            encoder, texts, vector=vector, words=words, tokens=tokens, scale=scale, ids=ids, payload=payload
-        )
+        self.shape = {"vector": vector, "words": words, "tokens": tokens, **how}
+        named = several if vector or words or tokens else params
+        kept = {"bm25": models.SparseVectorParams(modifier=models.Modifier.IDF)} if words else None
+        self.client.create_collection(self.name, named, sparse_vectors_config=kept)
+        self.add(encoder, texts)
 
-    def add(
+    def add(self, encoder: WordEncoder, texts: Sequence[str], first: int = 0) -> None:
+        """More texts of the same shape."""
+        self._add(encoder, texts, first, **self.shape)
+
+    def _add(
         self,
         encoder: WordEncoder,
-        texts: list[str],
-        *,
-        first: int = 0,
-        vector: str = "",
+        texts: Sequence[str],
+        first: int,
+        vector: str | None = "",
         words: bool = False,
         tokens: bool = False,
         scale: float = 1.0,
         ids: Callable[[int], Any] = lambda i: i,
         payload: Callable[[int, str], dict[str, Any]] = lambda i, text: {"text": text, "year": 2000 + i % 4},
     ) -> None:
-        encoded = encoder.encode(texts)
-        points = []
+        encoded, points = encoder.encode(texts), []
         for i, text in enumerate(texts):
-            dense = (scale * (1 + i % 3) if scale != 1 else 1) * encoded.dense[i]
-            vectors: Any = dense.tolist()
-            if vector or words or tokens:
-                vectors = {vector or "dense": vectors}
+            dense = ((scale * (1 + i % 3) if scale != 1 else 1) * encoded.dense[i]).tolist()
+            vectors: dict[str, Any] = {} if vector is None else {vector or "dense": dense}
             if words:
                 own = Bm25().documents([text])[0]
-                vectors["bm25"] = models.SparseVector(
-                    indices=own.indices.tolist(), values=own.values.tolist()
-                )
+                vectors["bm25"] = sparse(own.indices, own.values)
             if tokens:
                 vectors["colbert"] = encoded.require_tokens()[i].tolist()
+            whole: Any = vectors if vector or words or tokens else dense
             points.append(
-                models.PointStruct(id=ids(first + i), vector=vectors, payload=payload(first + i, text))
+                models.PointStruct(id=ids(first + i), vector=whole, payload=payload(first + i, text))
             )
         self.client.upsert(self.name, points, wait=True)
+
+    def delete(self, *points: int) -> None:
+        self.client.delete(self.name, models.PointIdsList(points=list(points)), wait=True)
+
+    def attach(self, embed: Any, **settings: Any) -> Collection:
+        return Collection.attach(self.client, self.name, embed=embed, **settings)
 
     def everything(self) -> list[models.Record]:
         return self.client.scroll(self.name, limit=1000, with_payload=True, with_vectors=True)[0]
@@ -116,6 +128,10 @@ class Store:
 
 def uuids(i: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, str(i)))
+
+
+def in_rest(rest: QdrantRest) -> Store:
+    return Store(QdrantClient(rest.url, check_compatibility=False), f"foreign-{uuid.uuid4()}", rest.url)
 
 
 @pytest.fixture(params=["local", "rest", pytest.param("server", marks=pytest.mark.server)])
@@ -144,48 +160,36 @@ SHAPES: dict[str, dict[str, Any]] = {
     "euclid of unit vectors": {"distance": models.Distance.EUCLID},
     "sparse vectors beside": {"words": True},
     "multivectors beside": {"tokens": True, "ids": uuids},
+    "1536 dimensions of a function": {},
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_collection_of_any_shape_is_ranked_as_it_is(store: Store, shape: str) -> None:
-    encoder = WordEncoder()
-    store.make(encoder, **SHAPES[shape])
-    collection = Collection.attach(store.client, store.name, embed=encoder)
-    query = encoder.encode([QUESTION]).dense[0]
-    expected = np.argsort(-(encoder.encode(TEXTS).dense @ query), kind="stable")[:5]
-    encoder.encoded_texts.clear()
+def test_a_collection_of_any_shape_is_ranked_as_it_is(store: Store, tmp_path: Path, shape: str) -> None:
+    own, tokens = WordEncoder(1536 if "1536" in shape else 16), WordEncoder(16, "tokens")
+    store.make(own, **SHAPES[shape])
+    function = FunctionEncoder(lambda texts: own.encode(texts).dense, name="api")
+    model, more = (function, {"token_encoder": tokens}) if "1536" in shape else (own, {})
+    collection = store.attach(model, keep=tmp_path, **more)
+    query = own.encode([QUESTION]).dense[0]
+    expected = np.argsort(-(own.encode(TEXTS).dense @ query), kind="stable")[:5]
+    own.encoded_texts.clear()
     ranking = collection.pipeline("cosine").search(QUESTION, 5)
-    assert ranking.documents is not None
-    assert [document.text for document in ranking.documents] == [TEXTS[i] for i in expected]
-    assert ranking.documents[0].metadata == {"year": 2000 + int(expected[0]) % 4}
+    assert [hit.text for hit in ranking] == [TEXTS[i] for i in expected]
+    assert ranking[0].metadata == {"year": 2000 + int(expected[0]) % 4}
     for system in ("auto", "fusion", "surprise", None):
         found = collection.pipeline(system).search(QUESTION, 5)
         assert len(found) == 5
-        assert "bread" in next(iter(found)).document.text  # type: ignore[union-attr]
-    assert set(encoder.encoded_texts) == {QUESTION}
-
-
-@pytest.mark.parametrize("shape", ["1536 dimensions of a function", "sparse and dense", "multivectors"])
-def test_everything_works_with_every_shape(store: Store, tmp_path: Path, shape: str) -> None:
-    words, tokens = WordEncoder(1536, "api"), WordEncoder(16, "tokens")
-    own = {"sparse and dense": {"words": True}, "multivectors": {"tokens": True}}.get(shape, {})
-    store.make(words if not own else tokens, ids=uuids, **own)
-    api = FunctionEncoder(lambda texts: words.encode(texts).dense, name="api")
-    model: Any = tokens if own else api
-    attached = Collection.attach(store.client, store.name, embed=model, token_encoder=tokens, keep=tmp_path)
-    only = models.Filter(must=[models.FieldCondition(key="year", match=models.MatchValue(value=2003))])
-    for system in ("cosine", "surprise", "auto"):
-        found = next(iter(attached.pipeline(system, filter=only).search(QUESTION, 3)))
-        assert found.document is not None
-        assert "bread" in found.document.text
-        assert found.document.metadata == {"year": 2003}
-    attached.store_background(varied_questions(40), "cosine")
-    assert attached.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water").ids
-    attached.enrich()
-    assert {"bm25", "dynamax"} <= set(attached.pipeline("auto").search(QUESTION).parts)
-    assert attached.remove_enrichment()
-    assert len(attached.pipeline("auto").search(QUESTION, 3)) == 3
+        assert "bread" in found[0].text
+        (year,) = {hit.metadata["year"] for hit in collection.pipeline(system, filter=ONLY).search(QUESTION)}
+        assert year == 2003
+    assert set(own.encoded_texts) == {QUESTION}
+    collection.store_background(varied_questions(40), "cosine")
+    assert collection.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water").ids
+    collection.enrich()
+    assert {"bm25", "dynamax"} <= set(collection.pipeline("auto").search(QUESTION).parts)
+    assert collection.remove_enrichment()
+    assert len(collection.pipeline("auto").search(QUESTION, 3)) == 3
 
 
 @pytest.mark.parametrize("distance", [models.Distance.DOT, models.Distance.EUCLID, models.Distance.MANHATTAN])
@@ -194,11 +198,7 @@ def test_vectors_that_are_not_of_length_1_are_compared_as_the_collection_does(
 ) -> None:
     encoder = WordEncoder()
     store.make(encoder, distance=distance, scale=2.0)
-
-    def embed(texts: list[str]) -> Any:
-        return 3 * encoder.encode(texts).dense
-
-    collection = Collection.attach(store.client, store.name, embed=embed)
+    collection = store.attach(lambda texts: 3 * encoder.encode(texts).dense)
     query = 3 * encoder.encode([QUESTION]).dense[0]
     vectors = (2 * (1 + np.arange(len(TEXTS)) % 3))[:, None] * encoder.encode(TEXTS).dense
     scores = {
@@ -214,145 +214,82 @@ def test_vectors_that_are_not_of_length_1_are_compared_as_the_collection_does(
     if distance != models.Distance.DOT:
         with pytest.raises(DataError, match="choose fusion"):
             collection.pipeline("auto")
+        with pytest.warns(UserWarning, match="unit=False"):
+            store.attach(encoder)
 
 
-def test_an_encoder_of_unit_vectors_is_told_of_where_others_are_compared(local: Store) -> None:
+def test_enriched_it_ranks_as_an_index_and_nothing_of_the_owners_changes(
+    store: Store, tmp_path: Path
+) -> None:
     encoder = WordEncoder()
-    local.make(encoder, distance=models.Distance.EUCLID, scale=2.0)
-    with pytest.warns(UserWarning, match="unit=False"):
-        Collection.attach(local.client, local.name, embed=encoder)
-
-
-def test_an_enriched_collection_ranks_as_an_index_of_the_same_documents(store: Store, tmp_path: Path) -> None:
-    encoder = WordEncoder()
-    store.make(encoder, ids=uuids)
-    collection = Collection.attach(store.client, store.name, embed=encoder)
-    report = collection.enrich()
-    assert str(report).startswith("48 enriched, 0 unchanged")
-    with DocumentIndex.open(tmp_path, encoder) as index:
-        index.sync([Document(uuids(i), text) for i, text in enumerate(TEXTS)])
-        for system in ("auto", "fusion", "dynamax", "bm25"):
-            own = index.pipeline(system).search(QUESTION, 10)
-            found = collection.pipeline(system).search(QUESTION, 10)
-            np.testing.assert_allclose(found.scores, own.scores, rtol=1e-3, atol=1e-3)
-            assert found.notes == own.notes
-
-
-def test_enriching_changes_nothing_of_the_owners_and_can_be_taken_away(store: Store) -> None:
-    encoder = WordEncoder()
-    store.make(encoder, words=True, ids=uuids)
+    store.make(encoder, LONG, words=True, ids=uuids)
     before = store.everything()
-    collection = Collection.attach(store.client, store.name, embed=encoder)
+    collection = store.attach(encoder)
     cost = collection.enrich(dry_run=True)
     assert isinstance(cost, EnrichCost)
-    assert cost.points == len(TEXTS)
-    assert cost.bytes > 0
-    collection.enrich()
+    assert cost.points == len(LONG)
+    vectors = len(pooled_tokens(encoder.encode(LONG).require_tokens()).norms)
+    # Words, hashes and shapes take about as much as token vectors of 16 components.
+    assert 32 * vectors < cost.bytes < 32 * vectors + 60_000
+    assert str(collection.enrich()).startswith("24 enriched, 0 unchanged")
     assert store.everything() == before
+    again = store.attach(encoder)
+    with DocumentIndex.open(tmp_path, encoder, options=IndexOptions(passages=None)) as index:
+        index.sync([Document(uuids(i), text) for i, text in enumerate(LONG)])
+        for system in ("auto", "fusion", "dynamax", "bm25"):
+            own = index.pipeline(system).search(QUESTION, 24)
+            for asked in (collection, again):
+                found = asked.pipeline(system).search(QUESTION, 24)
+                np.testing.assert_allclose(found.scores, own.scores, rtol=1e-3, atol=1e-3)
+                assert found.notes == own.notes
+    encoder.encoded_texts.clear()
+    assert str(again.enrich()).startswith("0 enriched, 24 unchanged")
+    assert not encoder.encoded_texts
     assert collection.remove_enrichment()
     names = [found.name for found in store.client.get_collections().collections]
     assert [name for name in names if name.startswith(store.name)] == [store.name]
     assert not collection.remove_enrichment()
 
 
-LONG = [f"{TEXTS[i]} {' '.join(f'more{i * k % 97}' for k in range(1, 200))}" for i in range(24)]
-
-
-def test_token_vectors_that_are_added_rank_as_those_of_an_index(store: Store, tmp_path: Path) -> None:
-    encoder = WordEncoder()
-    store.make(encoder, LONG)
-    collection = Collection.attach(store.client, store.name, embed=encoder)
-    cost = collection.enrich(dry_run=True)
-    assert isinstance(cost, EnrichCost)
-    vectors = len(pooled_tokens(encoder.encode(LONG).require_tokens()).norms)
-    # Words, hashes and shapes take about as much as token vectors of 16 components.
-    assert 32 * vectors < cost.bytes < 32 * vectors + 60_000
-    collection.enrich()
-    with DocumentIndex.open(tmp_path, encoder, options=IndexOptions(passages=None)) as index:
-        index.sync([Document(str(i), text) for i, text in enumerate(LONG)])
-        own = index.pipeline("dynamax").search(QUESTION, 24)
-    for again in (collection, Collection.attach(store.client, store.name, embed=encoder)):
-        found = again.pipeline("dynamax").search(QUESTION, 24)
-        assert dict(zip(found.ids, found.scores, strict=True)) == pytest.approx(
-            dict(zip(own.ids, own.scores, strict=True)), abs=1e-3
-        )
-    encoder.encoded_texts.clear()
-    assert str(collection.enrich()).startswith("0 enriched, 24 unchanged")
-    assert not encoder.encoded_texts
-
-
-def test_documents_that_are_behind_are_told(local: Store) -> None:
+def test_what_another_version_has_added_and_what_is_damaged_is_named(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, LONG)
-    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection = local.attach(encoder)
     collection.enrich()
-    local.client.set_payload(local.name, {"text": LONG[1]}, [0])
-    note = "what was added for 1 of 24 documents is missing or of an earlier text; run sync"
-    assert note in collection.pipeline("dynamax").search(QUESTION, 24).notes
-    collection.sync()
-    found = collection.pipeline("dynamax").search(QUESTION, 24)
-    scores = dict(zip(found.ids, found.scores, strict=True))
-    assert scores["0"] == pytest.approx(scores["1"], abs=1e-6)
-    assert note not in found.notes
-
-
-def test_what_another_version_has_added_is_named(local: Store) -> None:
-    encoder = WordEncoder()
-    local.make(encoder, LONG)
-    collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.enrich()
+    for damage in ("AAAA", "***", ""):
+        local.client.set_payload(f"{local.name}.surprise", {"token_shape": damage}, [7])
+        with pytest.raises(DataError, match=r"token vectors of point 7 are damaged"):
+            collection.fetch([str(i) for i in range(24)], frozenset({"tokens"}))
     files = collection.enriched.files
     record = json.loads(files.read_file(RECORD) or b"")
-    for schema in (1, 4):
-        files.write_file(RECORD, json.dumps({**record, "schema": schema}).encode())
-        with pytest.raises(DataError, match="enriched by another version; delete its collections"):
-            Collection.attach(local.client, local.name, embed=encoder)
-
-
-@pytest.mark.parametrize("damage", ["AAAA", "***", ""])
-def test_damaged_token_vectors_are_named_with_their_document(local: Store, damage: str) -> None:
-    encoder = WordEncoder()
-    local.make(encoder, LONG)
-    collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.enrich()
-    local.client.set_payload(f"{local.name}.surprise", {"token_shape": damage}, [7])
-    with pytest.raises(DataError, match=r"token vectors of point 7 are damaged"):
-        collection.fetch([str(i) for i in range(24)], frozenset({"tokens"}))
+    for content in (json.dumps({**record, "schema": 4}), json.dumps([]), "{"):
+        files.write_file(RECORD, content.encode())
+        with pytest.raises(DataError, match=r"enriched by another version.*delete its collections"):
+            local.attach(encoder)
 
 
 class Interrupted(WordEncoder):
     """Is interrupted when it has encoded so many texts."""
 
-    left = 300
-
     def encode(self, texts: Any, *arguments: Any, **more: Any) -> Any:
-        if len(self.encoded_texts) >= self.left:
+        if len(self.encoded_texts) >= 300:
             raise KeyboardInterrupt
         return super().encode(texts, *arguments, **more)
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
-    store.make(WordEncoder(), [f"{TOPICS[i % 4]} number{i}" for i in range(600)])
+def test_an_interrupted_run_is_read_by_nobody_and_goes_on_where_it_stopped(store: Store) -> None:
+    store.make(WordEncoder(), MANY)
     with pytest.raises(KeyboardInterrupt):
-        Collection.attach(store.client, store.name, embed=Interrupted()).enrich()
+        store.attach(Interrupted()).enrich()
     assert store.client.count(f"{store.name}.surprise").count == 512
     encoder = WordEncoder()
-    attached = Collection.attach(store.client, store.name, embed=encoder)
-    looked_at = len(encoder.encoded_texts)
-    assert str(attached.enrich()).startswith("88 enriched, 512 unchanged")
-    assert len(encoder.encoded_texts) - looked_at == 88
-
-
-def test_a_run_that_is_not_finished_is_read_by_nobody(store: Store) -> None:
-    store.make(WordEncoder(), [f"{TOPICS[i % 4]} number{i}" for i in range(600)])
-    with pytest.raises(KeyboardInterrupt):
-        Collection.attach(store.client, store.name, embed=Interrupted()).enrich()
-    reader = Collection.attach(store.client, store.name, embed=WordEncoder())
+    reader = store.attach(encoder)
     assert any("not finished" in value for _, value in reader.facts())
-    ranking = reader.pipeline().search(QUESTION, 3)
-    assert "dynamax" not in ranking.parts
-    assert len(ranking) == 3
-    assert reader.remove_enrichment()
+    assert "dynamax" not in reader.pipeline().search(QUESTION, 3).parts
+    looked_at = len(encoder.encoded_texts)
+    assert str(reader.enrich()).startswith("88 enriched, 512 unchanged")
+    assert len(encoder.encoded_texts) - looked_at == 88
+    assert "dynamax" in reader.pipeline().search(QUESTION, 3).parts
 
 
 def test_a_document_may_be_deleted_while_a_question_is_answered(
@@ -360,7 +297,7 @@ def test_a_document_may_be_deleted_while_a_question_is_answered(
 ) -> None:
     encoder = WordEncoder()
     store.make(encoder, payload=lambda i, text: {"text": text, "id": f"document {i}"})
-    collection = Collection.attach(store.client, store.name, embed=encoder, id="id")
+    collection = store.attach(encoder, id="id")
     collection.enrich()
     search, deleted = ForeignPools.best, []
 
@@ -368,8 +305,7 @@ def test_a_document_may_be_deleted_while_a_question_is_answered(
         found = search(self, *searches)
         # Words beside the points may find what was deleted before.
         first = next(name for own in found[0].records if (name := f"document {own.id}") not in deleted)
-        number = int(first.split()[-1])
-        store.client.delete(store.name, models.PointIdsList(points=[number]), wait=True)
+        store.delete(int(first.split()[-1]))
         deleted.append(first)
         return found
 
@@ -382,31 +318,12 @@ def test_a_document_may_be_deleted_while_a_question_is_answered(
     assert len(deleted) == 6
 
 
-def test_a_killed_run_leaves_no_old_statistics_of_words(
-    local: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = WordEncoder()
-    local.make(encoder)
-    collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.enrich()
-    local.add(encoder, ["bread of rye"], first=100)
-    with monkeypatch.context() as patched:
-        patched.setattr(Enricher, "_word_statistics", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            collection.sync()
-    assert collection.sync().enriched == 0
-    content = collection.enriched.files.read_file(WORD_STATISTICS)
-    assert content is not None
-    assert TermStatistics.from_bytes(content).points == len(TEXTS) + 1
-
-
 def test_words_that_were_added_score_as_an_index_of_ours(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = WordEncoder()
     store.make(encoder)
-    collection = Collection.attach(store.client, store.name, embed=encoder)
-    reader = Collection.attach(store.client, store.name, embed=encoder)
+    collection, reader = store.attach(encoder), store.attach(encoder)
     collection.enrich(tokens=False)
     reader.reload()
     monkeypatch.setattr("surprise_rerank.connectors.attached.collection._PATIENCE", 0.0)
@@ -421,13 +338,29 @@ def test_words_that_were_added_score_as_an_index_of_ours(
             index.sync([Document(name, text) for name, text in known.items()])
             ours = SparseRetriever(index)
             scores, moments = ours.score(QUESTION, names), ours.moments(QUESTION)
-        for asked in (collection, reader):
-            words = inputs_of(asked).words
-            assert words is not None
+        for words in (SparseRetriever(collection), SparseRetriever(reader)):
             np.testing.assert_allclose(words.score(QUESTION, names), scores, rtol=1e-6)
             found = words.moments(QUESTION)
             np.testing.assert_allclose(found.mean, moments.mean, rtol=1e-6)
             np.testing.assert_allclose(found.deviation, moments.deviation, rtol=1e-6)
+
+
+def test_a_killed_run_leaves_no_old_statistics_of_words(
+    local: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = WordEncoder()
+    local.make(encoder)
+    collection = local.attach(encoder)
+    collection.enrich()
+    local.add(encoder, ["bread of rye"], first=100)
+    with monkeypatch.context() as patched:
+        patched.setattr(Enricher, "_word_statistics", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            collection.sync()
+    assert collection.sync().enriched == 0
+    content = collection.enriched.files.read_file(WORD_STATISTICS)
+    assert content is not None
+    assert TermStatistics.from_bytes(content).points == len(TEXTS) + 1
 
 
 def test_a_collection_of_somebody_else_with_the_name_of_the_place_stays(store: Store) -> None:
@@ -435,28 +368,30 @@ def test_a_collection_of_somebody_else_with_the_name_of_the_place_stays(store: S
     store.make(encoder)
     other = Store(store.client, f"{store.name}.surprise")
     other.make(encoder, ["my own data"])
-    collection = Collection.attach(store.client, store.name, embed=encoder)
+    collection = store.attach(encoder)
     with pytest.raises(DataError, match=r"not made by surprise-rerank.*rename it"):
         collection.enrich()
     assert not collection.remove_enrichment()
     assert len(other.everything()) == 1
 
 
-class Deleting(WordEncoder):
-    """Somebody deletes a point while the first texts are encoded."""
+class Meanwhile(WordEncoder):
+    """Something happens while the first texts are encoded."""
 
-    store: Store
+    happens: Callable[[], object] | None = None
 
     def encode(self, texts: Any, *arguments: Any, **more: Any) -> Any:
-        self.store.client.delete(self.store.name, models.PointIdsList(points=[7]), wait=True)
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
         return super().encode(texts, *arguments, **more)
 
 
 def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store: Store) -> None:
     store.make(WordEncoder())
-    encoder = Deleting()
-    encoder.store = store
-    collection = Collection.attach(store.client, store.name, embed=encoder)
+    encoder = Meanwhile()
+    collection = store.attach(encoder)
+    encoder.happens = lambda: store.delete(7)
     collection.enrich()
     assert store.client.count(store.name).count == len(TEXTS) - 1
     assert collection.sync().enriched == 0
@@ -464,21 +399,28 @@ def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store: Store) 
 
 
 def test_documents_that_another_run_enriched_meanwhile_stay(local: Store) -> None:
-    encoder = WordEncoder()
-    local.make(encoder)
-    collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.enrich()
-    behind = Enricher.planned(collection, tokens=True, words=Bm25())
-    assert behind._remove_others({str(i) for i in range(40)}) == 0
-    local.client.delete(local.name, models.PointIdsList(points=[41, 42]))
-    assert behind._remove_others({str(i) for i in range(40)}) == 2
+    plain, slow = WordEncoder(), Meanwhile()
+    local.make(plain, MANY)
+    local.attach(plain).enrich()
+    slower, other = local.attach(slow), local.attach(plain)
+    local.client.set_payload(local.name, {"text": "another text"}, [599])  # in the last page
+
+    def happens() -> None:
+        local.add(plain, ["bread of rye"], first=0)  # behind the slower one
+        local.delete(41, 42)
+        other.enrich()
+
+    slow.happens = happens
+    assert slower.enrich().removed == 0  # type: ignore[union-attr]
+    assert local.client.count(f"{local.name}.surprise").count == len(MANY) - 2
+    assert local.attach(plain).sync().enriched == 0
 
 
 def test_points_without_a_dense_vector_are_left_out_where_it_is_compared(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, vector="dense")
     local.client.upsert(local.name, [models.PointStruct(id=99, vector={}, payload={"text": "no vector"})])
-    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection = local.attach(encoder)
     collection.enrich()
     assert collection.sync().enriched == 0
     assert "99" not in collection.pipeline("surprise").search(QUESTION, 49).ids
@@ -486,73 +428,14 @@ def test_points_without_a_dense_vector_are_left_out_where_it_is_compared(local: 
     assert len(collection.text_reranker("surprise").rank(QUESTION, TEXTS[:5], ids=[*"01234"])) == 5
 
 
-def test_a_document_is_found_once_by_any_spelling_of_its_id(local: Store) -> None:
-    encoder = WordEncoder()
-    local.make(encoder, ids=uuids)
-    reranker = Collection.attach(local.client, local.name, embed=encoder).text_reranker("cosine")
-    first = uuid.UUID(uuids(1))
-    both = reranker.rank(QUESTION, [TEXTS[1], TEXTS[1]], ids=[str(first), first.hex])
-    assert sorted(line.position for line in both) == [0, 1]
-    either = reranker.rank(QUESTION, [TEXTS[1]], ids=[(first.hex, str(first))])
-    assert [line.position for line in either] == [0]
-
-
-def test_kept_statistics_are_of_the_vectors_and_the_points_that_there_are(
-    local: Store, tmp_path: Path
-) -> None:
-    encoder = WordEncoder()
-    params = models.VectorParams(size=16, distance=models.Distance.COSINE)
-    local.client.create_collection(local.name, {"a": params, "b": params})
-    dense = encoder.encode(TEXTS).dense
-    twice = encoder.encode([f"{text} cats cats" for text in TEXTS]).dense
-    points = [
-        models.PointStruct(
-            id=i, vector={"a": dense[i].tolist(), "b": twice[i].tolist()}, payload={"text": text}
-        )
-        for i, text in enumerate(TEXTS)
-    ]
-    local.client.upsert(local.name, points)
-
-    def mean(vector: str) -> Any:
-        attached = Collection.attach(local.client, local.name, embed=encoder, vector=vector, keep=tmp_path)
-        return attached.own_ensemble()
-
-    for vector, of in (("a", dense), ("b", twice)):
-        np.testing.assert_allclose(mean(vector).mean, of.mean(axis=0), atol=1e-6)
-    local.client.delete(local.name, models.PointIdsList(points=list(range(20))))
-    assert mean("a").count == len(TEXTS) - 20
-
-
-def test_a_background_of_surprise_is_of_its_ensemble(local: Store, caplog: pytest.LogCaptureFixture) -> None:
-    encoder = WordEncoder()
-    local.make(encoder)
-    collection = Collection.attach(local.client, local.name, embed=encoder)
-    collection.store_background(varied_questions(40), "surprise")
-    assert next(iter(collection.pipeline("surprise").search(QUESTION))).surprise is not None
-    collection.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
-    assert collection.pipeline("surprise").background is None
-    assert "make it again" in caplog.text
-
-
-def test_questions_of_another_model_are_refused(local: Store) -> None:
-    local.make(WordEncoder())
-    first = Collection.attach(local.client, local.name, embed=WordEncoder(name="first"), keep="qdrant")
-    first.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
-    second = Collection.attach(local.client, local.name, embed=WordEncoder(name="second"))
-    with pytest.raises(DataError, match=r"encoded by 'first'.*set_questions"):
-        second.pipeline("surprise")
-    with pytest.raises(DataError, match="a list of strings"):
-        second.set_questions("why")
-
-
 def test_what_was_added_changed_and_deleted_is_found(store: Store) -> None:
     encoder = WordEncoder()
     store.make(encoder)
-    collection = Collection.attach(store.client, store.name, embed=encoder)
+    collection = store.attach(encoder)
     collection.enrich()
     store.add(encoder, ["bread with flour and salt"], first=100)
     store.add(encoder, ["bread of rye"], first=3)
-    store.client.delete(store.name, models.PointIdsList(points=[7]), wait=True)
+    store.delete(7)
     old = collection.pipeline("bm25").search("bread of rye", 48)
     assert old.notes == ("what was added for 1 of 11 documents is missing or of an earlier text; run sync",)
     behind = collection.pipeline("dynamax").search("bread of rye", 5)
@@ -568,38 +451,30 @@ def test_what_was_added_changed_and_deleted_is_found(store: Store) -> None:
 def test_a_filter_reaches_every_system(store: Store) -> None:
     encoder = WordEncoder()
     store.make(encoder, tokens=True)
-    collection = Collection.attach(store.client, store.name, embed=encoder)
+    collection = store.attach(encoder)
     collection.enrich()
-    only = models.Filter(must=[models.FieldCondition(key="year", match=models.MatchValue(value=2003))])
     for system in ("cosine", "surprise", "bm25", "dynamax", "fusion", "auto"):
-        found = collection.pipeline(system, filter=only).search("bread dogs cats stocks", 48)
-        assert len(found) > 0
-        assert {hit.document.metadata["year"] for hit in found if hit.document} == {2003}, system
+        found = collection.pipeline(system, filter=ONLY).search("bread dogs cats stocks", 48)
+        assert {hit.metadata["year"] for hit in found} == {2003}, system
 
 
 def test_multivectors_of_a_model_are_its_tokens(store: Store) -> None:
     encoder = WordEncoder()
     store.make(encoder, tokens=True)
-    collection = Collection.attach(store.client, store.name, embed=encoder)
-    found = collection.pipeline("dynamax").search(QUESTION, 48)
-    unit = unit_rows(encoder.encode([QUESTION], kind="query").require_tokens()[0])
-    texts = [TEXTS[int(name)] for name in found.ids]
-    batch = encoder.encode(texts).require_tokens()
-    best = [np.maximum((batch.text(i, unit=True) @ unit.T).max(0), 0).mean() for i in range(len(texts))]
-    np.testing.assert_allclose(found.scores, best, atol=1e-3)
-    other = Collection.attach(store.client, store.name, embed=encoder, token_encoder=WordEncoder(8, "other"))
-    assert (
-        "note",
-        "the multivector 'colbert' has 16 dimensions, the model has 8 dimensions: it is not read",
-    ) in (other.facts())
+    found = store.attach(encoder).pipeline("dynamax").search(QUESTION, 48)
+    np.testing.assert_allclose(found.scores, inclusions(encoder, found.ids), atol=1e-3)
+    other = WordEncoder(8, "other")
+    problem = "the multivector 'colbert' has 16 dimensions, the model has 8 dimensions"
+    assert ("note", f"{problem}: it is not read") in store.attach(encoder, token_encoder=other).facts()
     with pytest.raises(DataError, match="16 dimensions, the model has 8"):
-        Collection.attach(
-            store.client,
-            store.name,
-            embed=encoder,
-            token_encoder=WordEncoder(8, "other"),
-            multivector="colbert",
-        )
+        store.attach(encoder, token_encoder=other, multivector="colbert")
+
+
+def inclusions(encoder: WordEncoder, ids: Sequence[str]) -> list[float]:
+    """By the definition."""
+    asked = unit_rows(encoder.encode([QUESTION], kind="query").require_tokens()[0])
+    batch = encoder.encode([TEXTS[int(name)] for name in ids]).require_tokens()
+    return [np.maximum((batch.text(i, unit=True) @ asked.T).max(0), 0).mean() for i in range(len(ids))]
 
 
 class Reversed(WordEncoder):
@@ -609,68 +484,42 @@ class Reversed(WordEncoder):
         return super()._words(text[::-1])
 
 
-def only_tokens(store: Store, encoder: WordEncoder, *, words: bool = False) -> None:
-    """A collection of multivectors, and sparse vectors if asked, without dense ones."""
-    multi = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
-    params = models.VectorParams(
-        size=encoder.dimension, distance=models.Distance.COSINE, multivector_config=multi
-    )
-    sparse = {"bm25": models.SparseVectorParams(modifier=models.Modifier.IDF)} if words else None
-    store.client.create_collection(store.name, {"colbert": params}, sparse_vectors_config=sparse)
-    tokens, terms = encoder.encode(TEXTS).require_tokens(), Bm25().documents(TEXTS)
-    points = []
-    for i, text in enumerate(TEXTS):
-        vector: dict[str, Any] = {"colbert": tokens[i].tolist()}
-        if words:
-            own = terms[i]
-            vector["bm25"] = models.SparseVector(indices=own.indices.tolist(), values=own.values.tolist())
-        points.append(models.PointStruct(id=i, vector=vector, payload={"text": text, "year": 2000 + i % 4}))
-    store.client.upsert(store.name, points, wait=True)
-
-
 @pytest.mark.parametrize("words", [False, True])
 def test_a_collection_of_multivectors_alone_is_found_by_maxsim(
     store: Store, tmp_path: Path, words: bool
 ) -> None:
     encoder = WordEncoder()
-    only_tokens(store, encoder, words=words)
-    papers = Collection.attach(store.client, store.name, token_encoder=encoder, keep=tmp_path)
-    assert inputs_of(papers).possible == (["fusion", "bm25", "dynamax"] if words else ["dynamax", "fusion"])
+    store.make(encoder, vector=None, tokens=True, words=words)
+    papers = store.attach(None, token_encoder=encoder, keep=tmp_path)
+    assert set(possible_systems(papers)) == {"fusion", "dynamax", *(["bm25"] * words)}
     assert ("dense vector", "none: documents are found by MaxSim") in papers.facts()
     found = papers.pipeline("dynamax").search(QUESTION, len(TEXTS))
-    asked = unit_rows(encoder.encode([QUESTION], kind="query").require_tokens()[0])
-    batch = encoder.encode([TEXTS[int(name)] for name in found.ids]).require_tokens()
-    maxsim = [(batch.text(i, unit=True) @ asked.T).max(0).mean() for i in range(len(TEXTS))]
-    np.testing.assert_allclose(found.scores, maxsim, atol=1e-5)
-    only = models.Filter(must=[models.FieldCondition(key="year", match=models.MatchValue(value=2003))])
-    for system in inputs_of(papers).possible:
-        ranking = papers.pipeline(system, filter=only).search("bread needs flour and water")
+    np.testing.assert_allclose(found.scores, inclusions(encoder, found.ids), atol=1e-5)
+    for system in possible_systems(papers):
+        ranking = papers.pipeline(system, filter=ONLY).search("bread needs flour and water")
         assert "bread" in ranking[0].text
         assert {hit.metadata["year"] for hit in ranking} == {2003}
     papers.store_background(varied_questions(40), "dynamax")
     strict = papers.pipeline("dynamax", min_surprise=0.9)
     assert "bread" in strict.search("bread needs flour and water")[0].text
     assert set(papers.pipeline("fusion").search(QUESTION)[0].parts) == {"dynamax", *(["bm25"] * words)}
-    texts = papers.text_reranker("dynamax").rank(QUESTION, TEXTS[:4])
-    assert "bread" in texts[0].text
+    assert "bread" in papers.text_reranker("dynamax").rank(QUESTION, TEXTS[:4])[0].text
     for system in ("cosine", "surprise", "auto"):
         with pytest.raises(DataError, match=f"no dense vectors, which {system} reads; choose one of"):
             papers.pipeline(system)
     with pytest.raises(DataError, match="another model"):
-        Collection.attach(store.client, store.name, token_encoder=Reversed())
+        store.attach(None, token_encoder=Reversed())
     with pytest.raises(DataError, match="16 dimensions, the model has 8 dimensions"):
-        Collection.attach(store.client, store.name, embed=WordEncoder(8, "other"))
+        store.attach(WordEncoder(8, "other"))
     with pytest.raises(DataError, match="16 dimensions, the model has no token vectors; give the model"):
-        Collection.attach(store.client, store.name, embed=lambda texts: encoder.encode(texts).dense)
-    assert len(Collection.attach(store.client, store.name)) == len(TEXTS)
+        store.attach(lambda texts: encoder.encode(texts).dense)
+    assert len(store.attach(None)) == len(TEXTS)
 
 
 def test_words_of_sparse_vectors_have_the_moments_of_all_documents(store: Store) -> None:
     encoder = WordEncoder()
     store.make(encoder, words=True)
-    collection = Collection.attach(store.client, store.name, embed=encoder)
-    words = inputs_of(collection).words  # recognised as Qdrant's BM25
-    assert words is not None
+    words = SparseRetriever(store.attach(encoder))  # recognised as Qdrant's BM25
     scores = words.score(QUESTION, [str(i) for i in range(len(TEXTS))])
     moments = words.moments(QUESTION)
     np.testing.assert_allclose(moments.mean, scores.mean(), rtol=1e-4)
@@ -682,195 +531,157 @@ def test_words_of_sparse_vectors_have_the_moments_of_all_documents(store: Store)
 
 def test_sparse_vectors_of_a_function_are_read_and_unknown_ones_are_told_of(local: Store) -> None:
     encoder = WordEncoder()
-    params = models.VectorParams(size=encoder.dimension, distance=models.Distance.COSINE)
+    params = {"dense": models.VectorParams(size=encoder.dimension, distance=COSINE)}
     local.client.create_collection(
-        local.name, {"dense": params}, sparse_vectors_config={"splade": models.SparseVectorParams()}
+        local.name, params, sparse_vectors_config={"splade": models.SparseVectorParams()}
     )
-    dense = encoder.encode(TEXTS).dense
-    for i, text in enumerate(TEXTS):
-        sparse = models.SparseVector(indices=[i % 4, 10 + i % 7], values=[1.5, 0.5])
-        point = models.PointStruct(
-            id=i, vector={"dense": dense[i].tolist(), "splade": sparse}, payload={"text": text}
+    for i, dense in enumerate(encoder.encode(TEXTS).dense.tolist()):
+        vectors: Any = {"dense": dense, "splade": sparse([i % 4, 10 + i % 7], [1.5, 0.5])}
+        local.client.upsert(
+            local.name, [models.PointStruct(id=i, vector=vectors, payload={"text": TEXTS[i]})]
         )
-        local.client.upsert(local.name, [point])
-    unknown = Collection.attach(local.client, local.name, embed=encoder)
-    assert any("give sparse=" in value for _, value in unknown.facts())
-    known = Collection.attach(
-        local.client,
-        local.name,
-        embed=encoder,
-        sparse=lambda text: {"indices": [12, 3], "values": [1.0, 2.0]},
-    )
-    words = inputs_of(known).words
-    assert words is not None
+    assert any("give sparse=" in value for _, value in local.attach(encoder).facts())
+    known = local.attach(encoder, sparse=lambda text: {"indices": [12, 3], "values": [1.0, 2.0]})
+    words = SparseRetriever(known)
     scores = words.score(QUESTION, [str(i) for i in range(len(TEXTS))])
-    expected = [3.0 * (i % 4 == 3) + 0.5 * (i % 7 == 2) for i in range(len(TEXTS))]
-    np.testing.assert_allclose(scores, expected)
+    np.testing.assert_allclose(scores, [3.0 * (i % 4 == 3) + 0.5 * (i % 7 == 2) for i in range(len(TEXTS))])
     np.testing.assert_allclose(words.moments(QUESTION).mean, scores.mean(), rtol=1e-6)
     assert len(known.pipeline("auto").search(QUESTION, 3)) == 3
-    with pytest.raises(DataError, match="indices and values"):
-        Collection.attach(local.client, local.name, embed=encoder, sparse=lambda text: [1, 2, 3]).pipeline(
-            "bm25"
-        ).search(QUESTION)
 
 
 def test_statistics_are_those_of_all_vectors_and_are_kept(store: Store, tmp_path: Path) -> None:
     encoder = WordEncoder()
     store.make(encoder)
-
-    def attached() -> Collection:
-        return Collection.attach(store.client, store.name, embed=encoder, keep=tmp_path)
-
-    found = attached().own_ensemble()
+    found = store.attach(encoder, keep=tmp_path).own_ensemble()
     expected = Ensemble.from_vectors(encoder.encode(TEXTS).dense)
     assert found.count == expected.count
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-6)
     np.testing.assert_allclose(found.covariance, expected.covariance, atol=1e-6)
     store.add(encoder, ["a new text of bread", "another one"], first=100)
-    kept = attached()
+    kept = store.attach(encoder, keep=tmp_path)
     assert kept.own_ensemble().identity == found.identity, "a twentieth more is none"
     kept.refresh()
     anew = Ensemble.from_vectors(encoder.encode([*TEXTS, "a new text of bread", "another one"]).dense)
     np.testing.assert_allclose(kept.own_ensemble().covariance, anew.covariance, atol=1e-6)
     store.add(encoder, TEXTS[:5], first=200)
-    assert attached().own_ensemble().count == len(TEXTS) + 7
+    assert store.attach(encoder, keep=tmp_path).own_ensemble().count == len(TEXTS) + 7
 
 
 def test_what_is_kept_is_of_the_vectors_and_not_of_their_names(local: Store, tmp_path: Path) -> None:
     encoder = WordEncoder()
-    texts = [f"{text} other" for text in TEXTS]
+    other = [f"{text} other" for text in TEXTS]
 
     def fill(vector: str, texts: list[str], key: str = "text") -> Collection:
         if local.client.collection_exists(local.name):
             local.client.delete_collection(local.name)
         local.make(encoder, texts, vector=vector, payload=lambda _, text: {key: text})
-        return Collection.attach(local.client, local.name, embed=encoder, keep=tmp_path)
+        return local.attach(encoder, keep=tmp_path)
 
     fill("first", TEXTS).store_background(varied_questions(40), "cosine")
     renamed = fill("second", TEXTS, "body")
     assert set(renamed.backgrounds()) == {"cosine"}
-    local.client.delete(local.name, models.PointIdsList(points=list(range(40))))
-    grown = Collection.attach(local.client, local.name, embed=encoder, keep=tmp_path)
-    assert set(grown.backgrounds()) == {"cosine"}
-    with pytest.raises(
-        IndexMismatchError, match=r"was filled anew: none of the vectors 'first'.*delete that"
-    ):
-        fill("first", texts)
-    assert not fill("third", texts).backgrounds()
+    local.delete(*range(40))
+    assert set(local.attach(encoder, keep=tmp_path).backgrounds()) == {"cosine"}
+    with pytest.raises(IndexMismatchError, match=r"filled anew: none of the vectors 'first'.*delete that"):
+        fill("first", other)
+    assert not fill("third", other).backgrounds()
+    second = Store(local.client, "second")  # in one folder with the other
+    second.make(encoder, TEXTS[:10])
+    assert second.attach(encoder, keep=tmp_path).own_ensemble().count == 10
 
 
-def test_statistics_beside_the_collection_are_found_by_everybody(store: Store) -> None:
+def test_what_is_kept_beside_the_collection_is_found_by_everybody(store: Store) -> None:
     encoder = WordEncoder()
     store.make(encoder)
-    owner = Collection.attach(store.client, store.name, embed=encoder, keep="qdrant")
-    owner.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
-    reader = Collection.attach(store.client, store.name, embed=encoder)
+    owner = store.attach(encoder, keep="qdrant")
+    owner.set_questions(LOGGED)
+    owner.enrich()
+    assert owner.remove_enrichment()
+    reader = store.attach(encoder)
     assert reader.ensemble().identity == owner.ensemble().identity
     reader.set_questions([])
     assert reader.ensemble().count == len(TEXTS)
     assert owner.ensemble().count == 3
-
-
-def test_what_is_kept_stays_when_what_was_added_is_taken_away(store: Store, tmp_path: Path) -> None:
-    encoder = WordEncoder()
-    store.make(encoder)
-    collection = Collection.attach(store.client, store.name, embed=encoder, keep="qdrant")
-    collection.set_questions(["where do cats purr", "when did stocks fall", "who barks"])
-    collection.enrich()
-    assert collection.remove_enrichment()
-    assert Collection.attach(store.client, store.name, embed=encoder).ensemble().count == 3
-    assert store.client.collection_exists(f"{store.name}.surprise.files")
-
-
-def test_collections_that_are_kept_in_one_folder_do_not_share_files(local: Store, tmp_path: Path) -> None:
-    encoder = WordEncoder()
-    local.make(encoder)
-    other = Store(local.client, "other")
-    other.make(encoder, TEXTS[:10])
-    first, second = (
-        Collection.attach(local.client, name, embed=encoder, keep=tmp_path)
-        for name in ("foreign", other.name)
-    )
-    assert first.own_ensemble().count == len(TEXTS)
-    assert second.own_ensemble().count == 10
+    with pytest.raises(DataError, match=r"encoded by 'words'.*set_questions"):
+        store.attach(WordEncoder(name="second")).pipeline("surprise")
+    with pytest.raises(DataError, match="a list of strings"):
+        owner.set_questions("why")
 
 
 def test_a_threshold_leaves_out_what_other_questions_find_too(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder)
-    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection = local.attach(encoder)
     with pytest.raises(DataError, match="store_background"):
         collection.pipeline("cosine", min_surprise=0.9)
     collection.store_background(varied_questions(40), "cosine")
     found = collection.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water", 48)
     assert 0 < len(found) < 48
-    assert {"bread"} <= set((next(iter(found)).text or "").split())
+    assert "bread" in found[0].text.split()
     assert all((hit.surprise or 0) >= 0.9 for hit in found)
 
 
-def test_a_background_of_other_scorers_is_told_of_and_never_mixed(
-    local: Store, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("system", ["auto", "surprise"])
+def test_a_background_of_other_scorers_or_another_ensemble_is_told_of_and_never_mixed(
+    local: Store, caplog: pytest.LogCaptureFixture, system: str
 ) -> None:
     encoder = WordEncoder()
     local.make(encoder)
-    collection = Collection.attach(local.client, local.name, embed=encoder, keep="qdrant")
-    collection.store_background(varied_questions(40), "auto")
-    assert next(iter(collection.pipeline("auto").search(QUESTION))).surprise is not None
-    collection.enrich()
-    assert next(iter(collection.pipeline("auto").search(QUESTION))).surprise is None
-    assert "has another model or other scorers now" in caplog.text
+    collection = local.attach(encoder, keep="qdrant")
+    collection.store_background(varied_questions(40), system)
+    assert collection.pipeline(system).search(QUESTION)[0].surprise is not None
+    if system == "auto":
+        collection.enrich()
+    else:
+        collection.set_questions(LOGGED)
+    assert collection.pipeline(system).search(QUESTION)[0].surprise is None
+    assert "has another model or other scorers now; make it again" in caplog.text
     with pytest.raises(DataError, match="make it again"):
-        collection.pipeline("auto", min_surprise=0.9)
+        collection.pipeline(system, min_surprise=0.9)
 
 
-def test_stored_texts_are_not_encoded_again_by_a_text_reranker(local: Store) -> None:
+def test_stored_texts_are_not_encoded_again_by_any_spelling_of_their_ids(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, ids=uuids)
-    collection = Collection.attach(local.client, local.name, embed=encoder)
+    collection = local.attach(encoder)
     collection.enrich()
     reranker = collection.text_reranker()
     encoder.encoded_texts.clear()
     ids = [uuid.UUID(uuids(i)).hex for i in range(8)]  # as LangChain writes them
-    ranked = reranker.rank(QUESTION, TEXTS[:8], ids=ids)
-    assert encoder.encoded_texts == [QUESTION]
-    assert len(ranked) == 8
-    with pytest.raises(DataError, match="ranks inside Qdrant"):
-        collection.text_reranker("bm25")
+    assert len(reranker.rank(QUESTION, TEXTS[:8], ids=ids)) == 8
+    first = uuid.UUID(uuids(1))
+    both = reranker.rank(QUESTION, [TEXTS[1], TEXTS[1]], ids=[str(first), first.hex])
+    assert sorted(line.position for line in both) == [0, 1]
+    either = reranker.rank(QUESTION, [TEXTS[1]], ids=[(first.hex, str(first))])
+    assert [line.position for line in either] == [0]
+    assert set(encoder.encoded_texts) == {QUESTION}
 
 
 def test_dense_vectors_of_a_function_and_tokens_of_a_model(store: Store) -> None:
     words, tokens = WordEncoder(24, "api"), WordEncoder(16, "tokens")
     store.make(words)
     api = FunctionEncoder(lambda texts: words.encode(texts).dense, name="api")
-    collection = Collection.attach(store.client, store.name, embed=api, token_encoder=tokens)
+    collection = store.attach(api, token_encoder=tokens)
     with pytest.raises(DataError, match="enrich"):
         collection.pipeline("dynamax")
     collection.enrich()
     ranking = collection.pipeline("auto").search(QUESTION, 3)
     assert set(ranking.parts) == {"bm25", "cosine", "dynamax", "words", "vectors"}
     with pytest.raises(IndexMismatchError, match="'tokens'"):
-        Collection.attach(store.client, store.name, embed=api, token_encoder=WordEncoder(16, "other"))
-
-
-def test_without_a_model_of_tokens_those_that_were_added_are_left_out(local: Store) -> None:
-    words = WordEncoder(24, "api")
-    local.make(words)
-    Collection.attach(local.client, local.name, token_encoder=WordEncoder(16, "tokens")).enrich()
-    api = FunctionEncoder(lambda texts: words.encode(texts).dense, name="api")
-    collection = Collection.attach(local.client, local.name, embed=api)
-    ranking = collection.pipeline("auto").search(QUESTION, 3)
+        store.attach(api, token_encoder=WordEncoder(16, "other"))
+    without = store.attach(api)
+    ranking = without.pipeline("auto").search(QUESTION, 3)
     assert "dynamax" not in ranking.parts
     assert any("without token vectors" in note for note in ranking.notes)
-    assert any("of 'tokens'; attach it with that model" in value for _, value in collection.facts())
+    assert any("of 'tokens'; attach it with that model" in value for _, value in without.facts())
     with pytest.raises(DataError, match="of 'tokens'; attach it with that model as token_encoder="):
-        collection.pipeline("dynamax")
+        without.pipeline("dynamax")
     with pytest.raises(DataError, match="has no token vectors; give"):
-        collection.enrich()
+        without.enrich()
 
 
 def test_an_async_client_of_a_server_is_read(rest: QdrantRest) -> None:
-    store = Store(QdrantClient(rest.url, check_compatibility=False), f"foreign-{uuid.uuid4()}")
-    encoder = WordEncoder()
+    store, encoder = in_rest(rest), WordEncoder()
     store.make(encoder)
     client = AsyncQdrantClient(rest.url, check_compatibility=False)
     with Collection.attach(client, store.name, embed=encoder) as collection:
@@ -878,183 +689,155 @@ def test_an_async_client_of_a_server_is_read(rest: QdrantRest) -> None:
     store.client.close()
 
 
-class TestErrors:
-    """Each names what was given, what is there, and what to do."""
-
-    def refused(self, store: Store, match: str, kind: type[Exception] = DataError, **settings: Any) -> None:
-        settings.setdefault("embed", WordEncoder())
-        with pytest.raises(kind, match=match):
-            Collection.attach(store.client, store.name, **settings)
-
-    def test_another_dimension(self, local: Store) -> None:
-        local.make(WordEncoder())
-        self.refused(local, "has 16 dimensions, the model's have 24", embed=WordEncoder(24))
-
-    def test_another_vector(self, local: Store) -> None:
-        local.make(WordEncoder(), vector="dense_text")
-        self.refused(local, "did you mean 'dense_text'", vector="dense_txt")
-
-    def test_several_vectors(self, local: Store) -> None:
-        params = models.VectorParams(size=16, distance=models.Distance.COSINE)
-        local.client.create_collection(local.name, {"a": params, "b": params})
-        self.refused(local, "'a', 'b'; name one with vector=")
-
-    def test_the_only_one_of_the_models_dimension_needs_no_name(self, local: Store) -> None:
-        params = [models.VectorParams(size=d, distance=models.Distance.COSINE) for d in (16, 8)]
-        local.client.create_collection(local.name, {"a": params[0], "b": params[1]})
-        point = models.PointStruct(id=1, vector={"a": [1.0] * 16, "b": [1.0] * 8}, payload={"text": "x"})
-        local.client.upsert(local.name, [point])
-        assert Collection.attach(local.client, local.name, embed=WordEncoder()).vectors.dense == "a"
-
-    def test_no_key_of_a_text(self, local: Store) -> None:
-        local.make(WordEncoder(), payload=lambda i, text: {"inhalt": text, "year": i})
-        self.refused(local, r"inhalt, year; the longest texts are in 'inhalt'.*text=")
-        found = Collection.attach(local.client, local.name, embed=WordEncoder(), text="inhalt")
-        assert found.pipeline().search(QUESTION, 1).documents[0].metadata.keys() == {"year"}  # type: ignore[index]
-
-    def test_a_key_that_is_nowhere(self, local: Store) -> None:
-        local.make(WordEncoder())
-        self.refused(
-            local,
-            "none of 48 points looked at has the key 'txt' for the text; did you mean 'text'",
-            text="txt",
-        )
-
-    def test_an_id_that_several_points_share(self, local: Store) -> None:
-        local.make(WordEncoder(), payload=lambda i, text: {"text": text, "doc": f"d{i // 2}"})
-        self.refused(local, "several points have the id 'd0' in 'doc'", id="doc")
-
-    def test_mixed_payloads(self, local: Store) -> None:
-        encoder = WordEncoder()
-        local.make(encoder, payload=lambda i, text: {("text", "content", "other")[i % 3]: text, "n": i})
-        collection = Collection.attach(local.client, local.name, embed=encoder)
-        assert ("text", "text, else content; 16 of 48 points looked at have none") in collection.facts()
-        texts = {hit.text for hit in collection.pipeline().search(QUESTION, 48)}
-        assert texts == {"", *(text for i, text in enumerate(TEXTS) if i % 3 < 2)}
-
-    def test_no_points(self, local: Store) -> None:
-        params = models.VectorParams(size=16, distance=models.Distance.COSINE)
-        local.client.create_collection(local.name, params)
-        self.refused(local, "is empty")
-
-    def test_points_without_vectors(self, local: Store) -> None:
-        params = models.VectorParams(size=16, distance=models.Distance.COSINE)
-        local.client.create_collection(local.name, {"dense": params})
-        local.client.upsert(local.name, [models.PointStruct(id=1, vector={}, payload={"text": "a"})])
-        self.refused(local, "none of 1 points looked at has the vector 'dense'")
-
-    def test_no_dense_vector_at_all(self, local: Store) -> None:
-        local.client.create_collection(
-            local.name, {}, sparse_vectors_config={"s": models.SparseVectorParams()}
-        )
-        self.refused(local, "no dense vectors and no multivectors.*it has 's'")
-
-    def test_no_such_collection(self, local: Store) -> None:
-        local.make(WordEncoder())
-        with pytest.raises(StoreError, match="no collection 'foreing'; did you mean 'foreign'"):
-            Collection.attach(local.client, "foreing", embed=WordEncoder())
-
-    def test_an_index_of_ours(self, rest: QdrantRest) -> None:
-        name = f"own-{uuid.uuid4()}"
-        with DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=name) as index:
-            index.sync([Document("1", "a")])
-        with pytest.raises(IndexMismatchError, match=r"DocumentIndex\.open"):
-            Collection.attach(rest.url, name, embed=WordEncoder())
-
-    def test_a_foreign_collection_where_an_index_is_asked_for(self, rest: QdrantRest) -> None:
-        store = Store(QdrantClient(rest.url, check_compatibility=False), f"foreign-{uuid.uuid4()}")
-        store.make(WordEncoder())
-        with pytest.raises(ForeignCollectionError, match=r"Collection\.attach"):
-            DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=store.name)
-        store.client.close()
-
-    def test_an_async_client_in_this_process(self) -> None:
-        with pytest.raises(DataError, match="event loop; give a QdrantClient"):
-            Collection.attach(AsyncQdrantClient(":memory:"), "papers")
-
-    def test_something_else_than_a_client(self) -> None:
-        with pytest.raises(DataError, match=r"got dict.*SurpriseRerank\.attach"):
-            Collection.attach({}, "papers", embed=WordEncoder())  # type: ignore[arg-type]
-
-    def test_a_collection_that_is_deleted_under_way(self, store: Store) -> None:
-        encoder = WordEncoder()
-        store.make(encoder)
-        collection = Collection.attach(store.client, store.name, embed=encoder)
-        pipeline = collection.pipeline("cosine")
-        store.client.delete_collection(store.name)
-        with pytest.raises(StoreError, match="does not exist any more"):
-            pipeline.search(QUESTION)
-
-    def test_a_key_that_may_only_read(self, rest: QdrantRest) -> None:
-        store = Store(QdrantClient(rest.url, check_compatibility=False), f"foreign-{uuid.uuid4()}")
-        encoder = WordEncoder()
-        store.make(encoder)
-        collection = Collection.attach(rest.url, store.name, embed=encoder)
-        rest.fault("PUT", f"/collections/{store.name}.surprise", Status(403, "read-only access"), times=1)
-        with pytest.raises(StoreError, match="refuses access"):
-            collection.enrich()
-        assert len(collection.pipeline().search(QUESTION, 3)) == 3
-        collection.close()
-        store.client.close()
-
-    @pytest.mark.parametrize(
-        ("answer", "match"),
-        [
-            (lambda texts: [[float("nan")] * 16 for _ in texts], "NaN"),
-            (lambda texts: [[1.0] * 16] * (len(texts) + 1), "6 vectors"),
-            (lambda texts: [], "0 vectors"),
-        ],
-    )
-    def test_a_function_that_answers_wrongly(
-        self, local: Store, answer: Callable[[list[str]], Any], match: str
-    ) -> None:
-        encoder = WordEncoder()
-        local.make(encoder)
-        asked = FunctionEncoder(answer, name="api", dimension=16)
-        with pytest.raises(DataError, match=match):
-            Collection.attach(local.client, local.name, embed=asked).pipeline("cosine").search(QUESTION)
-
-    def test_a_function_that_always_fails(self, local: Store) -> None:
-        local.make(WordEncoder())
-
-        def fail(texts: list[str]) -> Any:
-            raise ConnectionError("no route to the model")
-
-        asked = FunctionEncoder(fail, name="api", dimension=16, attempts=2)
-        with pytest.raises(ModelError, match="no route to the model"):
-            Collection.attach(local.client, local.name, embed=asked).pipeline("cosine").search(QUESTION)
-
-    def test_nothing_to_add_and_something_else_than_before(self, local: Store) -> None:
-        encoder = WordEncoder()
-        local.make(encoder)
-        collection = Collection.attach(local.client, local.name, embed=encoder)
-        with pytest.raises(DataError, match="nothing to add"):
-            collection.enrich(tokens=False, words=False)
-        collection.enrich()
-        with pytest.raises(DataError, match="enriched otherwise before"):
-            collection.enrich(tokens=False)
-
-    def test_an_unknown_system_and_one_of_an_index(self, local: Store) -> None:
-        encoder = WordEncoder()
-        local.make(encoder)
-        collection = Collection.attach(local.client, local.name, embed=encoder)
-        with pytest.raises(DataError, match="did you mean 'auto'"):
-            collection.pipeline("atuo")
-        with pytest.raises(DataError, match="has no token vectors"):
-            collection.pipeline("dynamax")
-
-    def test_a_question_without_a_model(self, local: Store) -> None:
-        local.make(WordEncoder())
-        collection = Collection.attach(local.client, local.name)
-        with pytest.raises(DataError, match="give embed="):
-            collection.pipeline("cosine")
-
-
 def test_what_is_found_is_told_without_a_model(store: Store) -> None:
     store.make(WordEncoder(), words=True)
-    with Collection.attach(store.client, store.name) as found:
+    with store.attach(None) as found:
         facts = dict(found.facts())
     assert facts["points"] == "48"
     assert facts["dense vector"] == "'dense', 16 dimensions, Cosine"
     assert facts["sparse vector"] == "'bm25', with Qdrant's IDF"
     assert (facts["text"], facts["metadata"], facts["enriched"]) == ("text", "all other keys", "no")
+
+
+PARAMS = models.VectorParams(size=16, distance=COSINE)
+SMALL = models.VectorParams(size=8, distance=COSINE)
+Made = Callable[[Store], object]
+
+
+def of_points(vectors: Any, *points: models.PointStruct) -> Made:
+    def made(store: Store) -> None:
+        store.client.create_collection(store.name, vectors)
+        if points:
+            store.client.upsert(store.name, list(points))
+
+    return made
+
+
+def of(**how: Any) -> Made:
+    return lambda store: store.make(WordEncoder(), **how)
+
+
+def sparse_alone(store: Store) -> None:
+    params = models.SparseVectorParams()
+    store.client.create_collection(store.name, {}, sparse_vectors_config={"s": params})
+
+
+def failing(texts: list[str]) -> Any:
+    raise ConnectionError("no route to the model")
+
+
+def function(answer: Callable[[list[str]], Any], **more: Any) -> FunctionEncoder:
+    return FunctionEncoder(answer, name="api", dimension=16, **more)
+
+
+# What is there, how it is attached and searched, and what is said.
+REFUSED: dict[str, tuple[Made, dict[str, Any], str]] = {
+    "another dimension": (of(), {"embed": WordEncoder(24)}, "has 16 dimensions, the model's have 24"),
+    "another vector": (of(vector="dense_text"), {"vector": "dense_txt"}, "did you mean 'dense_text'"),
+    "several vectors": (of_points({"a": PARAMS, "b": PARAMS}), {}, "'a', 'b'; name one with vector="),
+    "no text": (
+        of(payload=lambda i, text: {"inhalt": text, "year": i}),
+        {},
+        r"inhalt, year; the longest texts are in 'inhalt'.*text=",
+    ),
+    "no such key": (
+        of(),
+        {"text": "txt"},
+        "none of 48 points looked at has the key 'txt' for the text; did you mean 'text'",
+    ),
+    "a shared id": (
+        of(payload=lambda i, text: {"text": text, "doc": f"d{i // 2}"}),
+        {"id": "doc"},
+        "several points have the id 'd0' in 'doc'",
+    ),
+    "no points": (of_points(PARAMS), {}, "is empty"),
+    "no vectors": (
+        of_points({"dense": PARAMS}, models.PointStruct(id=1, vector={}, payload={"text": "a"})),
+        {},
+        "none of 1 points looked at has the vector 'dense'",
+    ),
+    "no dense ones": (sparse_alone, {}, "no dense vectors and no multivectors.*it has 's'"),
+    "no sparse ones": (of(), {"sparse": Bm25()}, "the collection has no sparse vector"),
+    "NaN": (of(), {"embed": function(lambda texts: [[float("nan")] * 16 for _ in texts])}, "NaN"),
+    "too many": (of(), {"embed": function(lambda texts: [[1.0] * 16] * (len(texts) + 1))}, "6 vectors"),
+    "none": (of(), {"embed": function(lambda texts: [])}, "0 vectors"),
+    "a failing model": (of(), {"embed": function(failing, attempts=2)}, "no route to the model"),
+    "no model": (of(), {"embed": None}, "give embed="),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refusal_names_what_was_given_what_is_there_and_what_to_do(local: Store, case: str) -> None:
+    made, settings, match = REFUSED[case]
+    made(local)
+    with pytest.raises((DataError, ModelError), match=match):
+        local.attach(**{"embed": WordEncoder(), **settings}).pipeline("cosine").search(QUESTION)
+
+
+def test_what_is_named_or_fits_alone_is_taken(local: Store) -> None:
+    own = {"a": [1.0] * 16, "b": [1.0] * 8}
+    of_points(
+        {"a": PARAMS, "b": SMALL}, models.PointStruct(id=1, vector=own, payload={"inhalt": "x", "n": 3})
+    )(local)
+    found = local.attach(WordEncoder(), text="inhalt")
+    assert found.vectors.dense == "a"  # the only one of the model's dimension
+    assert found.pipeline().search(QUESTION, 1)[0].metadata == {"n": 3}
+
+
+def test_points_may_have_their_texts_in_different_keys(local: Store) -> None:
+    encoder = WordEncoder()
+    local.make(encoder, payload=lambda i, text: {("text", "content", "other")[i % 3]: text, "n": i})
+    collection = local.attach(encoder)
+    assert ("text", "text, else content; 16 of 48 points looked at have none") in collection.facts()
+    texts = {hit.text for hit in collection.pipeline().search(QUESTION, 48)}
+    assert texts == {"", *(text for i, text in enumerate(TEXTS) if i % 3 < 2)}
+
+
+def test_what_is_asked_of_the_wrong_place_says_where_it_belongs(rest: QdrantRest) -> None:
+    store, encoder = in_rest(rest), WordEncoder()
+    store.make(encoder)
+    with pytest.raises(ForeignCollectionError, match=r"Collection\.attach"):
+        DocumentIndex.open(None, encoder, url=rest.url, collection=store.name)
+    with pytest.raises(StoreError, match=f"no collection '{store.name}s'; did you mean '{store.name}'"):
+        Collection.attach(store.client, f"{store.name}s", embed=encoder)
+    name = f"own-{uuid.uuid4()}"
+    with DocumentIndex.open(None, encoder, url=rest.url, collection=name) as index:
+        index.sync([Document("1", "a")])
+    with pytest.raises(IndexMismatchError, match=r"DocumentIndex\.open"):
+        Collection.attach(rest.url, name, embed=encoder)
+    with pytest.raises(DataError, match="event loop; give a QdrantClient"):
+        Collection.attach(AsyncQdrantClient(":memory:"), "papers")
+    with pytest.raises(DataError, match=r"got dict.*SurpriseRerank\.attach"):
+        Collection.attach({}, "papers", embed=encoder)  # type: ignore[arg-type]
+    with Collection.attach(rest.url, store.name, embed=encoder) as collection:
+        rest.fault("PUT", f"/collections/{store.name}.surprise", Status(403, "read-only access"), times=1)
+        with pytest.raises(StoreError, match="refuses access"):
+            collection.enrich()
+        assert len(collection.pipeline().search(QUESTION, 3)) == 3
+    store.client.close()
+
+
+def test_a_collection_that_is_deleted_under_way_is_told_of(store: Store) -> None:
+    store.make(WordEncoder())
+    pipeline = store.attach(WordEncoder()).pipeline("cosine")
+    store.client.delete_collection(store.name)
+    with pytest.raises(StoreError, match="does not exist any more"):
+        pipeline.search(QUESTION)
+
+
+def test_what_cannot_be_done_is_refused_before_it_begins(local: Store) -> None:
+    local.make(WordEncoder())
+    collection = local.attach(WordEncoder())
+    with pytest.raises(DataError, match="did you mean 'auto'"):
+        collection.pipeline("atuo")
+    with pytest.raises(DataError, match=r"has no token vectors, which dynamax compares; .*enrich"):
+        collection.pipeline("dynamax")
+    with pytest.raises(DataError, match="ranks inside Qdrant"):
+        collection.text_reranker("bm25")
+    with pytest.raises(DataError, match="mode 'formula', which needs an index"):
+        collection.pipeline("surprise", mode="formula")
+    with pytest.raises(DataError, match="nothing to add"):
+        collection.enrich(tokens=False, words=False)
+    collection.enrich()
+    with pytest.raises(DataError, match="enriched otherwise before"):
+        collection.enrich(tokens=False)

@@ -14,13 +14,12 @@ from words import WordEncoder
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.attached.payloads import (
     Payload,
-    PayloadKeys,
     PayloadLayout,
     find_layout,
     haystack_point,
     selectors,
 )
-from surprise_rerank.connectors.attached.words import sparse_embed
+from surprise_rerank.connectors.attached.sparse import sparse_embed
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.core.json_values import at
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
@@ -47,7 +46,7 @@ def collection_of(
 
 def layout_of(*payloads: Payload, **keys: str) -> PayloadLayout:
     points = [(str(i), payload) for i, payload in enumerate(payloads)]
-    return find_layout(points, PayloadKeys(**keys), "here")
+    return find_layout(points, "here", **keys)
 
 
 def test_a_dot_leads_into_an_object_or_is_of_the_key():
@@ -125,10 +124,10 @@ def test_a_key_that_is_named_takes_the_place_of_one_in_a_known_layout():
 def test_documents_of_haystack_keep_their_points_with_another_title_but_not_with_another_id():
     payload = {"id": "doc", "content": "a b", "meta": {"name": "n", "key": "k"}}
     points = [(haystack_point("doc"), payload)]
-    titled = find_layout(points, PayloadKeys(title="meta.name"), "here")
+    titled = find_layout(points, "here", title="meta.name")
     assert titled.hashed_ids
     assert titled.document("0", payload).content == "n a b"
-    assert not find_layout(points, PayloadKeys(id="meta.key"), "here").hashed_ids
+    assert not find_layout(points, "here", id="meta.key").hashed_ids
 
 
 def test_unit_vectors_by_manhattan_are_ranked_by_manhattan():

@@ -14,7 +14,6 @@ from named_index import named_index, write_index  # noqa: F401 - a fixture among
 
 from surprise_rerank import load_encoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 # Seconds of imports, each.
@@ -76,7 +75,7 @@ def test_a_search_by_words_needs_no_model_and_others_say_that_it_is_gone(
     monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
     place = ("--index", write_index(tmp_path))
     with DocumentIndex.open(place[1], load_encoder(str(tmp_path / "vectors.txt"))) as index:
-        expected = pipeline_of(index, "bm25").search("loud dog")
+        expected = index.pipeline("bm25").search("loud dog")
     (tmp_path / "vectors.txt").unlink()
     search = ("search", "loud dog", *place, "--json", "--system")
     assert exit_code(main, "surprise-rerank", *search, "bm25") == 0

@@ -22,7 +22,6 @@ from words import WordEncoder
 from surprise_rerank import Pipeline
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.core.tracing import continuing, span
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
@@ -85,7 +84,7 @@ def test_a_search_is_a_chain_of_encode_retrieve_and_rerank(
     spans: Callable[[], list[ReadableSpan]], index: DocumentIndex
 ) -> None:
     assert 4 in [(own.attributes or {}).get("surprise_rerank.texts") for own in spans()]
-    pipeline = pipeline_of(index, "dynamax", depth=3)
+    pipeline = index.pipeline("dynamax", depth=3)
     spans()
     found = pipeline.search(QUESTION, 2)
     ended = spans()
@@ -125,7 +124,7 @@ def test_a_search_is_a_chain_of_encode_retrieve_and_rerank(
 def test_given_texts_are_fetched_or_encoded_and_ranked(
     index: DocumentIndex, spans: Callable[[], list[ReadableSpan]]
 ) -> None:
-    reranker = text_reranker_of(index, "dynamax")
+    reranker = index.text_reranker("dynamax")
     spans()
     reranker.rank(QUESTION, TEXTS, ids=["SECRETid0", "SECRETid1", "SECRETnone", None], top_k=2)
     ended = spans()
@@ -195,7 +194,7 @@ def test_requests_at_once_hang_on_their_own_callers_spans(
 
     from surprise_rerank.connectors.server import ServerOptions, create_app
 
-    reranker, pipeline = text_reranker_of(index, "dynamax"), pipeline_of(index, "dynamax")
+    reranker, pipeline = index.text_reranker("dynamax"), index.pipeline("dynamax")
     app = create_app(reranker, pipeline, ServerOptions(workers=2), logger=Log().logger())
     with served(app) as url:
         spans()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
-from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_systems
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import SurpriseRerankError

@@ -18,7 +18,6 @@ from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
@@ -173,7 +172,7 @@ def _assert_same(found: Candidates, expected: Candidates) -> None:
 def test_a_question_takes_few_requests(open_index: Opener, form: str, most: int, system: str) -> None:
     with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
         index.sync(LONG)
-        pipeline = pipeline_of(index, system)
+        pipeline = index.pipeline(system)
         pipeline.search("w3 w4 w30")  # which reads what does not depend on the question
         engine: Any = index.storage.engine
         counted = _Counting(engine)

@@ -19,10 +19,9 @@ from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
 from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
-from surprise_rerank.connectors.systems.building import build_system, dynamax
-from surprise_rerank.connectors.systems.built import BuiltSystem
+from surprise_rerank.connectors.systems.building import build_system, dynamax, possible_systems
 from surprise_rerank.connectors.systems.explaining import explain_ranking
-from surprise_rerank.connectors.systems.inputs import SystemInputs, inputs_of
+from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
@@ -142,8 +141,8 @@ def test_an_index_has_all_systems_of_tokens(open_index: Opener) -> None:
     encoder = WordEncoder(D)
     with open_index(encoder, options=WHOLE) as index:
         index.sync(corpus(2), background=False)
-        assert inputs_of(index).default == "auto"
-        assert {"auto", "dynamax", "fusion"} <= set(inputs_of(index).possible)
+        assert index.default_system == "auto"
+        assert {"auto", "dynamax", "fusion"} <= set(possible_systems(index))
         query = question(encoder)
         for name in ("auto", "dynamax", "fusion"):
             built = build_system(name, index)
@@ -158,7 +157,7 @@ def test_what_is_not_stored_is_said(open_index: Opener) -> None:
     encoder = WordEncoder(D)
     with open_index(encoder, options=IndexOptions(passages=None, tokens=False)) as index:
         index.sync(corpus(2, 5), background=False)
-        with pytest.raises(DataError, match=r"stores no token vectors, which dynamax compares; .*tokens=yes"):
+        with pytest.raises(DataError, match=r"has no token vectors, which dynamax compares; .*tokens=yes"):
             build_system("dynamax", index)
         with pytest.raises(DataError, match=r"the index stores no token vectors"):
             index.fetch(["d1"], frozenset({"tokens"}))

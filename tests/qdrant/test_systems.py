@@ -16,8 +16,7 @@ from surprise_rerank import Candidates, Document, DocumentIndex, Query, Ranking,
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
 from surprise_rerank.connectors.systems import register
-from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.connectors.systems.inputs import SystemInputs
+from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems.register import SYSTEMS, System, find_system, register_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.main import command as rerank_eval
@@ -284,7 +283,7 @@ def test_a_name_that_no_file_and_no_list_can_hold_is_refused(name: str) -> None:
 
 
 def test_needs_are_of_a_list() -> None:
-    with pytest.raises(DataError, match="needs wings; choose from tokens"):
+    with pytest.raises(DataError, match="needs wings; choose from dense, tokens"):
         replace(MINE, needs=frozenset({"wings"}))  # type: ignore[arg-type]
 
 

@@ -19,7 +19,6 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
-from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch, TermSpace
 from surprise_rerank.core.tokens import TokenBatch
@@ -401,7 +400,7 @@ def test_an_index_is_searched_by_auto(tmp_path: Path):
     encoder = WordEncoder()
     with DocumentIndex.open(tmp_path / "index", encoder) as index:
         index.sync(documents(60))
-        ranking = pipeline_of(index).search("fox gnu hen")
+        ranking = index.pipeline().search("fox gnu hen")
         assert tuple(ranking.parts) == PARTS
         assert all(hit.text for hit in ranking)
         system = build_system("auto", index, NO_OPTIONS, None)
@@ -412,13 +411,13 @@ def test_an_index_is_searched_by_auto(tmp_path: Path):
         assert whole.top(10).ids == ranking.ids
         told = explain_ranking(system, encoder, query, whole, [0])
         assert {share.name for share in told.shares} == set(PARTS)
-        best, _ = text_reranker_of(index).rank("fox gnu hen", ["ant fox", "gnu hen"])
+        best, _ = index.text_reranker().rank("fox gnu hen", ["ant fox", "gnu hen"])
         assert best.position == 1
 
 
 def test_an_index_without_words_is_searched_by_auto_without_them(tmp_path: Path):
     with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=IndexOptions(bm25=None)) as index:
         index.sync(documents(60))
-        assert tuple(pipeline_of(index).search("fox gnu").parts) == ("cosine", "dynamax", "vectors")
+        assert tuple(index.pipeline().search("fox gnu").parts) == ("cosine", "dynamax", "vectors")
         with pytest.raises(DataError, match="stores no sparse vectors"):
             index.fetch(["d0"], frozenset({"terms"}))

@@ -16,7 +16,6 @@ from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document
@@ -239,7 +238,7 @@ def test_a_background_gives_totals_their_place(index: DocumentIndex, name: str) 
     rng = np.random.default_rng(5)
     words = ["tax", "law", "bank", "loan", "rate"]
     others = [" ".join(rng.choice(words, size=size)) for size in rng.integers(1, 9, size=40)]
-    background = pipeline_of(index, name).with_background(others, scorer="test").background
+    background = index.pipeline(name).with_background(others, scorer="test").background
     told = explained(index, name, background)
     assert told.totals is not None
     assert len(told.totals.sample) == 40

@@ -12,7 +12,6 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.retrievers.stored import StoredCandidates
-from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
@@ -72,7 +71,7 @@ def test_wrong_input_is_named(reranker: TextReranker, arguments: dict, told: str
 
 @pytest.mark.parametrize("system", ["cosine", "dynamax", "fusion"])
 def test_stored_and_fresh_texts_score_alike(index: DocumentIndex, system: str):
-    reranker = text_reranker_of(index, system)
+    reranker = index.text_reranker(system)
     ids = [document.id for document in DOCUMENTS]
     texts = [document.text for document in DOCUMENTS]
     encoder = index.encoder
@@ -113,8 +112,8 @@ def test_background_and_threshold_drop_what_is_off_topic(reranker: TextReranker)
 
 def test_surprise_ranks_stored_texts_by_the_ensemble_of_the_index(index: DocumentIndex):
     index.set_ensemble(index.ensemble(), source="documents")
-    ranked = text_reranker_of(index, "surprise").rank("wing lift", ["?"] * 3, ids=["d0", "d1", "d5"])
-    by_pipeline = pipeline_of(index, "surprise").search("wing lift")
+    ranked = index.text_reranker("surprise").rank("wing lift", ["?"] * 3, ids=["d0", "d1", "d5"])
+    by_pipeline = index.pipeline("surprise").search("wing lift")
     scores = dict(zip(by_pipeline.ids, by_pipeline.scores, strict=True))
     found = {f"d{[0, 1, 5][own.position]}": own.parts["z"] for own in ranked}
     for name, z in found.items():
@@ -192,7 +191,7 @@ def test_vectors_that_cannot_be_used_are_refused(reranker: TextReranker, vectors
 
 
 def test_how_many_were_stored_is_told(index: DocumentIndex, caplog: pytest.LogCaptureFixture):
-    reranker = text_reranker_of(index, "dynamax")
+    reranker = index.text_reranker("dynamax")
     with caplog.at_level("DEBUG", "surprise_rerank"):
         ranked = reranker.rank("wing lift", ["?", "tea", "?"], ids=[("gone", "d1"), "nowhere", "d5"])
     assert ranked.notes[0] == "stored 2 of 3; 1 were encoded"
@@ -203,7 +202,7 @@ def test_how_many_were_stored_is_told(index: DocumentIndex, caplog: pytest.LogCa
 
 def test_that_none_is_stored_is_warned_of_once(index: DocumentIndex, caplog: pytest.LogCaptureFixture):
     for _ in range(2):  # each re-ranker warns once
-        reranker = text_reranker_of(index, "dynamax")
+        reranker = index.text_reranker("dynamax")
         for _ in range(3):
             ranked = reranker.rank("wing", ["wing"] * 5, ids=["a", "b", "c", "d", None])
         assert ranked.notes[0] == "stored 0 of 5; 5 were encoded"
@@ -216,9 +215,9 @@ def test_that_none_is_stored_is_warned_of_once(index: DocumentIndex, caplog: pyt
         * 2
     )
     caplog.clear()
-    text_reranker_of(index, "dynamax").rank("wing", ["wing"])  # nobody speaks of ids
+    index.text_reranker("dynamax").rank("wing", ["wing"])  # nobody speaks of ids
     assert not caplog.records or {record.levelname for record in caplog.records} == {"DEBUG"}
-    text_reranker_of(index, "dynamax").rank("wing", ["wing"], ids=[None])
+    index.text_reranker("dynamax").rank("wing", ["wing"], ids=[None])
     assert "none came with an id" in caplog.text
 
 

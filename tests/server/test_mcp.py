@@ -34,7 +34,6 @@ from surprise_rerank.connectors.mcp import mcp_routes, mcp_server
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
 from surprise_rerank.connectors.systems.backgrounds import store_background
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import main
@@ -53,7 +52,7 @@ OPEN = {"must": [{"key": "metadata.kind", "match": {"value": "open"}}]}
 def index(tmp_path: Path) -> Iterator[DocumentIndex]:
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS)
-        background = pipeline_of(index, "dynamax").with_background(list(varied_questions(40))).background
+        background = index.pipeline("dynamax").with_background(list(varied_questions(40))).background
         assert background is not None
         store_background(index, "dynamax", background)
         yield index
@@ -102,7 +101,7 @@ def test_a_search_says_the_verdict_first_and_then_what_was_found(index: Document
     tools = tools_of(index, log)
     result = call(tools, "search", question=QUESTION, top_k=2)
     assert not result.is_error
-    expected = pipeline_of(index, "dynamax").search(QUESTION, 2)
+    expected = index.pipeline("dynamax").search(QUESTION, 2)
     assert expected.verdict is not None
     answer = result.structured_content
     assert answer["verdict"]["status"] == expected.verdict.status
@@ -165,7 +164,7 @@ def test_what_is_wrong_is_said_in_words_and_marked_as_an_error(
 def test_an_explanation_has_what_each_scorer_gave(index: DocumentIndex) -> None:
     result = call(tools_of(index), "explain", question=QUESTION, k=2)
     answer = result.structured_content
-    expected = pipeline_of(index, "dynamax").search(QUESTION, 2)
+    expected = index.pipeline("dynamax").search(QUESTION, 2)
     assert [own["id"] for own in answer["documents"]] == list(expected.ids)
     best = answer["documents"][0]
     assert best["scorers"]["dynamax"]["contribution"] == pytest.approx(expected.scores[0], abs=1e-4)

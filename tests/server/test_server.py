@@ -22,7 +22,6 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import Service, create_app, service_app
 from surprise_rerank.connectors.server.ranking import falling
 from surprise_rerank.connectors.systems.backgrounds import SWITCH, store_background
-from surprise_rerank.connectors.systems.loading import pipeline_of, text_reranker_of
 from surprise_rerank.documents import Document
 from surprise_rerank.text_reranker import RankedText, TextReranker
 from surprise_rerank.thresholds.varied_questions import varied_questions
@@ -43,7 +42,7 @@ def client() -> TestClient:
 def index(tmp_path: Path) -> Iterator[DocumentIndex]:
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS)
-        background = pipeline_of(index, "dynamax").with_background(OTHERS).background
+        background = index.pipeline("dynamax").with_background(OTHERS).background
         assert background is not None
         store_background(index, "dynamax", background)
         yield index
@@ -51,7 +50,7 @@ def index(tmp_path: Path) -> Iterator[DocumentIndex]:
 
 @pytest.fixture
 def searching(index: DocumentIndex) -> TestClient:
-    app = create_app(text_reranker_of(index, "dynamax"), pipeline_of(index, "dynamax"), logger=Log().logger())
+    app = create_app(index.text_reranker("dynamax"), index.pipeline("dynamax"), logger=Log().logger())
     return client_of(app)
 
 
@@ -191,7 +190,7 @@ def test_a_threshold_that_cannot_be_measured_is_refused(client: TestClient, sear
 
 
 def test_the_servers_threshold_leaves_text_embeddings_inferences_answers_whole(index: DocumentIndex) -> None:
-    reranker = text_reranker_of(index, "dynamax", min_surprise=0.9)
+    reranker = index.text_reranker("dynamax", min_surprise=0.9)
     client = client_of(create_app(reranker, logger=Log().logger()))
     question = "who painted"
     assert client.post("/v1/rerank", json={"query": question, "documents": TEXTS}).json()["results"] == []
@@ -199,7 +198,7 @@ def test_the_servers_threshold_leaves_text_embeddings_inferences_answers_whole(i
 
 
 def test_documents_with_the_id_of_a_stored_one_are_not_encoded(index: DocumentIndex) -> None:
-    client = client_of(create_app(text_reranker_of(index, "dynamax"), logger=Log().logger()))
+    client = client_of(create_app(index.text_reranker("dynamax"), logger=Log().logger()))
     documents = [{"text": "not read", "id": "d2"}, {"text": "cats", "id": "d2"}, {"text": "dogs", "id": "no"}]
     answer = client.post("/v1/rerank", json={"query": "dogs bark", "documents": documents}).json()
     assert answer["usage"]["total_tokens"] == 3

@@ -29,7 +29,6 @@ from surprise_rerank.connectors.server import ServerOptions
 from surprise_rerank.connectors.server.configuration import read_config
 from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
 from surprise_rerank.connectors.systems.backgrounds import store_background
-from surprise_rerank.connectors.systems.loading import pipeline_of
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
@@ -116,7 +115,7 @@ def index(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "index"
     with DocumentIndex.open(folder, load_encoder(str(model))) as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        pipeline = pipeline_of(index, "dynamax").with_background(OTHERS)
+        pipeline = index.pipeline("dynamax").with_background(OTHERS)
         assert pipeline.background is not None
         store_background(index, "dynamax", pipeline.background)
     return folder

@@ -88,6 +88,12 @@ class Pools(ABC):
         """What stands for the document of a point."""
 
     @abstractmethod
+    def fetch(
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+    ) -> Candidates:
+        """Documents by id; see `Searched.fetch`."""
+
+    @abstractmethod
     def names(self, records: Sequence[Record]) -> dict[str, str]:
         """Key -> the document's id, of those of these points that are there."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from qdrant_client import models
 
@@ -13,7 +14,7 @@ from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
-from surprise_rerank.connectors.qdrant.search.pools import Pools
+from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
@@ -22,12 +23,16 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 
+if TYPE_CHECKING:  # which needs torch
+    from surprise_rerank.rerank.rerankers import SurpriseReranker
+
 
 @dataclass(frozen=True, slots=True)
 class Words:
     """The sparse vectors of a collection: their name, what makes a question's, and all terms' statistics.
 
-    `idf` says whether Qdrant multiplies with the IDF, and `kind` what they are compared by, in words.
+    `idf` says whether Qdrant multiplies with the IDF, `kind` what they are compared by, in words, and
+    `counts` whether terms are counted: learned ones are weighted already.
     """
 
     vector: str
@@ -35,45 +40,55 @@ class Words:
     statistics: Callable[[], TermStatistics]
     idf: bool = False
     kind: str = "BM25"
+    counts: bool = True
 
 
 class Searched(ABC):
-    """Documents with dense vectors in Qdrant; retrievers are made of it."""
+    """Documents with dense vectors in Qdrant; retrievers are made of it.
+
+    Attributes:
+        engine: which one it has.
+        where: the place, for messages.
+        id_key: of a document's id in the payload, for filters; empty where the point's own id is it.
+        metadata_key: of the metadata, for filters; empty where they are the payload.
+        similarity: how dense vectors are compared.
+        has_dense: whether documents have one each; else they are found by MaxSim of token vectors.
+        files: what is kept beside the points: backgrounds, fitted weights.
+        measures_first: whether the first system measures a background, where there is none.
+    """
+
+    engine: EngineKind
+    where: str
+    id_key: str
+    metadata_key: str
+    similarity: VectorSimilarity
+    files: Files
+    has_dense: bool = True
+    measures_first: bool = False
 
     @property
     @abstractmethod
-    def engine(self) -> EngineKind:
-        """Which engine it has: `edge`, `local` or `server`."""
+    def has_tokens(self) -> bool:
+        """Whether token vectors of documents are stored that a question's can be compared with."""
 
     @property
-    @abstractmethod
-    def id_key(self) -> str:
-        """The key of a document's id in the payload, for filters; empty where the point's own id is it."""
-
-    @property
-    @abstractmethod
-    def metadata_key(self) -> str:
-        """The key of the metadata in the payload, for filters; empty where they are the payload."""
-
-    @property
-    def has_dense(self) -> bool:
-        """Whether documents have one dense vector each; else they are found by MaxSim of token vectors."""
-        return True
-
-    @property
-    def measures_first(self) -> bool:
-        """Whether the first system measures a background, where there is none; `sync` did it otherwise."""
+    def compares_tokens_here(self) -> bool:
+        """Whether token vectors must be fetched, as Qdrant's MaxSim of them is not inclusion."""
         return False
+
+    @property
+    @abstractmethod
+    def default_system(self) -> str:
+        """The best system that there is enough for."""
+
+    @abstractmethod
+    def remedy(self, what: str) -> str:
+        """What one can do where there are no `words` or no `token vectors`."""
 
     @property
     @abstractmethod
     def pooling(self) -> float:
         """Tokens that are merged into one of the vectors that are fetched, on average."""
-
-    @property
-    @abstractmethod
-    def where(self) -> str:
-        """The place, for messages."""
 
     @property
     @abstractmethod
@@ -96,18 +111,8 @@ class Searched(ABC):
 
     @property
     @abstractmethod
-    def similarity(self) -> VectorSimilarity:
-        """How dense vectors are compared."""
-
-    @property
-    @abstractmethod
     def language(self) -> str:
         """Of the documents' words."""
-
-    @property
-    @abstractmethod
-    def files(self) -> Files:
-        """What is kept beside the points: backgrounds, fitted weights."""
 
     @property
     @abstractmethod
@@ -135,6 +140,10 @@ class Searched(ABC):
         """Ids of a uniform sample of so many documents, the same in every run; all where there are fewer."""
 
     @abstractmethod
+    def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
+        """So many of these with the fields; fewer of documents of many passages, which count more."""
+
+    @abstractmethod
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many documents, the same in every run; all where there are fewer."""
 
@@ -145,6 +154,10 @@ class Searched(ABC):
         Raises:
             DataError: if none are stored.
         """
+
+    @abstractmethod
+    def surprise_reranker(self) -> SurpriseReranker:
+        """What orders given documents by surprise; an IndexMismatchError if an index has no ensemble."""
 
     @abstractmethod
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
@@ -162,7 +175,6 @@ class Searched(ABC):
         found = pools.every(asks)["inclusion"]
         return pools.included(pool, [str(point) for point in points], asked, found)
 
-    @abstractmethod
     def search(
         self,
         query: Query,
@@ -176,13 +188,15 @@ class Searched(ABC):
 
         Fields are `dense`, `tokens`, `terms`, `documents`. An exact search leaves the approximate index out.
         """
+        pools, chosen = self.pools, options.exactly() if exact else options
+        dense = pools.asked(query)
+        return pools.run(Search(lambda limit: [pools.near(dense, limit)], depth, fields, chosen))
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]] | None:
         """Reads documents by id, those that are there; None where the pool's texts tell what is behind."""
         return None
 
-    @abstractmethod
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
@@ -191,3 +205,4 @@ class Searched(ABC):
         Raises:
             DataError: if one is not there, and missing ones are not to be skipped.
         """
+        return self.pools.fetch(ids, fields, skip_missing=skip_missing)

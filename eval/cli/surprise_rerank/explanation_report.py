@@ -9,8 +9,8 @@ import numpy as np
 
 from surprise_rerank.candidates import Hit, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
-from surprise_rerank.connectors.systems.built import BuiltSystem
 from surprise_rerank.connectors.systems.explaining import explain_ranking
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.cli.output.console import body, hit_json, shortened, shown_surprise
 from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchResult

@@ -16,8 +16,7 @@ from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
 from surprise_rerank.connectors.systems.backgrounds import background_for
 from surprise_rerank.connectors.systems.building import build_system
-from surprise_rerank.connectors.systems.built import BuiltSystem
-from surprise_rerank.connectors.systems.inputs import inputs_of
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
@@ -171,7 +170,7 @@ def search_results(
     options, least = asked.search_options(), asked.min_surprise
     diversity = NO_DIVERSITY.changed(diversity=asked.diversity, collapse=asked.collapse)
     with open_any(location, asked.model, asked.config) as index:
-        name = asked.system or inputs_of(index).default
+        name = asked.system or index.default_system
         system = build_system(name, index, options, asked.settings.mode)
         reads_vectors = find_system(system.name).encodes or fields_for(system.reranker) & {"dense", "tokens"}
         encoder = model_of(index, asked.model) if reads_vectors else None

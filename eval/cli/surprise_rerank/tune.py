@@ -200,7 +200,6 @@ def background(
         raise click.UsageError("--qrels judges --questions FILE; give both")
 
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.systems.inputs import inputs_of
     from surprise_rerank.thresholds.promises import promise
     from surprise_rerank.thresholds.varied_questions import USUAL
 
@@ -208,14 +207,14 @@ def background(
     if qrels is not None:
         judged, judgements = read_judged_questions(Path(str(questions))), read_judgements(qrels)
         with open_with_model(location, model, config) as index:
-            name = system or inputs_of(index).default
+            name = system or index.default_system
             chance = index.calibrate_chance(judged, judgements, name)
         told = f"{location}: {name}: the chance of an answer, from {chance.judged} judged questions"
         out.result({**values, "system": name, **asdict(chance)}, [told])
         return
     texts = None if questions is None else list(read_questions(questions))
     with open_with_model(location, model, config) as index:
-        name = system or inputs_of(index).default
+        name = system or index.default_system
         count = USUAL if texts is None else len(texts)
         with Terminal(quiet=not out.shows_progress).bar("background", count, "questions") as advance:
             measured = index.store_background(texts, name, origin=questions or "", on_progress=advance)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from surprise_rerank.connectors.attached.collection import SparseEmbed
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.readers.fields import shown
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
+
+SparseEmbed: TypeAlias = Callable[[str], SparseVector]
 
 # Of a text's terms, how many its stored vector must have, to be of the same function.
 _SAME = 0.9
@@ -22,10 +23,8 @@ _START = 60  # characters of what was given, in a message
 def sparse_embed(given: Any) -> SparseEmbed:
     """A function from a question to its sparse vector, of what the user has.
 
-    Args:
-        given: settings of Qdrant's BM25; or an object of LangChain (`embed_query`), Haystack (`run`),
-            fastembed (`query_embed`) or sentence-transformers (`encode_query`), or a function, that gives
-            indices and values.
+    That is settings of Qdrant's BM25; or an object of LangChain (`embed_query`), Haystack (`run`), fastembed
+    (`query_embed`) or sentence-transformers (`encode_query`), or a function, that gives indices and values.
 
     Raises:
         DataError: if it is none of these. The function raises it, if what is given gives no sparse vector,
