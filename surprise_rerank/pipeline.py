@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Unpack, cast
 
@@ -30,6 +32,8 @@ from surprise_rerank.thresholds.verdicts import no_match, not_measured
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
+# Questions of `search_many` that are ranked at a time.
+_AT_ONCE = 4
 # A chance of relevance is that of a relevant document among so many.
 _SHOWN = 10
 
@@ -124,16 +128,22 @@ class Pipeline:
     def search_many(
         self, questions: Sequence[str], top_k: int = 10, **options: Unpack[CallOptions]
     ) -> list[Ranking]:
-        """`search` for each of several questions, which are encoded together."""
+        """`search` for each of several questions, encoded together and ranked some at once, in threads."""
         require_count("top_k", top_k)
         if isinstance(questions, str):
             raise DataError("questions must be a list of strings, got one string; use search for it")
-        own, found = self.changed(**options), []
-        for query in own._encoded_all(questions):
+        own = self.changed(**options)
+
+        def answer(query: Query) -> Ranking:
             with searching(top_k) as counts:
-                found.append(own.shown(query, top_k))
-                counts.update(outcome(found[-1]))
-        return found
+                found = own.shown(query, top_k)
+                counts.update(outcome(found))
+            return found
+
+        # In contexts of the caller's, so that spans are children of its span.
+        asked = ((copy_context(), query) for query in own._encoded_all(questions))
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            return list(threads.map(lambda pair: pair[0].run(answer, pair[1]), asked))
 
     def changed(self, **options: Unpack[CallOptions]) -> Pipeline:
         """The same with these in place of its own, and with a filter beside its own."""
