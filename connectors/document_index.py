@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex, exclusive, given_model, new_version
@@ -58,8 +60,9 @@ class DocumentIndex(QdrantIndex, Ranked):
         how: dict[str, Any] = {"prune": prune, "encoded": encoded, "on_progress": on_progress}
         report = super().sync(documents, **how, show_progress=show_progress)
         if background:
-            changed = report.added + report.updated + report.removed
+            changed, begun = report.added + report.updated + report.removed, time.perf_counter()
             look_after_backgrounds(self, changed, show_progress=show_progress)
+            return replace(report, background_seconds=time.perf_counter() - begun)
         return report
 
     @exclusive
@@ -89,7 +92,9 @@ class DocumentIndex(QdrantIndex, Ranked):
         how |= {"collection_settings": collection_settings, "show_progress": show_progress}
         report = super().rebuild(documents, **how)
         if background:
+            begun = time.perf_counter()
             measure_again(self, before, show_progress=show_progress)
+            return replace(report, background_seconds=time.perf_counter() - begun)
         return report
 
     @classmethod

@@ -48,6 +48,7 @@ class SyncReport:
     """What `DocumentIndex.sync` did: how many documents were new, changed, unchanged, and removed.
 
     Unchanged ones were not encoded again. So many of the new and changed are stored as several passages.
+    The background took so many seconds after that.
     """
 
     added: int
@@ -55,6 +56,7 @@ class SyncReport:
     unchanged: int
     removed: int
     split: int = 0
+    background_seconds: float = field(default=0.0, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,13 +312,16 @@ def _report(
         "elsewhere": elsewhere,
         "split": done.split,
         "seconds": seconds,
+        "background_seconds": done.background_seconds,
         "skipped": skipped,
     }
     first = (
         f"{location}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
         f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
     )
-    told = [f"{indexed} indexed in {seconds:.1f} s"] if indexed else []
+    told = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
+    if done.background_seconds >= 0.05:
+        told.append(f"the background took {done.background_seconds:.1f} s")
     if elsewhere:
         told.append(f"{elsewhere} stored documents are in no source that was given")
     out.result(values, [first, *told, *skipped_lines(skipped)])
