@@ -28,7 +28,8 @@ from surprise_rerank.thresholds.background import (
     checked_questions,
     require_background,
 )
-from surprise_rerank.thresholds.verdicts import no_match, not_measured
+from surprise_rerank.thresholds.chance import USUAL_CHANCE
+from surprise_rerank.thresholds.verdicts import NO_MATCH, NOT_MEASURED
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
@@ -299,7 +300,7 @@ class Pipeline:
                 on_progress(1)
         best, gaps = np.array(standings).reshape(-1, 2).T
         longest = max((len(questions[name].split()) for name in names), default=0)
-        chance = background.usual_chance.calibrated(best, gaps, found, longest)
+        chance = USUAL_CHANCE.calibrated(best, gaps, found, longest)
         return replace(self, background=replace(background, chance=chance))
 
     def fit(
@@ -408,7 +409,7 @@ def ranked(
     ranking = _as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
     if background is not None:
         return background.judged(ranking, query.text, min_surprise)
-    return replace(ranking, verdict=not_measured() if len(ranking) else no_match())
+    return replace(ranking, verdict=NOT_MEASURED if len(ranking) else NO_MATCH)
 
 
 def first_of(

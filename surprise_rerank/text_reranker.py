@@ -32,7 +32,6 @@ from surprise_rerank.thresholds.background import (
     checked_questions,
     require_background,
 )
-from surprise_rerank.thresholds.verdicts import no_match, unknown
 
 _ELSEWHERE = "some of the texts are not in the index that the background is of"
 _logger = logging.getLogger("surprise_rerank")
@@ -147,7 +146,7 @@ class TextReranker:
         wanted = self.diversity.changed(**diversity)
         own = GivenTexts.checked(texts, ids, vectors)
         if not texts:
-            return RankedTexts(verdict=no_match("there were no texts to rank"))
+            return RankedTexts(verdict=Verdict("no match", None, "there were no texts to rank"))
         with span("CHAIN", "surprise_rerank.rank_texts", {"surprise_rerank.texts": len(texts)}) as counts:
             query = encoded_question(self.encoder, question)
             pool = self._pools.pool(query, own, fields_for(self.reranker, wanted))
@@ -158,7 +157,7 @@ class TextReranker:
                 background, least = (self.background, least) if is_measured else (None, None)
                 ranking = ranked(query, pool.candidates, self.reranker, background, least)
             if not is_measured:
-                ranking = replace(ranking, verdict=unknown(_ELSEWHERE))
+                ranking = replace(ranking, verdict=Verdict("unknown", None, _ELSEWHERE))
             shown = first_of(ranking, pool.candidates, wanted, top_k, least)
             counts.update(outcome(shown))
         return _ranked_texts(shown, pool, own)

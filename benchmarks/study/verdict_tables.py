@@ -46,8 +46,6 @@ NEAR = (
     frozenset({"cacm", "cisi", "lisa", "demo"}),
     frozenset({"cranfield", "npl", "demo"}),
 )
-# Systems whose chance is one curve.
-GROUPS = {"cosine": SYSTEMS[:2], "dynamax": SYSTEMS[:2], "fusion": SYSTEMS[2:], "auto": SYSTEMS[2:]}
 COST = 0.1  # the share of good questions that may be called weak
 OFF_WEIGHT = 0.5  # what questions of something else count together, beside 1 for a collection's own
 
@@ -234,39 +232,27 @@ class Opened:
 Known = Mapping[tuple[str, str], Mapping[str, Answers]]
 
 
-def _fitted(known: Known, group: Sequence[str], names: Sequence[str], left: str = "") -> Chance:
-    """The curve of a group's systems, by all collections but one and all models."""
+def _fitted(
+    known: Known, names: Sequence[str] = (UP_TO, GAP), systems: Sequence[str] = SYSTEMS, left: str = ""
+) -> Chance:
+    """The curve of all systems, of all models, by all collections but one."""
     rest = [answers for (name, _), answers in known.items() if name != left]
-    return Chance.fitted(names, [answers[system].part() for answers in rest for system in group])
+    return Chance.fitted(names, [answers[system].part() for answers in rest for system in systems])
 
 
 def chances(
     known: Known, names: Sequence[str] = (UP_TO, GAP), systems: Sequence[str] = SYSTEMS
-) -> dict[tuple[str, str], Chance]:
-    """(left-out collection, system) -> the curve of all others, of all models and both systems of a group."""
-    groups = dict.fromkeys(GROUPS[system] for system in systems)
-    curves = {}
-    for left, group in itertools.product(dict.fromkeys(name for name, _ in known), groups):
-        curve = _fitted(known, group, names, left)
-        curves |= {(left, system): curve for system in group}
-    return curves
+) -> dict[str, Chance]:
+    """Left-out collection -> the curve of all others."""
+    return {left: _fitted(known, names, systems, left) for left in dict.fromkeys(name for name, _ in known)}
 
 
 def curves_table(known: Known) -> Table:
-    """The curves of all collections, which the product has, and those without each."""
-    rows: list[tuple[Cell, ...]] = []
-    for group in dict.fromkeys(GROUPS.values()):
-        for left in ("", *dict.fromkeys(name for name, _ in known)):
-            curve = _fitted(known, group, (UP_TO, GAP), left)
-            rows.append((", ".join(group), left or "none", curve.bias, *curve.weights.tolist()))
-    columns = (
-        Column("systems"),
-        Column("left out"),
-        Column("a", 3),
-        Column("b of t", 3),
-        Column("c of g", 3),
-    )
-    return Table("chance-curves", "The curves of the chance", columns, tuple(rows), keys=2, detail=True)
+    """The curve of all collections, which the product has, and those without each."""
+    curves = {"none": _fitted(known), **chances(known)}
+    rows = tuple((left, own.bias, *own.weights.tolist()) for left, own in curves.items())
+    columns = (Column("left out"), Column("a", 3), Column("b of t", 3), Column("c of g", 3))
+    return Table("chance-curves", "The curves of the chance", columns, rows, detail=True)
 
 
 def mean(values: Iterable[float]) -> float:
@@ -362,7 +348,7 @@ def chance_tables(known: Known) -> list[Table]:
     """Each collection of the first model, and means over the collections of each."""
     curves = chances(known)
     quality = {
-        (name, model, system): _quality(answers[system], curves[name, system])
+        (name, model, system): _quality(answers[system], curves[name])
         for (name, model), answers in known.items()
         for system in SYSTEMS
     }
@@ -397,7 +383,7 @@ def tested_table(known: Known, tested: Known) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for (name, model), answers in tested.items():
         rows += [
-            (name, model, system, *_quality(answers[system], curves[name, system]))
+            (name, model, system, *_quality(answers[system], curves[name]))
             for system in ("cosine", "fusion", "auto")
         ]
     keys = (Column("collection"), Column("model"), Column("system"))
@@ -448,7 +434,7 @@ def reliability_table(known: Known) -> Table:
             if own_model == model:
                 own = answers[system]
                 asked = own.own | own.far
-                claimed.append(curves[name, system].of(own.found)[asked])
+                claimed.append(curves[name].of(own.found)[asked])
                 found.append((own.hits & own.own)[asked])
         bins = reliability(np.concatenate(claimed), np.concatenate(found))
         rows += [(model, system, part.count, part.predicted, part.observed) for part in bins]
@@ -470,7 +456,7 @@ def removed_tables(known: Known) -> list[Table]:
     for (name, model), answers in known.items():
         for system in SYSTEMS:
             own = answers[system]
-            chance = curves[name, system].of(own.found)
+            chance = curves[name].of(own.found)
             said = verdicts_of(chance)
             good, gone = chance[own.good], chance[own.unanswerable]
             level = float(np.quantile(good, COST)) if good.size else float("nan")
@@ -528,7 +514,7 @@ def predictor_table(known: Known, system: str = "auto") -> Table:
         curves = chances(known, own, [system])
         label = "all" if len(own) > len(sets[-1]) else " + ".join(own[2:] if len(own) > 2 else own)
         kind = "with T and its gap" if len(own) == len(sets[-1]) else "fitted"
-        rows.append((kind, label, *areas(lambda name, own, c=curves: c[name, system].of(own.found))))  # type: ignore[misc]
+        rows.append((kind, label, *areas(lambda name, own, c=curves: c[name].of(own.found))))  # type: ignore[misc]
     columns = (
         *(Column("how"), Column("predictor"), Column("AUROC", 3)),
         *(Column(f"{name}, {model}", 3) for name, model in firsts),

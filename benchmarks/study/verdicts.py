@@ -140,13 +140,13 @@ class Calibration:
     Attributes:
         names: k scorers.
         scales: of all background questions.
-        lengths: shortest, mean and longest log length.
+        lengths: shortest and longest log length.
         totals: (n,) best T of the background questions, ascending.
     """
 
     names: tuple[str, ...]
     scales: Lines
-    lengths: tuple[float, float, float]
+    lengths: tuple[float, float]
     totals: Float64Array
 
     @classmethod
@@ -158,7 +158,7 @@ class Calibration:
         names = _ADDED[system]
         best = np.where(np.isnan(scores), -np.inf, scores).max(axis=2).T
         usual, each = lines_of(best, logs, np.ones(len(logs)), [name == "bm25" for name in names])
-        made = cls(names, usual, (logs.min(), logs.mean(), logs.max()), np.zeros(0))
+        made = cls(names, usual, (logs.min(), logs.max()), np.zeros(0))
         totals = made.of_all(scores, logs).max(axis=1)
         if len(names) > 1:
             others = replace(made, scales=each).of_all(scores, logs).max(axis=1)
@@ -168,8 +168,7 @@ class Calibration:
     def of_all(self, scores: Float64Array, logs: Float64Array) -> Float64Array:
         """(q, m) T of all candidates; minus infinity where there is none."""
         means, slopes, deviations = (np.atleast_2d(own) for own in self.scales)
-        shortest, middle, longest = self.lengths
-        away = np.clip(logs, shortest, longest) - middle
+        away = np.clip(logs, *self.lengths)
         totals = np.zeros(scores.shape[1:])
         for k, name in enumerate(self.names):
             z = (scores[k] - (means[:, k] + slopes[:, k] * away)[:, None]) / deviations[:, k, None]

@@ -1,22 +1,17 @@
 """How surprising a question's best candidate is, among those of other questions.
 
-A cosine of .45 is good for one model and noise for another. Its rank among the best scores of background
-questions, which have nothing to do with the corpus, has one meaning for all models and scorers:
+The rank of its score among the best scores of background questions, which have nothing to do with the corpus,
+has one meaning for all models and scorers (docs/thresholds.md):
 
     Sigma(d, q) = P(max over d' of T(q', d') < T(q, d)), q' drawn from background questions         (1)
 
-is the surprise score of the paper (`surprise/score.py`) with their best candidates as the ensemble. For the
-best candidate 1 - Sigma is a p-value: of questions of the background's kind, the share alpha reaches
-1 - alpha, for any distribution (conformal prediction; Vovk, Gammerman and Shafer, 'Algorithmic Learning in a
-Random World', 2005). With several scorers s_k
+For the best candidate 1 - Sigma is a p-value (conformal prediction; Vovk, Gammerman and Shafer, 'Algorithmic
+Learning in a Random World', 2005). With several scorers s_k, and m and sigma of the background's best s_k,
 
-    T(q, d) = sum over k of w_k (s_k(q, d) - m_k) / sigma_k                                         (2)
+    T(q, d) = sum over k of w_k (s_k(q, d) - m_k) / sigma_k,     m = a + b log |q| for BM25         (2)
 
-where m_k and sigma_k are mean and deviation of the background's best s_k, the same for all questions. Only
-the mean of BM25, a sum over a question's words, depends on their number: m = a + b log |q|. A new question is
-no part of what its scales come from, so each background question has those of all others, or those of all
-where T is more by them. By those of all alone up to 8.7 % pass at 5 %, where five scorers have heavy tails
-(docs/thresholds.md). Near-duplicates count as one question (`varied_questions.py`):
+A new question is no part of what its scales come from. So each background question has those of all others,
+or those of all where T is more by them; else up to 8.7 % pass at 5 %. Near-duplicates count as one:
 
     Sigma = sum of the shares of questions with less / (1 + sum of all shares)                      (3)
 """
@@ -27,6 +22,7 @@ import hashlib
 import json
 import math
 import os
+import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -42,7 +38,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import SCORERS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
-from surprise_rerank.thresholds.chance import BY_VECTORS, WITH_WORDS, AnswerChance
+from surprise_rerank.thresholds.chance import USUAL_CHANCE, AnswerChance
 from surprise_rerank.thresholds.scales import Lines, lines_of
 from surprise_rerank.thresholds.varied_questions import question_shares
 
@@ -53,9 +49,6 @@ ROUNDING = 1e-9
 _WEIGHTS = {"bm25": BM25_WEIGHT}
 # The best of a pool that its mean is of, so that it does not depend on the pool's depth.
 _POOL = 100
-# A question that compares less than this share of what background questions do has another mean; one that
-# compares fewer documents than these, another than those that a chance was fitted on.
-_FEW, _FEWEST_COMPARED = 0.5, 50
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
 _FORMAT = 4
@@ -67,12 +60,11 @@ class QuestionBackground:
 
     Attributes:
         names: k scorers, as in `Ranking.raw`; `score` alone for a ranking by one.
-        scales: m of equation (2) for a question of the background's mean log length, b, and sigma; (k,) each.
-        lengths: the least log |q| of background questions, its mean, and the largest; others count as these.
+        scales: a, b and sigma of equation (2); (k,) each.
+        lengths: the least and the largest log |q| of background questions; others count as these.
         totals: (n,) max over documents of T of every question, ascending; minus infinity where nothing was.
         shares: (n,) what each of them counts, 1 but for near-duplicates.
         texts: the n questions in the order of `totals`, so that they can be asked again.
-        compared: how many documents a question compares, in the median.
         scorer: what made the rankings, for readers: for example model and system.
         documents: over how many documents of an index; 0 of texts from elsewhere, or where unknown.
         origin: where the questions come from, for readers; empty where unknown.
@@ -84,11 +76,10 @@ class QuestionBackground:
 
     names: tuple[str, ...]
     scales: Lines
-    lengths: tuple[float, float, float]
+    lengths: tuple[float, float]
     totals: Float64Array
     shares: Float64Array
     texts: tuple[str, ...]
-    compared: int
     scorer: str = ""
     documents: int = 0
     origin: str = ""
@@ -128,16 +119,13 @@ class QuestionBackground:
         logs = np.array([_log_length(texts[i]) for i in found])
         best = np.array([np.where(np.isnan(own), -np.inf, own).max(axis=1) for own in tables.values()])
         usual, each = lines_of(best, logs, shares[found], [name in _SUMS for name in names])
-        # Of equal lengths, rounding can move the mean past them.
-        shortest, middle, longest = sorted((float(logs.min()), float(logs.mean()), float(logs.max())))
         made = cls(
             names,
             usual,
-            lengths=(shortest, middle, longest),
+            lengths=(float(logs.min()), float(logs.max())),
             totals=np.full(len(texts), -np.inf),
             shares=shares,
             texts=tuple(texts),
-            compared=int(np.median([own.shape[1] for own in tables.values()])),
             scorer=scorer,
             documents=documents,
             scripts=verdicts.scripts_of(texts),
@@ -172,20 +160,13 @@ class QuestionBackground:
     @property
     def size(self) -> str:
         """How many questions, and how many of them are different, for readers."""
-        is_varied = self.effective > self.count - 0.5
-        return (
-            f"{self.count} background questions{'' if is_varied else f' that count as {self.effective:.3g}'}"
-        )
+        alike = "" if self.effective > self.count - 0.5 else f" that count as {self.effective:.3g}"
+        return f"{self.count} background questions{alike}"
 
     @cached_property
     def weights(self) -> Float64Array:
         """(k,) w of equation (2): the fusion's usual ones, half for BM25."""
         return np.array([_WEIGHTS.get(name, 1.0) for name in self.names])
-
-    @property
-    def usual_chance(self) -> AnswerChance:
-        """What tells the chance of an answer in other collections."""
-        return WITH_WORDS if "bm25" in self.names else BY_VECTORS
 
     def totals_of(self, ranking: Ranking, question: str) -> Float64Array:
         """(n,) T of every document of a question's ranking; a DataError if other scorers made it.
@@ -214,10 +195,12 @@ class QuestionBackground:
 
         `totals` are the (n,) T of a ranking's documents in their order; at least one.
         """
-        mean, deviation = self._usual_total
-        pool = totals[:_POOL]
-        best, usual = float(totals.max()), float(pool[np.isfinite(pool)].mean())
-        return (best - mean) / deviation, (best - usual) / deviation
+        known = np.isfinite(self.totals)
+        others, shares = self.totals[known], self.shares[known]
+        mean = np.average(others, weights=shares)
+        deviation = math.sqrt(np.average((others - mean) ** 2, weights=shares)) or 1.0
+        best, pool = totals.max(), totals[:_POOL]
+        return float((best - mean) / deviation), float((best - pool[np.isfinite(pool)].mean()) / deviation)
 
     def judged(self, ranking: Ranking, question: str, min_surprise: float | None = None) -> Ranking:
         """The ranking of all candidates with the surprise of every document, descending, and a verdict.
@@ -235,14 +218,13 @@ class QuestionBackground:
     def _verdict(self, question: str, totals: Float64Array, min_surprise: float | None) -> Verdict:
         """Whether a question got an answer, from the (n,) T of its ranking."""
         if not len(totals):
-            return verdicts.no_match()
+            return verdicts.NO_MATCH
         surprise = float(self.surprise(totals).max())
         if min_surprise is not None and surprise < min_surprise - ROUNDING:
             return verdicts.refused(surprise, min_surprise)
-        doubt = self._doubt(question, len(totals))
-        if doubt:
-            return verdicts.unknown(doubt)
-        return verdicts.of_chance(float((self.chance or self.usual_chance).of(*self.standing(totals))))
+        if doubt := self._doubt(question, len(totals)):
+            return Verdict("unknown", None, doubt)
+        return verdicts.of_chance(float((self.chance or USUAL_CHANCE).of(*self.standing(totals))))
 
     def _doubt(self, question: str, compared: int) -> str:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
@@ -251,9 +233,8 @@ class QuestionBackground:
             return f"{self.documents} documents are too few to tell; it takes {needed}"
         if self.effective < verdicts.FEWEST_QUESTIONS - 0.5:
             return f"{self.size} are too few to tell; it takes {verdicts.FEWEST_QUESTIONS}"
-        least = max(_FEWEST_COMPARED, math.ceil(_FEW * self.compared))
-        if compared < least:
-            return f"{compared} documents were compared; to tell, it takes {least}"
+        if compared < verdicts.FEWEST_COMPARED:
+            return f"{compared} documents were compared; to tell, it takes {verdicts.FEWEST_COMPARED}"
         words, longest = len(question.split()), 0 if self.chance is None else self.chance.longest
         if longest and words > 2 * longest:
             return f"the chance is of questions of up to {longest} words, and this one has {words}"
@@ -274,9 +255,9 @@ class QuestionBackground:
 
     def means_for(self, question: str) -> Float64Array:
         """(k,) m of equation (2) for a question."""
-        shortest, middle, longest = self.lengths
-        away = min(max(_log_length(question), shortest), longest) - middle
-        return np.asarray(self.scales.means + self.scales.slopes * away)
+        return np.asarray(
+            self.scales.means + self.scales.slopes * np.clip(_log_length(question), *self.lengths)
+        )
 
     def to_bytes(self) -> bytes:
         """The background as the content of a file, with the questions: JSON."""
@@ -327,14 +308,6 @@ class QuestionBackground:
         own["chance"] = None if own["chance"] is None else AnswerChance(**own["chance"])
         return cls(**own)
 
-    @cached_property
-    def _usual_total(self) -> tuple[float, float]:
-        """Mean and deviation of the best T of background questions, of those that found something."""
-        known = np.isfinite(self.totals)
-        mean = float(np.average(self.totals[known], weights=self.shares[known]))
-        variance = float(np.average((self.totals[known] - mean) ** 2, weights=self.shares[known]))
-        return mean, math.sqrt(variance) or 1.0
-
     def _totals(self, scores: Float64Array, question: str) -> Float64Array:
         """(n,) T of (k, n) scores; one that is NaN is no evidence either way."""
         z = (scores - self.means_for(question)[:, None]) / self.scales.deviations[:, None]
@@ -343,11 +316,8 @@ class QuestionBackground:
 
 def checked_questions(questions: Sequence[str]) -> list[str]:
     """Questions as a list; a DataError if it is one string, or one of them is none."""
-    if isinstance(questions, str):
-        raise DataError("background questions must be a list of strings, got one string; put it into a list")
-    wrong = next((own for own in questions if not isinstance(own, str)), None)
-    if wrong is not None:
-        raise DataError(f"background questions must be strings, got {type(wrong).__name__}")
+    if isinstance(questions, str) or not all(isinstance(own, str) for own in questions):
+        raise DataError(f"background questions must be a list of strings, got {reprlib.repr(questions)}")
     return list(questions)
 
 

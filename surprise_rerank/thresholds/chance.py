@@ -5,9 +5,9 @@ Retrieval', 2010) that were tried, each collection left out in turn, two predict
 
     t = (T_1 - m) / s             how far the best document is above those of background questions
     g = (T_1 - mean T_i) / s      how far it is above its own pool, i = 1 ... 100
-    P = 1 / (1 + exp(-(a + b min(t, 3.4) + c g)))
+    P = 1 / (1 + exp(-(a + b min(t, 3) + c g)))
 
-Beyond 3.4 deviations a question is of the corpus' kind, and only g tells whether it has an answer. T is the
+Beyond 3 deviations a question is of the corpus' kind, and only g tells whether it has an answer. T is the
 total of `background.py`, m and s its mean and deviation over the background questions.
 """
 
@@ -24,7 +24,7 @@ from surprise_rerank.errors import DataError
 # Fewer judged questions say less about a corpus than those of others do.
 FEWEST_JUDGED = 10
 # More of t tells nothing.
-ENOUGH = 3.4
+ENOUGH = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,9 @@ class AnswerChance:
         return logits
 
 
-# Of cranfield's, cisi's and the demo's questions with all-MiniLM-L6-v2, with words among the scorers and by
-# vectors alone (docs/thresholds.md). Curve and limit are .6 deviations lower than they were fitted, because
-# the questions of other models stand out less; on these three it costs nothing.
-WITH_WORDS = AnswerChance(-5.98, 2.08, 0.37)
-BY_VECTORS = AnswerChance(-5.58, 2.04, 0.17)
+# `python -m benchmarks.study verdicts --model all-MiniLM-L6-v2 --part chance` prints it: of the
+# collections' own questions and of those about other subjects, by four systems.
+USUAL_CHANCE = AnswerChance(-3.8, 1.81, 0.15)
 
 
 def _platt(logits: Float64Array, found: BoolArray) -> tuple[float, float]:

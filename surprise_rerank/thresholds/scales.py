@@ -21,7 +21,7 @@ class Lines(NamedTuple):
     """A line for each scorer, in arrays of one shape.
 
     Attributes:
-        means: m for a question of the background's mean log length.
+        means: a, the mean for a question of one word.
         slopes: b; 0 for scores that do not follow the length.
         deviations: sigma around the line; 1 where there is no spread.
     """
@@ -43,7 +43,7 @@ def lines_of(
     weights = np.where(np.isfinite(best), shares[:, None], 0.0)
     values = np.where(np.isfinite(best), best, 0.0)
     centre = (weights * values).sum(axis=0) / np.maximum(weights.sum(axis=0), 1e-300)
-    x, y = np.broadcast_to((logs - logs.mean())[:, None], best.shape), values - centre
+    x, y = np.broadcast_to(logs[:, None], best.shape), values - centre
     # (6, n, k) addends of count, x, y, xx, xy, yy.
     sums = weights * np.stack([np.ones_like(y), x, y, x * x, x * y, y * y])
     whole = sums.sum(axis=1, keepdims=True)

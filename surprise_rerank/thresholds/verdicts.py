@@ -17,8 +17,12 @@ from surprise_rerank.candidates import Status, Verdict
 ANSWERED, WEAK = 0.5, 0.2
 # A corpus of fewer documents has fewer than the pool that a chance was fitted on.
 FEWEST_DOCUMENTS = 100
+# Candidates of a question; fewer have another mean than those that a chance was fitted on.
+FEWEST_COMPARED = 50
 # Different questions of a background; fewer know their mean and deviation too badly.
 FEWEST_QUESTIONS = 50
+NOT_MEASURED = Verdict("unknown", None, "there is no background of other questions to compare with")
+NO_MATCH = Verdict("no match", None, "no document matches; a filter or a tenant may leave none")
 
 _TAG = re.compile(r"<[^<>]*>")
 _BETWEEN = re.compile(r"[\s,;:!?\u3001\u3002]+")
@@ -34,21 +38,6 @@ def of_chance(chance: float) -> Verdict:
         return Verdict("answered", chance, f"the chance of an answer among the first ten is {shown}")
     status: Status = "weak" if chance >= WEAK else "off-topic"
     return Verdict(status, chance, f"the chance of an answer among the first ten is only {shown}")
-
-
-def unknown(reason: str) -> Verdict:
-    """The verdict where nobody can tell."""
-    return Verdict("unknown", None, reason)
-
-
-def not_measured() -> Verdict:
-    """The verdict without a background."""
-    return unknown("there is no background of other questions to compare with")
-
-
-def no_match(reason: str = "no document matches; a filter or a tenant may leave none") -> Verdict:
-    """The verdict on no candidates at all."""
-    return Verdict("no match", None, reason)
 
 
 def refused(surprise: float, least: float) -> Verdict:

@@ -15,6 +15,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
+from surprise_rerank.thresholds.chance import USUAL_CHANCE
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
@@ -56,9 +57,7 @@ def test_surprise_chance_and_hits_are_those_of_a_search(tmp_path: Path) -> None:
             surprise = made.surprise(made.of_all(scores, there.logs).max(axis=1))
             expected = [one.surprise[0] for one in told]
             np.testing.assert_allclose(surprise, expected, atol=1.01 / (BACKGROUND + 1))
-            chance = background.usual_chance.of(
-                *standing(ordered_totals(there, system, scores, made)).values()
-            )
+            chance = USUAL_CHANCE.of(*standing(ordered_totals(there, system, scores, made)).values())
             np.testing.assert_allclose(chance, [one.verdict.chance for one in told], atol=1e-3)
 
 

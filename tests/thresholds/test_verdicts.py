@@ -11,12 +11,12 @@ import pytest
 from qdrant_client import models
 from words import WordEncoder
 
-from surprise_rerank.candidates import verdict_json
+from surprise_rerank.candidates import Verdict, verdict_json
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds import verdicts
-from surprise_rerank.thresholds.chance import BY_VECTORS, WITH_WORDS, AnswerChance
+from surprise_rerank.thresholds.chance import USUAL_CHANCE, AnswerChance
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 LATIN = frozenset({"LATIN"})
@@ -56,9 +56,9 @@ def test_the_word_follows_from_the_chance_and_no_reason_is_long() -> None:
         assert (found.status, found.chance) == (expected, chance)
         assert (f"{percent} %" if percent else "less than 1 %") in found.reason
     said = [verdicts.refused(share, 0.9995) for share in (0.0, 0.1234, 300 / 301, 3000 / 3001)]
-    said += [verdicts.of_chance(0.3), verdicts.not_measured(), verdicts.no_match()]
-    said += [verdicts.unknown(verdicts.wordless("Что это такое? 什么", LATIN))]
+    said += [verdicts.of_chance(0.3), verdicts.NOT_MEASURED, verdicts.NO_MATCH]
     assert all(len(own.reason.split()) <= 20 for own in said)
+    assert len(verdicts.wordless("Что это такое? 什么", LATIN).split()) <= 20
     assert not any("100 %" in own.reason for own in said)
     written = {
         "status": "weak",
@@ -118,8 +118,8 @@ def test_what_is_too_small_or_of_another_kind_is_not_told(index: DocumentIndex) 
     }
     for reason, changes in cases.items():
         changed = replace(pipeline, background=replace(own, **changes))
-        assert changed.search(GOOD).verdict == verdicts.unknown(reason)
-    assert replace(pipeline, background=None).search(GOOD).verdict == verdicts.not_measured()
+        assert changed.search(GOOD).verdict == Verdict("unknown", None, reason)
+    assert replace(pipeline, background=None).search(GOOD).verdict == verdicts.NOT_MEASURED
 
 
 def test_texts_from_elsewhere_are_not_judged_by_the_background_of_an_index(index: DocumentIndex) -> None:
@@ -139,20 +139,20 @@ def test_texts_from_elsewhere_are_not_judged_by_the_background_of_an_index(index
 
 
 def test_a_chance_grows_with_what_stands_out_and_follows_judged_questions() -> None:
-    assert WITH_WORDS.of(8.0, 6.0) > WITH_WORDS.of(3.0, 2.0) > WITH_WORDS.of(0.0, 0.0) > 0
+    assert USUAL_CHANCE.of(8.0, 6.0) > USUAL_CHANCE.of(3.0, 2.0) > USUAL_CHANCE.of(0.0, 0.0) > 0
     rng = np.random.default_rng(0)
     best, gaps = rng.normal(2, 2, 400), rng.normal(3, 1, 400)
-    usual = BY_VECTORS.of(best, gaps)
-    harder = replace(BY_VECTORS, intercept=BY_VECTORS.intercept - 1)
+    usual = USUAL_CHANCE.of(best, gaps)
+    harder = replace(USUAL_CHANCE, intercept=USUAL_CHANCE.intercept - 1)
     found = rng.random(400) < harder.of(best, gaps)
-    own = BY_VECTORS.calibrated(best, gaps, found)
+    own = USUAL_CHANCE.calibrated(best, gaps, found)
     np.testing.assert_allclose(own.of(best, gaps), harder.of(best, gaps), atol=0.1)
     # Ten coins of which all good ones stand out most are not enough to be certain.
-    few = BY_VECTORS.calibrated(best[:10], gaps[:10], usual[:10] > np.median(usual[:10]))
+    few = USUAL_CHANCE.calibrated(best[:10], gaps[:10], usual[:10] > np.median(usual[:10]))
     assert 0.02 < few.of(best[:10], gaps[:10]).min() < few.of(best[:10], gaps[:10]).max() < 0.98
     # A better score is no reason for doubt.
-    assert BY_VECTORS.calibrated(best, gaps, usual < np.median(usual)).best == 0
+    assert USUAL_CHANCE.calibrated(best, gaps, usual < np.median(usual)).best == 0
     with pytest.raises(DataError, match="9 judged questions; give at least 10"):
-        BY_VECTORS.calibrated(best[:9], gaps[:9], found[:9])
+        USUAL_CHANCE.calibrated(best[:9], gaps[:9], found[:9])
     with pytest.raises(DataError, match="10 of 10 judged questions found an answer; both kinds are needed"):
-        BY_VECTORS.calibrated(best[:10], gaps[:10], [True] * 10)
+        USUAL_CHANCE.calibrated(best[:10], gaps[:10], [True] * 10)
