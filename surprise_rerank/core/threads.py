@@ -6,7 +6,8 @@ two cores it is no faster than with one, and beside other programs every operati
 lets the other thread run: a question then took ten times as long as with one thread.
 
 OpenMP's number belongs to the thread that asks, so that a limit changes nothing elsewhere. OpenBLAS' belongs
-to the process. What a question multiplies therefore avoids numpy's products: `row_products` here, or torch.
+to the process, and it takes more than one for large products alone. So what a question multiplies is cut into
+small ones here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from threadpoolctl import ThreadpoolController
 
 from surprise_rerank.core.arrays import Float64Array, FloatArray
 from surprise_rerank.errors import DataError
+
+# Multiplications of a product for which OpenBLAS takes no second thread.
+_SMALL = 1 << 18
 
 
 @contextmanager
@@ -49,3 +53,15 @@ def row_products(rows: FloatArray, vector: FloatArray) -> Float64Array:
     """(..., n, d) rows times one (d,) vector, (..., n), in float64 and in this thread alone."""
     products: Float64Array = np.einsum("...nd,d->...n", rows, vector, dtype=np.float64)
     return products
+
+
+def products(rows: FloatArray, others: FloatArray) -> FloatArray:
+    """(n, m) products of (n, d) rows with (m, d) others, in this thread alone."""
+    size = max(1, _SMALL // max(others.size, 1))
+    pieces = len(rows) // size
+    whole = pieces * size
+    found = np.empty((len(rows), len(others)), np.result_type(rows, others))
+    cut = rows[:whole].reshape(pieces, size, rows.shape[1])
+    np.matmul(cut, others.T, out=found[:whole].reshape(pieces, size, len(others)))
+    np.matmul(rows[whole:], others.T, out=found[whole:])
+    return found

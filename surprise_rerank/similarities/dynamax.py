@@ -21,7 +21,7 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, unit_rows
-from surprise_rerank.core.threads import row_products, using_threads
+from surprise_rerank.core.threads import products, row_products
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import known_tokens, require_finite, same_dimension
@@ -36,13 +36,10 @@ def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
     >>> membership(np.array([[1.0, 0.0], [0.5, 2.0]]), np.array([[1.0, 1.0], [-1.0, 0.0]])).tolist()
     [2.5, 0.0]
     """
-    import torch  # here, because it takes seconds, and a pool may be ranked without tokens
-
     if len(tokens) == 0:
         return np.zeros(len(universe))
-    x, u = (torch.from_numpy(np.array(given, np.float64, order="C")) for given in (tokens, universe))
-    with using_threads(1):
-        best: Float64Array = (x @ u.T).amax(dim=0).clamp_min_(0.0).numpy()
+    x, u = (np.ascontiguousarray(given, np.float64) for given in (tokens, universe))
+    best: Float64Array = np.maximum(products(u, x).max(axis=1), 0.0)
     return best
 
 

@@ -3,8 +3,8 @@
 A pool is divided into chunks that fit the processor's cache. After a chunk is multiplied, only its row and
 column maxima are kept, so that memory beside the pool is bounded for any size. One thread multiplies what
 takes it some milliseconds: two are at most 1.7 times as fast there, and a tenth as fast beside other busy
-programs. On larger pools all threads work on one chunk at a time. Separate threads for whole chunks were as
-fast there.
+programs. It does so by numpy, since torch takes longer to import than a search. On larger pools all threads
+work on one chunk at a time, by torch. Separate threads for whole chunks were as fast there.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
-import torch
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms
-from surprise_rerank.core.device import device_of
-from surprise_rerank.core.threads import using_threads
+from surprise_rerank.core.threads import products, using_threads
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 
@@ -73,10 +71,16 @@ def pool_maxima(
     """
     m = len(query)
     _require_in_range(row_norms(query), np.ones(1) if unit_tokens else documents.norms)
+    if device == "cpu" and threads in (None, 1) and _is_small(documents):
+        return _small_maxima(query, documents, unit_tokens=unit_tokens, of_documents=of_documents)
+    import torch
+
+    from surprise_rerank.core.device import device_of
+
     in_query = torch.zeros((len(documents), m))
     in_documents = torch.zeros(len(documents.norms)) if of_documents else None
     place = device_of(device)
-    chunks = _chunks(documents.offsets, m, place) if m else []
+    chunks = _chunks(documents.offsets, m, on_cpu=place.type == "cpu") if m else []
     factors = None if unit_tokens else torch.from_numpy(documents.norms)
     lengths, stored = torch.from_numpy(documents.lengths), torch.from_numpy(documents.directions)
     x = torch.from_numpy(query).to(place).T
@@ -90,16 +94,31 @@ def pool_maxima(
             if rows.start == rows.stop:
                 continue
             own = stored[rows].to(place, torch.float32)
-            products = torch.mm(own, x, out=out[: len(own)])
+            dots = torch.mm(own, x, out=out[: len(own)])
             if factors is not None:
-                products.mul_(factors[rows, None].to(place))
+                dots.mul_(factors[rows, None].to(place))
             owners = torch.repeat_interleave(torch.arange(stop - start), lengths[start:stop]).to(place)
             best = torch.zeros((stop - start, m), device=place)  # the floor that maxima start from
-            best.scatter_reduce_(0, owners[:, None].expand(-1, m), products, "amax")
+            best.scatter_reduce_(0, owners[:, None].expand(-1, m), dots, "amax")
             in_query[start:stop] = best.cpu()
             if in_documents is not None:
-                in_documents[rows] = products.amax(dim=1).clamp_min_(0.0).cpu()
+                in_documents[rows] = dots.amax(dim=1).clamp_min_(0.0).cpu()
     return PoolMaxima(in_query.numpy(), None if in_documents is None else in_documents.numpy())
+
+
+def _small_maxima(
+    query: Float32Array, documents: TokenBatch, *, unit_tokens: bool, of_documents: bool
+) -> PoolMaxima:
+    """The same in this thread alone, of all chunks at once."""
+    in_query = np.zeros((len(documents), len(query)), np.float32)
+    filled, dots = np.flatnonzero(documents.lengths), np.zeros((0, len(query)), np.float32)
+    if len(filled):
+        dots = products(np.asarray(documents.directions, np.float32), query)
+        if not unit_tokens:
+            dots *= documents.norms[:, None]
+        in_query[filled] = np.maximum.reduceat(dots, documents.offsets[filled], axis=0)
+    in_documents = dots.max(axis=1, initial=0.0) if of_documents else None
+    return PoolMaxima(np.maximum(in_query, 0.0), in_documents)
 
 
 def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Float32Array:
@@ -112,6 +131,8 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     if documents.own is not None:
         return documents.own
     _require_in_range(documents.norms, documents.norms)
+    import torch
+
     own = torch.zeros(len(documents.norms))
     with using_threads(_threads(documents, threads)):
         for i in np.flatnonzero(documents.lengths).tolist():
@@ -136,14 +157,15 @@ def _require_in_range(one: FloatArray, other: FloatArray) -> None:
 
 def _threads(documents: TokenBatch, threads: int | None) -> int | None:
     """How many threads to multiply with; None for as many as torch uses."""
-    if threads is None and int(documents.offsets[-1]) * documents.dimension <= _ALONE:
-        return 1
-    return threads
+    return 1 if threads is None and _is_small(documents) else threads
 
 
-def _chunks(offsets: IntArray, m: int, place: torch.device) -> list[Texts]:
+def _is_small(documents: TokenBatch) -> bool:
+    return int(documents.offsets[-1]) * documents.dimension <= _ALONE
+
+
+def _chunks(offsets: IntArray, m: int, *, on_cpu: bool) -> list[Texts]:
     """Runs of consecutive texts of about equal numbers of tokens; a long text may be a run of its own."""
-    on_cpu = place.type == "cpu"
     tokens, products = (_CHUNK_TOKENS, _CHUNK_PRODUCTS) if on_cpu else (_DEVICE_TOKENS, _DEVICE_PRODUCTS)
     largest = max(1, min(tokens, products // max(m, 1)))
     total = int(offsets[-1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -57,7 +59,7 @@ def test_every_text_is_in_one_chunk_and_chunks_are_bounded(lengths: list[int], s
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "_CHUNK_TOKENS", size)
-        chunks = kernels._chunks(offsets, 1, torch.device("cpu"))
+        chunks = kernels._chunks(offsets, 1, on_cpu=True)
     tokens = [int(offsets[stop] - offsets[start]) for start, stop in chunks]
     assert sum(tokens) == sum(lengths)
     assert all(start < stop for start, stop in chunks)
@@ -81,7 +83,7 @@ def test_memory_stays_bounded_whatever_the_pool():
     """Beside its result, a call needs the products of a chunk, not those of all tokens."""
     lengths = np.full(500, 200)
     for m in (1, 32, 2000):
-        chunks = kernels._chunks(np.append(0, np.cumsum(lengths)), m, torch.device("cpu"))
+        chunks = kernels._chunks(np.append(0, np.cumsum(lengths)), m, on_cpu=True)
         largest = max(stop - start for start, stop in chunks) * 200
         assert largest * m <= kernels._CHUNK_PRODUCTS + 200 * m, "at most one text more"
         assert largest * m < 100_000 * m / 10
@@ -98,6 +100,28 @@ def test_tokens_whose_products_leave_float32_are_refused():
             of()
     unit = pool_maxima(query, long, unit_tokens=True, of_documents=False)
     np.testing.assert_allclose(unit.of_query, [[2e19]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("threads", [None, 2])
+def test_no_tokens_at_all_are_similar_to_nothing(threads: int | None):
+    documents = TokenBatch.from_arrays([np.zeros((0, 0))] * 3)
+    maxima = pool_maxima(
+        np.ones((2, 4), np.float32), documents, unit_tokens=True, of_documents=True, threads=threads
+    )
+    assert (maxima.of_query.tolist(), maxima.of_documents.tolist()) == ([[0.0, 0.0]] * 3, [])
+
+
+def test_a_small_pool_needs_no_torch():
+    code = """
+import sys
+import numpy as np
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.similarities.dynamax import DynaMax
+tokens = [np.eye(3, dtype=np.float32)] * 9
+assert DynaMax().pool(tokens[0], TokenBatch.from_arrays(tokens)).tolist() == [1.0] * 9
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_threads_and_devices_that_there_are_not_are_refused():
