@@ -129,37 +129,26 @@ class Collection(Ranked):
     ) -> Self:
         """Open a collection as it is.
 
-        Args:
-            where: the url of a server, or those of a cluster's nodes; or a `QdrantClient` or
-                `AsyncQdrantClient`, which stays open.
-            collection: its name, or an alias.
-            embed: the model of its dense vectors: what `as_encoder` takes, such as a function from texts to
-                vectors, an embedding object of a framework, or a model's name. None for what asks no
-                questions, such as `enrich`.
-            token_encoder: a model of token vectors, for the collection's multivectors or for `enrich`, where
-                `embed` has none. A collection that has multivectors only needs no other.
-            sparse: a question's sparse vector, for the collection's own: what `sparse_embed` takes. Qdrant's
-                BM25 in English is recognised.
-            text: key of the payload with the text; found by its name where None. A dot leads into an object.
-            title: key of the title, which is encoded and shown before the text.
-            id: key of the document's id; the point's id is it where None, but for Haystack's.
-            metadata: key of the metadata; all other keys where there is none.
-            vector: name of the dense vector, where there are several.
-            multivector: name of the multivector of tokens, where there are several.
-            sparse_vector: name of the sparse vector, where there are several.
-            keep: where statistics, questions and backgrounds are kept: a folder, in which every collection
-                has one of its own, or `qdrant` for a collection `NAME.surprise.files` beside it. Where None
-                they are read from there, and what is new is gone when the process ends.
-            background: measure one when the first pipeline of a system is made, so that rankings have
-                a surprise: 300 questions are embedded and searched for. False makes none.
-            api_key: for a url; the environment variable QDRANT_API_KEY by default.
+        `where` is the url of a server, or those of a cluster's nodes, or a client, which stays open; the name
+        may be an alias.
+
+        - embed: the model of its dense vectors: a function from texts to vectors, an embedding object of a
+          framework, a model's name (`as_encoder`). None for what asks no questions, such as `enrich`.
+        - token_encoder: a model of token vectors, for the collection's multivectors or for `enrich`, where
+          `embed` has none. A collection that has multivectors only needs no other.
+        - sparse: a question's sparse vector (`sparse_embed`); Qdrant's BM25 in English is recognised.
+        - text, title, id, metadata: keys of the payload; found by their names, or the point's id and all
+          other keys. A dot leads into an object.
+        - vector, multivector, sparse_vector: names of vectors, where there are several of a kind.
+        - keep: where statistics, questions and backgrounds are kept: a folder, or `qdrant` for a collection
+          `NAME.surprise.files` beside it, which is read by default and not written.
+        - background: measure one with the first pipeline of a system, so that rankings have a surprise.
 
         Raises:
             StoreError: if the server cannot be reached, or has no such collection.
-            DataError: if the text's key, or one of several vectors, must be named; if the vectors are of
-                another model.
-            IndexMismatchError: if the collection is an index of surprise-rerank, was enriched with another
-                model of tokens, or was filled anew after something was kept.
+            DataError: if a key or a vector must be named; if the vectors are of another model.
+            IndexMismatchError: if it is an index of surprise-rerank, was enriched with another model of
+                tokens, or was filled anew after something was kept.
         """
         names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
         connection = connect(where, api_key)
@@ -221,11 +210,8 @@ class Collection(Ranked):
     ) -> EnrichReport | EnrichCost:
         """Add what rankings are better with, in a collection `NAME.surprise` beside it, or update it.
 
-        Args:
-            tokens: token vectors of the documents' texts.
-            words: sparse vectors of their words, by Qdrant's BM25.
-            dry_run: report what it would cost, and write nothing.
-            show_progress: a bar on the error stream.
+        That is token vectors of the documents, and sparse vectors of their words by Qdrant's BM25. A dry run
+        reports what it would cost, and writes nothing.
 
         Raises:
             DataError: if it makes no sense, or it was enriched otherwise before.

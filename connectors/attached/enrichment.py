@@ -106,17 +106,11 @@ class EnrichmentRecord:
 
 @dataclass(frozen=True, slots=True)
 class Enriched:
-    """Reads what was added.
+    """Reads what was added."""
 
-    Attributes:
-        points: the collection that has it.
-        files: of the collection beside.
-        record: what was added; None for nothing.
-    """
-
-    points: ClientEngine
-    files: CollectionFiles
-    record: EnrichmentRecord | None = None
+    points: ClientEngine  # the collection that has it
+    files: CollectionFiles  # of the collection beside
+    record: EnrichmentRecord | None = None  # what was added; None for nothing
 
     @property
     def has_tokens(self) -> bool:
@@ -237,21 +231,13 @@ class EnrichCost:
 
 @dataclass(frozen=True, slots=True)
 class Enricher:
-    """Brings what was added up to date.
+    """Brings what was added up to date."""
 
-    Attributes:
-        points: of the collection.
-        payloads: how points become documents.
-        enriched: what was added before.
-        record: what is to be there.
-        encoder: of the token vectors; None without them.
-    """
-
-    points: ClientEngine
-    payloads: PayloadLayout
-    enriched: Enriched
-    record: EnrichmentRecord
-    encoder: Encoder | None
+    points: ClientEngine  # of the collection
+    payloads: PayloadLayout  # how points become documents
+    enriched: Enriched  # what was added before
+    record: EnrichmentRecord  # what is to be there
+    encoder: Encoder | None  # of the token vectors; None without them
 
     @classmethod
     def planned(

@@ -51,27 +51,16 @@ class NamedKeys(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class PayloadLayout:
-    """How points become documents.
+    """How points become documents."""
 
-    Attributes:
-        texts: keys of the text, of which the first that a point has counts.
-        title: key of the title; empty for none.
-        id: key of the document's id; empty where the point's id is it.
-        metadata: key of the metadata; empty where all other keys are.
-        lacking: how many of the points that were looked at have no text.
-        seen: how many were looked at.
-        id_path: what a filter of Qdrant calls the key of the id.
-        hashed_ids: whether a point's id follows from its document's id, as Haystack has it.
-    """
-
-    texts: tuple[str, ...]
-    title: str = ""
-    id: str = ""
-    metadata: str = ""
-    lacking: int = 0
-    seen: int = 0
-    id_path: str = ""
-    hashed_ids: bool = False
+    texts: tuple[str, ...]  # keys of the text, of which the first that a point has counts
+    title: str = ""  # key of the title; empty for none
+    id: str = ""  # key of the document's id; empty where the point's id is it
+    metadata: str = ""  # key of the metadata; empty where all other keys are
+    lacking: int = 0  # how many of the points that were looked at have no text
+    seen: int = 0  # how many were looked at
+    id_path: str = ""  # what a filter of Qdrant calls the key of the id
+    hashed_ids: bool = False  # whether a point's id follows from its document's id, as Haystack has it
 
     @property
     def id_fields(self) -> tuple[str, ...]:

@@ -18,11 +18,11 @@ from surprise_rerank.connectors.attached.payloads import (
     point_of,
 )
 from surprise_rerank.connectors.attached.vectors import VectorLayout
-from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice, payload_selector
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors
 from surprise_rerank.connectors.qdrant.schema import PointId, Record, to_terms
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
-from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search
+from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     SearchOptions,
     Stage,
@@ -40,21 +40,13 @@ _FILTERED = 4  # times as many are asked for, where a filter is on another colle
 
 @dataclass(frozen=True)
 class ForeignPools(Pools):
-    """Makes candidate pools of a foreign collection; a key is the id of a point.
+    """Makes candidate pools of a foreign collection; a key is the id of a point."""
 
-    Attributes:
-        points: of the collection.
-        vectors: which are compared.
-        payloads: how points become documents.
-        enriched: what was added.
-        reads_added: whether token vectors were added that a question's can be compared with.
-    """
-
-    points: ClientEngine
-    vectors: VectorLayout
-    payloads: PayloadLayout
-    enriched: Enriched
-    reads_added: bool
+    points: ClientEngine  # of the collection
+    vectors: VectorLayout  # which are compared
+    payloads: PayloadLayout  # how points become documents
+    enriched: Enriched  # what was added
+    reads_added: bool  # whether token vectors were added that a question's can be compared with
 
     @property
     def where(self) -> str:
@@ -81,20 +73,22 @@ class ForeignPools(Pools):
         found |= {id(own): self._filtered(own) for own in filtered}
         return [found[id(own)] for own in searches]
 
-    def request(
-        self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
-    ) -> models.QueryRequest:
-        """A request for a number of points of a search, with stages and options in place of its own."""
+    def prepared(self, options: SearchOptions) -> SearchOptions:
+        """The same; there are no tenants."""
         if options.tenant is not None:
             raise DataError(
                 f"tenant={options.tenant!r} is for an index of surprise-rerank; leave it away for a "
                 "collection that somebody else made"
             )
+        return options
+
+    def request(
+        self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
+    ) -> models.QueryRequest:
+        """A request for points of a search; what was added has no payload of documents."""
         if self._is_apart(search):
-            return request(stages, limit, (), search.vectors, options)
-        vectors = tuple(dict.fromkeys((*self.vectors_of(search.fields), *search.vectors)))
-        asked = request(stages, limit, (), vectors, options)
-        return asked.model_copy(update={"with_payload": payload_selector(self.payload_of(search.fields))})
+            return request(stages, limit, (), search.vectors, self.prepared(options))
+        return super().request(stages, limit, search, options)
 
     def key(self, record: Record) -> str:
         """The id of the point."""
@@ -171,25 +165,9 @@ class ForeignPools(Pools):
         values = own.scores(np.array([record.score for record in records], np.float32))
         return own.score, np.asarray(values, np.float64)
 
-    def nearness_of(
-        self, dense: Float32Array, keys: Sequence[str], options: SearchOptions
-    ) -> tuple[Asked, int]:
-        """A request for Qdrant's scores of these points; see `Pools.nearness_of`."""
-        narrowed = replace(options, filter=self.among(keys), offset=None, score_threshold=None)
-        return (lambda limit: request([self.near(dense, limit)], limit, (), (), narrowed)), len(keys)
-
     def is_apart(self, vector: str) -> bool:
         """Whether a vector was added beside the collection."""
         return vector in _ADDED
-
-    def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
-        """A request for these points; see `Pools.of_documents`."""
-        asked = models.QueryRequest(
-            filter=self.among(keys),
-            with_payload=payload_selector(self.payload_of(fields)),
-            with_vector=list(self.vectors_of(fields)) or False,
-        )
-        return (lambda limit: asked.model_copy(update={"limit": limit})), len(keys)
 
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
         """What was added to these points."""

@@ -139,43 +139,24 @@ def reranker_of_texts(system: str) -> Reranker:
 class PipelineSettings:
     """A pipeline or a re-ranker in names and numbers, so that it can be written to a file.
 
-    Attributes:
-        index: a folder, or a collection on a server as http://host:6333/papers; None where documents are
-            not stored.
-        url: of a Qdrant server instead, with `collection`; its key comes from the environment variable
-            QDRANT_API_KEY.
-        collection: on the server.
-        model: of the encoder; the index's own where there is one, else all-MiniLM-L6-v2.
-        system: what ranks, by its name in the register; the best that the index stores enough for by default,
-            or without an index `dynamax`, and `cosine` for an encoder without token vectors.
-        depth: size of the candidate pool that a pipeline re-ranks.
-        min_surprise: leave out what is less surprising; the index must have a background for the system.
-        background: file of a background (`QuestionBackground.save`), for texts that are ranked without index.
-        encoder: in place of a model's name: an `Encoder`, an embedding function, a host's embeddings, or
-            whatever else `as_encoder` takes. It cannot be written to a file.
-        diversity: different documents first, from 0 (by relevance alone) to 1; see `rerank/diversity.py`.
-        mmr: the same as 1 - diversity.
-        collapse: fold what has this cosine to a better document into it.
-        config: file of the names in a collection that somebody else made, see `ForeignParts`.
-
     Raises:
         DataError: if both an index and a url, or both a model and an encoder are given, or a background for
             an index, or both diversity and mmr; if there is no such system, or a number is out of its range.
     """
 
-    index: str | None = None
-    url: str | None = None
+    index: str | None = None  # a folder, or a collection on a server as http://host:6333/papers
+    url: str | None = None  # of a server instead, with `collection`; its key is in the environment
     collection: str = "documents"
-    model: str | None = None
-    system: str | None = None
-    depth: int = 100
-    min_surprise: float | None = None
-    background: str | None = None
-    encoder: object | None = field(default=None, repr=False)
-    diversity: float | None = None
-    mmr: float | None = None
-    collapse: float | None = None
-    config: str | None = None
+    model: str | None = None  # of the encoder; the index's own where there is one, else all-MiniLM-L6-v2
+    system: str | None = None  # the best by default; without an index `dynamax`, or `cosine` without tokens
+    depth: int = 100  # size of the candidate pool that a pipeline re-ranks
+    min_surprise: float | None = None  # leave out what is less surprising; needs a background
+    background: str | None = None  # file of one (`QuestionBackground.save`), for texts without an index
+    encoder: object | None = field(default=None, repr=False)  # in place of a model's name; for no file
+    diversity: float | None = None  # different documents first, from 0 (by relevance alone) to 1
+    mmr: float | None = None  # 1 - diversity
+    collapse: float | None = None  # fold what has this cosine to a better document into it
+    config: str | None = None  # file of the names in a collection of others, see `ForeignParts`
 
     def __post_init__(self) -> None:
         NO_DIVERSITY.changed(**self.variety)

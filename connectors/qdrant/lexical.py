@@ -37,15 +37,10 @@ LANGUAGES = (
 
 @dataclass(frozen=True, slots=True)
 class SparseVector:
-    """A vector of few values.
+    """A vector of few values."""
 
-    Attributes:
-        indices: (n,) uint32, distinct and ascending.
-        values: (n,) float32.
-    """
-
-    indices: npt.NDArray[np.uint32]
-    values: Float32Array
+    indices: npt.NDArray[np.uint32]  # (n,) uint32, distinct and ascending
+    values: Float32Array  # (n,) float32
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,17 +53,11 @@ def point_id(document_id: str, number: int = 0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A document, or a passage of one, as it is stored.
+    """A document, or a passage of one, as it is stored."""
 
-    Attributes:
-        id: see `point_id`; a number where the point is a vector alone.
-        vectors: name -> (d,) dense, (n, d) token vectors, or a sparse vector.
-        payload: document, content hash, moments.
-    """
-
-    id: PointId
-    vectors: Mapping[str, StoredVector]
-    payload: Payload
+    id: PointId  # see `point_id`; a number where the point is a vector alone
+    vectors: Mapping[str, StoredVector]  # name -> (d,) dense, (n, d) token vectors, or a sparse vector
+    payload: Payload  # document, content hash, moments
 
     @property
     def size(self) -> int:
@@ -77,19 +71,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A point as it comes back.
+    """A point as it comes back."""
 
-    Attributes:
-        id: of the point.
-        payload: the fields that were asked for.
-        vectors: name -> numbers, where asked for.
-        score: what the query's last stage gave it.
-    """
-
-    id: str
-    payload: Mapping[str, Any]
-    vectors: Mapping[str, Any]
-    score: float = 0.0
+    id: str  # of the point
+    payload: Mapping[str, Any]  # the fields that were asked for
+    vectors: Mapping[str, Any]  # name -> numbers, where asked for
+    score: float = 0.0  # what the query's last stage gave it
 
 
 def stored_hash(document: Document) -> str:

@@ -135,15 +135,10 @@ class _Pool:
 
 @dataclass(frozen=True)
 class _Sample:
-    """The similarities of a question to a uniform sample of the corpus, by every scorer, as in a fusion.
+    """The similarities of a question to a uniform sample of the corpus, by every scorer, as in a fusion."""
 
-    Attributes:
-        index: that is sampled.
-        query: encoded.
-    """
-
-    index: Searched
-    query: Query
+    index: Searched  # that is sampled
+    query: Query  # encoded
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

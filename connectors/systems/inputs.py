@@ -24,21 +24,13 @@ SAMPLE_SIZE = 128
 
 @dataclass(frozen=True, slots=True)
 class BuiltSystem:
-    """A system at work.
+    """A system at work."""
 
-    Attributes:
-        name: what it is asked for by.
-        retriever: makes the pool.
-        reranker: orders it; None where the retriever's order stands.
-        reranking: what the re-ranker does, in words.
-        note: what a reader of its results must know.
-    """
-
-    name: str
-    retriever: Retriever
-    reranker: Reranker | None = None
-    reranking: str = ""
-    note: str = ""
+    name: str  # what it is asked for by
+    retriever: Retriever  # makes the pool
+    reranker: Reranker | None = None  # orders it; None where the retriever's order stands
+    reranking: str = ""  # what the re-ranker does, in words
+    note: str = ""  # what a reader of its results must know
 
     @property
     def summary(self) -> str:
@@ -77,23 +69,14 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemInputs:
-    """What a system of a collection is made of.
+    """What a system of a collection is made of."""
 
-    Attributes:
-        index: that is searched.
-        options: filter and search parameters.
-        mode: where surprise is computed; its usual place where None.
-        first_stage: where candidates come from, in place of the system's own search.
-        ensemble: what surprise is measured against, in place of the collection's own.
-        of_texts: whether the system is to rank given texts, so that vectors are compared here.
-    """
-
-    index: Searched
-    options: SearchOptions = NO_OPTIONS
-    mode: SurpriseMode | None = None
-    first_stage: Retriever | None = None
-    ensemble: Ensemble | None = None
-    of_texts: bool = False
+    index: Searched  # that is searched
+    options: SearchOptions = NO_OPTIONS  # filter and search parameters
+    mode: SurpriseMode | None = None  # where surprise is computed; its usual place where None
+    first_stage: Retriever | None = None  # where candidates come from, in place of the system's own search
+    ensemble: Ensemble | None = None  # what surprise is measured against, in place of the collection's own
+    of_texts: bool = False  # whether the system is to rank given texts, so that vectors are compared here
 
     @property
     def dense(self) -> Retriever:

@@ -34,15 +34,10 @@ UNNAMED = ""
 
 
 class Engine(ABC):
-    """One collection of points. Every error is a `StoreError`.
+    """One collection of points. Every error is a `StoreError`."""
 
-    Attributes:
-        kind: which engine this is.
-        where: the place, for messages.
-    """
-
-    kind: EngineKind
-    where: str
+    kind: EngineKind  # which engine this is
+    where: str  # the place, for messages
 
     def changing(self) -> AbstractContextManager[None]:
         """While a change goes on: what it reads is waited for as long as what it writes."""

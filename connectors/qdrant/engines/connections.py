@@ -25,17 +25,11 @@ _SERVER = "the Qdrant server"
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A Qdrant that is reached.
+    """A Qdrant that is reached."""
 
-    Attributes:
-        nodes: where requests go to.
-        place: where it is, as a name for folders.
-        owned: whether it is closed with the collection.
-    """
-
-    nodes: Nodes
-    place: str
-    owned: bool
+    nodes: Nodes  # where requests go to
+    place: str  # where it is, as a name for folders
+    owned: bool  # whether it is closed with the collection
 
     def engine(self, collection: str) -> ClientEngine:
         """A collection of it, whether it exists or not."""

@@ -49,19 +49,12 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How a collection is spread.
+    """How a collection is spread."""
 
-    Attributes:
-        collection: its own name.
-        replication_factor: copies of each shard that are asked for.
-        write_consistency_factor: copies that a write waits for.
-        shards: all of them, as the node that was asked knows them.
-    """
-
-    collection: str
-    replication_factor: int
-    write_consistency_factor: int
-    shards: tuple[Shard, ...]
+    collection: str  # its own name
+    replication_factor: int  # copies of each shard that are asked for
+    write_consistency_factor: int  # copies that a write waits for
+    shards: tuple[Shard, ...]  # all of them, as the node that was asked knows them
 
     def __str__(self) -> str:
         shards, copies, waits = len(self.shards), self.replication_factor, self.write_consistency_factor

@@ -167,15 +167,10 @@ def _in_order(records: Sequence[Record], keys: Sequence[str], pools: Pools) -> l
 
 @dataclass(frozen=True, slots=True)
 class LexicallyScored:
-    """Candidates of another retriever with their BM25 scores, and the query's BM25 moments.
+    """Candidates of another retriever with their BM25 scores, and the query's BM25 moments."""
 
-    Attributes:
-        retriever: finds the candidates.
-        words: the same documents' words.
-    """
-
-    retriever: Retriever
-    words: LexicalIndex
+    retriever: Retriever  # finds the candidates
+    words: LexicalIndex  # the same documents' words
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""

@@ -16,17 +16,11 @@ from surprise_rerank.pipeline import Retriever
 
 @dataclass(frozen=True, slots=True)
 class InclusionScored(ExplainingRetriever):
-    """Candidates of another retriever, with inclusion of the question's tokens.
+    """Candidates of another retriever, with inclusion of the question's tokens."""
 
-    Attributes:
-        retriever: finds the candidates.
-        index: computes it, where the documents are.
-        sample: what it is measured against.
-    """
-
-    retriever: Retriever
-    index: Searched
-    sample: TokenSample
+    retriever: Retriever  # finds the candidates
+    index: Searched  # computes it, where the documents are
+    sample: TokenSample  # what it is measured against
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""

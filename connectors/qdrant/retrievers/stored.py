@@ -12,15 +12,10 @@ from surprise_rerank.connectors.qdrant.search.searched import Searched
 
 @dataclass(frozen=True, slots=True)
 class StoredCandidates:
-    """What an index has of documents that are named.
+    """What an index has of documents that are named."""
 
-    Attributes:
-        index: where vectors, tokens and texts come from.
-        words: for BM25's scores of them, and its moments; none where None.
-    """
-
-    index: Searched
-    words: LexicalIndex | None = None
+    index: Searched  # where vectors, tokens and texts come from
+    words: LexicalIndex | None = None  # for BM25's scores of them, and its moments; none where None
 
     @property
     def pooling(self) -> float:

@@ -33,7 +33,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     by_id,
     dense_stage,
     of_tenant,
-    request,
     rescored,
 )
 from surprise_rerank.connectors.qdrant.storage.base import Storage
@@ -113,25 +112,11 @@ class IndexPools(Pools):
         plain = replace(search, vectors=())
         return lambda limit: self.request(search.plan(limit), limit, plain, options)
 
-    def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
-        """A request for all points of some documents; see `Pools.of_documents`."""
-        payload, vectors = list(self._payload_fields(fields)), list(self._vectors(fields)) or False
-        asked = models.QueryRequest(filter=self.among(keys), with_payload=payload, with_vector=vectors)
-        return (lambda limit: asked.model_copy(update={"limit": limit})), len(keys)
-
-    def nearness_of(
-        self, dense: Float32Array, keys: Sequence[str], options: SearchOptions
-    ) -> tuple[Asked, int]:
-        """A request for the cosines of all points of some documents; see `Pools.nearness_of`."""
-        narrowed = replace(options, filter=self.among(keys), offset=None, score_threshold=None)
-        chosen = rescored(narrowed, self.storage.manifest.options.quantization)
-        return (lambda limit: request([dense_stage(dense, limit)], limit, (), (), chosen)), len(keys)
-
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
         """Documents by id, in this order; see `Searched.fetch`."""
-        names = self._payload_fields(fields)
+        names = self.payload_of(fields)
         counted = (*names, PASSAGES) if self.splits else names
         firsts = self._retrieve([point_id(name) for name in ids], counted, fields)
         missing = [name for name in ids if point_id(name) not in firsts]
@@ -157,19 +142,15 @@ class IndexPools(Pools):
     def _retrieve(
         self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field] = frozenset()
     ) -> dict[str, Record]:
-        found = self.storage.engine.retrieve(points, names, self._vectors(fields)) if points else []
+        found = self.storage.engine.retrieve(points, names, self.vectors_of(fields)) if points else []
         return {record.id: record for record in found}
 
-    def request(
-        self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
-    ) -> models.QueryRequest:
-        """A request for a number of points of a search, with stages and options in place of its own."""
+    def prepared(self, options: SearchOptions) -> SearchOptions:
+        """With the tenant as a part of the filter, and what quantised vectors found rescored."""
         own = self.storage.manifest.options
-        chosen = rescored(of_tenant(options, own.tenant_path), own.quantization)
-        every = tuple(dict.fromkeys((*self._vectors(search.fields), *search.vectors)))
-        return request(stages, limit, self._payload_fields(search.fields), every, chosen)
+        return rescored(of_tenant(options, own.tenant_path), own.quantization)
 
-    def _vectors(self, fields: frozenset[Field]) -> tuple[str, ...]:
+    def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors that fields are made of; a DataError if the index stores none."""
         if "tokens" in fields and not self.storage.manifest.options.tokens:
             raise DataError("the index stores no token vectors; rebuild it with the setting tokens")
@@ -178,7 +159,8 @@ class IndexPools(Pools):
         names: dict[Field, str] = {"dense": DENSE, "terms": BM25, "tokens": TOKEN_VECTORS}
         return tuple(name for field, name in names.items() if field in fields)
 
-    def _payload_fields(self, fields: frozenset[Field]) -> tuple[str, ...]:
+    def payload_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
+        """What to fetch of points' payloads for candidates with these fields."""
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
         if self.splits:
             names = (*names, *PASSAGE_FIELDS)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.engines.client import PayloadChoice, payload_selector
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
-from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, dense_vector
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, dense_vector, request
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 
 # Stages for a number of points.
@@ -78,10 +79,24 @@ class Pools(ABC):
         """The points that each of several queries finds, in one request."""
 
     @abstractmethod
+    def payload_of(self, fields: frozenset[Field]) -> PayloadChoice:
+        """What to fetch of points' payloads for candidates with these fields."""
+
+    @abstractmethod
+    def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
+        """Names of the vectors to fetch for candidates with these fields."""
+
+    @abstractmethod
+    def prepared(self, options: SearchOptions) -> SearchOptions:
+        """The same as Qdrant takes them; a DataError if there is no such tenant."""
+
     def request(
         self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
     ) -> models.QueryRequest:
         """A request for a number of points of a search, with stages and options in place of its own."""
+        vectors = tuple(dict.fromkeys((*self.vectors_of(search.fields), *search.vectors)))
+        asked = request(stages, limit, (), vectors, self.prepared(options))
+        return asked.model_copy(update={"with_payload": payload_selector(self.payload_of(search.fields))})
 
     @abstractmethod
     def key(self, record: Record) -> str:
@@ -121,7 +136,6 @@ class Pools(ABC):
     def nearness(self, records: Sequence[Record]) -> tuple[str, Float64Array]:
         """What the scores of `near` are called, and (n,) those of points, higher for nearer."""
 
-    @abstractmethod
     def nearness_of(
         self, dense: Float32Array, keys: Sequence[str], options: SearchOptions
     ) -> tuple[Asked, int]:
@@ -129,14 +143,22 @@ class Pools(ABC):
 
         The options are those of the search that found the other candidates.
         """
+        narrowed = replace(options, filter=self.among(keys), offset=None, score_threshold=None)
+        chosen = self.prepared(narrowed)
+        return (lambda limit: request([self.near(dense, limit)], limit, (), (), chosen)), len(keys)
 
     @abstractmethod
     def is_apart(self, vector: str) -> bool:
         """Whether a vector is in another collection than the documents."""
 
-    @abstractmethod
     def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for all points of some documents with these fields, for `every`."""
+        asked = models.QueryRequest(
+            filter=self.among(keys),
+            with_payload=payload_selector(self.payload_of(fields)),
+            with_vector=list(self.vectors_of(fields)) or False,
+        )
+        return (lambda limit: asked.model_copy(update={"limit": limit})), len(keys)
 
     @abstractmethod
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:

@@ -44,27 +44,16 @@ class Words:
 
 
 class Searched(ABC):
-    """Documents with dense vectors in Qdrant; retrievers are made of it.
+    """Documents with dense vectors in Qdrant; retrievers are made of it."""
 
-    Attributes:
-        engine: which one it has.
-        where: the place, for messages.
-        id_key: of a document's id in the payload, for filters; empty where the point's own id is it.
-        metadata_key: of the metadata, for filters; empty where they are the payload.
-        similarity: how dense vectors are compared.
-        has_dense: whether documents have one each; else they are found by MaxSim of token vectors.
-        files: what is kept beside the points: backgrounds, fitted weights.
-        measures_first: whether the first system measures a background, where there is none.
-    """
-
-    engine: EngineKind
-    where: str
-    id_key: str
-    metadata_key: str
-    similarity: VectorSimilarity
-    files: Files
-    has_dense: bool = True
-    measures_first: bool = False
+    engine: EngineKind  # which one it has
+    where: str  # the place, for messages
+    id_key: str  # of a document's id in the payload, for filters; empty where the point's own id is it
+    metadata_key: str  # of the metadata, for filters; empty where they are the payload
+    similarity: VectorSimilarity  # how dense vectors are compared
+    files: Files  # what is kept beside the points: backgrounds, fitted weights
+    has_dense: bool = True  # whether documents have one each; else they are found by MaxSim of token vectors
+    measures_first: bool = False  # whether the first system measures a background, where there is none
 
     @property
     @abstractmethod

@@ -18,17 +18,11 @@ from surprise_rerank.connectors.qdrant.storage.files import Files
 
 
 class Storage(Files):
-    """One version of an index: its points, and files beside them. Every error is a `StoreError`.
+    """One version of an index: its points, and files beside them. Every error is a `StoreError`."""
 
-    Attributes:
-        where: the place, for messages.
-        manifest: how it was made, and which statistics it has.
-        engine: its points.
-    """
-
-    where: str
-    manifest: Manifest
-    engine: Engine
+    where: str  # the place, for messages
+    manifest: Manifest  # how it was made, and which statistics it has
+    engine: Engine  # its points
 
     def reload(self) -> Manifest:
         """The manifest as it is stored now; another process may have changed it."""

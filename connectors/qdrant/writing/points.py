@@ -31,34 +31,21 @@ from surprise_rerank.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one point is made of: a document, or a passage of one.
+    """What one point is made of: a document, or a passage of one."""
 
-    Attributes:
-        document: the whole.
-        passage: the stretch; None where the index has no passages.
-        count: how many passages the document has.
-        text: what is encoded.
-    """
-
-    document: Document
-    passage: Passage | None
-    count: int
-    text: str
+    document: Document  # the whole
+    passage: Passage | None  # the stretch; None where the index has no passages
+    count: int  # how many passages the document has
+    text: str  # what is encoded
 
 
 @dataclass(frozen=True, slots=True)
 class PointMaker:
-    """Makes the points of an index.
+    """Makes the points of an index."""
 
-    Attributes:
-        options: what is stored.
-        encoder: makes the vectors.
-        statistics: gives the moments; None where the index has none yet.
-    """
-
-    options: IndexOptions
-    encoder: Encoder
-    statistics: Statistics | None
+    options: IndexOptions  # what is stored
+    encoder: Encoder  # makes the vectors
+    statistics: Statistics | None  # gives the moments; None where the index has none yet
 
     def pieces(self, documents: Sequence[Document]) -> list[list[Piece]]:
         """Each document in one piece, or in as many as it has passages."""

@@ -32,15 +32,10 @@ _BATCH = 1000  # points that are refreshed together
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """The Gaussian surprise of documents as anchors, over one ensemble.
+    """The Gaussian surprise of documents as anchors, over one ensemble."""
 
-    Attributes:
-        record: what the collection remembers of it.
-        ensemble: the members.
-    """
-
-    record: StatisticsRecord
-    ensemble: Ensemble
+    record: StatisticsRecord  # what the collection remembers of it
+    ensemble: Ensemble  # the members
 
     @classmethod
     def of(
