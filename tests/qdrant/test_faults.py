@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from qdrant_rest import (
-    HTML_PAGE,
     CutBody,
     DropCollection,
     Fault,
@@ -45,30 +44,10 @@ NAMES = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "
 KEY = "a-very-secret-key"
 UPSERT = ("PUT", "/points")
 
-PASSING: list[Fault] = [
-    Status(429, headers={"Retry-After": "1"}),
-    Status(503),
-    Reset(),
-    CutBody(reset=True),
-    CutBody(reset=False),
-    NoAnswer(),
-    Slow(0.1),
-    TruncatedJson(),
-    HTML_PAGE,
-]
+# test_retries.py has all kinds of faults. Here: what was not done, what was done, and what comes late.
+PASSING: list[Fault] = [Status(503), CutBody(), NoAnswer(), Slow(0.1)]
 # How often a request is sent that meets it.
-LASTING: dict[Fault, int] = {
-    Status(429, headers={"Retry-After": "0"}): QUICK.attempts,
-    Status(429, headers={"Retry-After": "3600"}): 1,
-    Status(503): QUICK.attempts,
-    Status(401): 1,
-    Status(400): 1,
-    Status(500): 1,
-    Reset(): QUICK.attempts,
-    CutBody(): QUICK.attempts,
-    TruncatedJson(): QUICK.attempts,
-    HTML_PAGE: QUICK.attempts,
-}
+LASTING: dict[Fault, int] = {Status(503): QUICK.attempts, Status(400): 1, CutBody(): QUICK.attempts}
 
 
 @pytest.fixture(scope="module")
@@ -194,18 +173,6 @@ def test_a_fault_that_stays_is_told_with_the_documents_that_are_missing(
         assert_whole(rest, index, documents())
 
 
-def test_a_write_that_was_applied_and_never_answered_is_written_once(rest: QdrantRest) -> None:
-    some = documents(10)
-    with opened(rest, retries=RetryPolicy(attempts=2, first_wait=0.01), fault=NoAnswer()) as index:
-        rest.fault(*UPSERT, NoAnswer(), times=2)
-        error = indexing_error(lambda: index.sync(some), some)
-        assert error.missing == tuple(d.id for d in some)  # not known to be stored, though they are
-        assert "time" in str(error)
-        assert len(index) == 10
-        assert index.sync(some).unchanged == 10
-        assert_whole(rest, index, some)
-
-
 _REQUESTS = [
     UPSERT,
     ("POST", "/points"),
@@ -216,7 +183,7 @@ _REQUESTS = [
     ("PATCH", ""),
     ("GET", ""),
 ]
-_QUICK_FAULTS = [Status(429), Status(503), Status(500), Reset(), CutBody(), TruncatedJson(), HTML_PAGE]
+_QUICK_FAULTS = [Status(503), Status(500), Reset(), CutBody(), TruncatedJson()]
 _PASSAGES = IndexOptions(passages=Passages(tokens=8, overlap=2))
 
 
@@ -332,14 +299,6 @@ def test_a_collection_deleted_under_way_takes_all_documents_with_it(rest: Qdrant
         assert_whole(rest, index, documents())
 
 
-def test_a_collection_deleted_between_two_calls_is_told(rest: QdrantRest) -> None:
-    with opened(rest) as index:
-        index.sync(documents(20))
-        rest.fault("POST", "/points/query/batch", DropCollection())
-        with pytest.raises(StoreError, match="does not exist any more; index again"):
-            index.search(query(), 5)
-
-
 def query() -> Query:
     encoded = WordEncoder().encode(["alpha beta"], kind="query")
     return Query("alpha beta", encoded.dense[0])
@@ -358,7 +317,7 @@ def test_reading_outlasts_what_passes_and_tells_what_stays(rest: QdrantRest, nam
     with opened(rest) as index:
         index.sync(documents(20))
         expected = read(index)
-        for fault in (Status(503), Reset(), CutBody(), TruncatedJson(), HTML_PAGE):
+        for fault in (Status(503), CutBody()):
             rest.fault(*request, fault, times=2)
             assert read(index) == expected
         before = rest.count(*request)
@@ -395,7 +354,7 @@ def test_statistics_are_written_although_answers_are_lost(
         assert_whole(rest, index, documents(20))
 
 
-@pytest.mark.parametrize("fault", [Status(503), Reset(), CutBody(), Status(400)], ids=str)
+@pytest.mark.parametrize("fault", [CutBody(), Status(400)], ids=str)
 def test_a_rebuild_that_fails_leaves_the_version_in_use(rest: QdrantRest, fault: Fault) -> None:
     changed = [Document(d.id, f"{d.text} changed", metadata=d.metadata) for d in documents()]
     with opened(rest) as index:
@@ -413,8 +372,8 @@ def test_a_rebuild_that_fails_leaves_the_version_in_use(rest: QdrantRest, fault:
         assert_whole(rest, index, changed)
 
 
-@pytest.mark.parametrize("fault", [CutBody(), TruncatedJson(), NoAnswer()], ids=str)
-def test_a_collection_whose_making_was_not_answered_is_made_once(rest: QdrantRest, fault: Fault) -> None:
+def test_a_collection_whose_making_was_not_answered_is_made_once(rest: QdrantRest) -> None:
+    fault = CutBody()
     rest.fault("PUT", "", fault)
     rest.fault("POST", "/collections/aliases", fault)
     with opened(rest, fault=fault) as index:
@@ -491,15 +450,3 @@ def test_the_key_is_in_no_error_no_record_and_no_file(
     assert KEY not in caplog.text
     assert KEY not in "".join(capfd.readouterr())
     assert not [p for p in tmp_path.rglob("*") if p.is_file() and KEY.encode() in p.read_bytes()]
-
-
-def test_a_key_that_is_withdrawn_under_way_loses_nothing(guarded: QdrantRest) -> None:
-    with opened(guarded, api_key=KEY) as index:
-        guarded.fault(*UPSERT, Status(401, page=b"Invalid API key or JWT"), times=1000, after=2)
-        error = indexing_error(lambda: index.sync(documents()), documents())
-        assert "set QDRANT_API_KEY" in str(error)
-        assert len(error.missing) == 200 - 128
-        assert guarded.count(*UPSERT) == 3
-        guarded.heal()
-        index.sync(documents())
-        assert_whole(guarded, index, documents())

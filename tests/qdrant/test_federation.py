@@ -85,7 +85,7 @@ def test_wrong_uses_are_told(pets: DocumentIndex, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no collection to ask"):
         Collections([])
     with DocumentIndex.open(tmp_path / "new", WordEncoder(48)) as new:
-        new.sync(PETS, background=False)
+        new.sync(PETS[:3], background=False)
         with pytest.raises(DataError, match=r"'new' has no background of its system.*store_background"):
             Collections({"pets": pets, "new": new}, "auto")
     both = Collections([pets])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
 import numpy as np
@@ -25,9 +24,7 @@ from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import FusionReranker, SurpriseReranker
-from surprise_rerank.rerank.scorers import RetrievedScorer
+from surprise_rerank.rerank.rerankers import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
 WORDS = [f"w{i}" for i in range(40)]
@@ -110,13 +107,6 @@ def test_bm25_inside_the_engine_finds_the_words(index: DocumentIndex) -> None:
     assert retriever.moments(query.text).deviation > 0
 
 
-def test_hybrid_search_needs_no_java(index: DocumentIndex) -> None:
-    retriever = HybridRetriever(index, SparseRetriever(index))
-    reranker = FusionReranker([RetrievedScorer("bm25")])
-    ranking = Pipeline(index.encoder, retriever, reranker).search(DOCUMENTS[3].text)
-    assert ranking.ids[0] == "d3"
-
-
 def test_every_retriever_can_be_narrowed_beside_its_own_filter(index: DocumentIndex) -> None:
     even = models.FieldCondition(key="metadata.even", match=models.MatchValue(value=True))
     own = SearchOptions(filter=YEARS)
@@ -166,13 +156,6 @@ def test_cosine_with_a_filter_and_a_threshold(index: DocumentIndex) -> None:
     assert found.ids == tuple(name for name in everything.ids[:31] if years[name] >= 1995)
 
 
-def test_a_filter_of_another_library_is_named(index: DocumentIndex) -> None:
-    with pytest.raises(DataError, match=r"qdrant_client\.models\.Filter, got dict"):
-        SearchOptions(filter={"must": []})  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="offset"):
-        SearchOptions(offset=-1)
-
-
 def test_steps_tell_what_is_done(index: DocumentIndex) -> None:
     (query,) = encode_queries(index.encoder, ["w4 w5"])
     told = {
@@ -183,15 +166,6 @@ def test_steps_tell_what_is_done(index: DocumentIndex) -> None:
     assert "augmented vectors over all 120 documents" in told["vector"][0]
     assert all("of 25 members, questions" in steps[-1] for steps in told.values())
     assert "cosine" in DenseRetriever(index).steps(query, 10)[0]
-
-
-def test_a_pipeline_needs_no_reranker(index: DocumentIndex) -> None:
-    pipeline = Pipeline(index.encoder, SurpriseRetriever(index))
-    found = pipeline.search("w1 w2", top_k=5)
-    assert list(found.scores) == sorted(found.scores, reverse=True)
-    assert found.documents is not None
-    awaited = asyncio.run(pipeline.asearch("w1 w2", top_k=5))
-    assert awaited.ids == found.ids
 
 
 def test_what_the_index_lacks_is_told(open_index: Opener) -> None:

@@ -150,12 +150,6 @@ def test_options_belong_to_the_index(open_index: Opener) -> None:
         assert index.sync([LONG, *SHORT]).unchanged == 7
 
 
-def test_without_passages_the_model_cuts(open_index: Opener) -> None:
-    with open_index(encoder(), options=IndexOptions(passages=None)) as index:
-        assert index.sync([LONG, *SHORT]).split == 0
-        assert index.status().points == 7
-
-
 def test_given_vectors_are_of_whole_documents(open_index: Opener) -> None:
     model = encoder(window=None)
     documents = [LONG, *SHORT]
@@ -173,14 +167,6 @@ def test_given_vectors_are_of_whole_documents(open_index: Opener) -> None:
         pytest.raises(DataError, match="dense vectors of shape"),
     ):
         index.sync([Document("n", "new")], encoded=WordEncoder(8).encode(["new"]))
-
-
-def test_the_mean_of_the_best_passages_can_count(open_index: Opener) -> None:
-    options = IndexOptions(passages=Passages(overlap=2, best=3))
-    with open_index(encoder(), options=options) as index:
-        index.sync([LONG, *SHORT])
-        pool = DenseRetriever(index, exact=True).retrieve(encode_queries(index.encoder, ["topic3"])[0], 7)
-        assert pool.best == 3
 
 
 def test_means_of_passages_do_not_depend_on_the_pool(open_index: Opener) -> None:
