@@ -158,7 +158,7 @@ class Door:
     async def _admitted(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         # Also what keeps web pages out of a server on this machine: browsers ask before they send JSON.
-        if scope["method"] != "DELETE" and kind != "application/json":
+        if scope["method"] in ("POST", "PUT", "PATCH") and kind != "application/json":
             raise RefusedError(415, "the body must be JSON; send the header 'Content-Type: application/json'")
         if self._inside >= self._options.max_requests:
             self._service.metrics.rejections.inc()

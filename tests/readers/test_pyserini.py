@@ -206,8 +206,9 @@ class TestFolders:
         with pytest.raises(StoreError, match=r"cannot use the BM25 index .*notes.txt/index"):
             built(tmp_path / "notes.txt" / "index", corpus(["xa"]))
 
-    @pytest.mark.parametrize("ending", ["segments_*", "*.doc", "*.fdt"])
-    @pytest.mark.parametrize("damage", ["cut", "gone"])
+    @pytest.mark.parametrize(
+        ("ending", "damage"), [("segments_*", "gone"), ("*.doc", "cut"), ("*.fdt", "gone")]
+    )
     def test_a_damaged_file_is_built_anew_or_told(self, tmp_path, ending, damage):
         built(tmp_path / "index", corpus(["xa xb", "xb"] * 50)).__exit__()
         files = list((tmp_path / "index" / "lucene").glob(ending))
@@ -221,9 +222,7 @@ class TestFolders:
         with suppress(StoreError), built(tmp_path / "index", corpus(["xc"])) as index:
             assert index.search("xc", 10)[0] == ("d0",)
 
-    @pytest.mark.parametrize(
-        "record", ["", "[]", "{", '{"documents": 1}', '{"documents": 2, "fingerprint": "v"}']
-    )
+    @pytest.mark.parametrize("record", ["[]", "{", '{"documents": 2, "fingerprint": "v"}'])
     def test_a_damaged_record_or_a_missing_document_is_built_anew(self, tmp_path, record):
         with built(tmp_path / "index", corpus(["xa"])):
             (tmp_path / "index" / "bm25.json").write_text(record)

@@ -96,6 +96,7 @@ def test_a_body_that_is_not_declared_as_json_is_refused(headers: dict[str, str])
     declared = {"Content-Type": "Application/JSON; charset=utf-8"}
     good = limited(SMALL).post("/rerank", content=json.dumps(BODIES["/rerank"]), headers=declared)
     assert good.status_code == 200
+    assert limited(SMALL).request("TRACE", "/info").status_code == 405
 
 
 @pytest.mark.parametrize("path", PATHS)
