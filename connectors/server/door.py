@@ -23,6 +23,7 @@ from surprise_rerank.errors import MissingExtraError, StoreError
 try:
     from starlette.datastructures import Headers
     from starlette.responses import Response
+    from starlette.routing import Match
 except ImportError as error:
     raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
 
@@ -72,9 +73,15 @@ def route_path(scope: Scope) -> str:
 
 
 def label_of(scope: Scope) -> str:
-    """A request's path in log and metrics; those that the application does not have are counted together."""
-    path = route_path(scope)
-    return path if any(path == getattr(own, "path", "") for own in scope["app"].routes) else "other"
+    """A request's route in log and metrics; those that the application does not have are counted together."""
+    return _matched(scope)[1]
+
+
+def _matched(scope: Scope) -> tuple[Match, str]:
+    """How far a route of the application fits a request, and the route that fits best."""
+    fits = ((own.matches(scope)[0], str(getattr(own, "path", "other"))) for own in scope["app"].routes)
+    best = max(fits, key=lambda own: own[0].value)
+    return best if best[0] is not Match.NONE else (Match.NONE, "other")
 
 
 class Door:
@@ -158,7 +165,9 @@ class Door:
     async def _admitted(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         # Also what keeps web pages out of a server on this machine: browsers ask before they send JSON.
-        if scope["method"] in ("POST", "PUT", "PATCH") and kind != "application/json":
+        # What no route takes is refused as that.
+        reads = scope["method"] != "DELETE" and _matched(scope)[0] is Match.FULL
+        if reads and kind != "application/json":
             raise RefusedError(415, "the body must be JSON; send the header 'Content-Type: application/json'")
         if self._inside >= self._options.max_requests:
             self._service.metrics.rejections.inc()
