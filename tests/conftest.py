@@ -32,9 +32,10 @@ from surprise_rerank.errors import StoreError
 # OpenVINO would export every tiny model of every test. Its own tests take this back.
 sys.modules.setdefault("openvino", None)  # type: ignore[arg-type]
 
-# Another program on the machine is no fault of the product's.
-settings.register_profile("busy machines", deadline=None)
-settings.load_profile("busy machines")
+# Few examples with every change, many at night. Another program on the machine is no fault of the product's.
+settings.register_profile("few", deadline=None, max_examples=10)
+settings.register_profile("many", deadline=None, max_examples=100)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "few"))
 
 # Opens the same index again and again: an encoder, and options of `DocumentIndex.open`.
 Opener: TypeAlias = Callable[..., DocumentIndex]

@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.candidates import Candidates, Hit, Ranking
@@ -14,8 +14,6 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
-
-PROPERTY = settings(max_examples=60, deadline=None)
 
 
 def pool(n: int = 4) -> Candidates:
@@ -45,7 +43,6 @@ def assert_aligned(candidates: Candidates) -> None:
 
 
 @given(st.lists(st.integers(-4, 3), max_size=6))
-@PROPERTY
 def test_take_moves_every_field_alike(rows: list[int]):
     taken = pool().take(rows)
     assert taken.ids == tuple(f"d{i % 4}" for i in rows)
@@ -55,7 +52,6 @@ def test_take_moves_every_field_alike(rows: list[int]):
 
 
 @given(st.lists(st.integers(0, 3), unique=True), st.data())
-@PROPERTY
 def test_joining_parts_gives_the_whole(rows: list[int], data: st.DataObject):
     cut = data.draw(st.integers(0, len(rows)))
     joined = pool().take(rows[:cut]).join(pool().take(rows[cut:]))
@@ -91,7 +87,6 @@ def test_a_field_of_another_length_is_refused_and_named(field: str, value: objec
 
 
 @given(st.lists(st.integers(0, 3), max_size=8), st.randoms(use_true_random=False))
-@PROPERTY
 def test_scores_descend_and_ties_go_by_id_whatever_the_order_of_the_pool(values: list[int], shuffler: object):
     rows = list(range(len(values)))
     shuffler.shuffle(rows)
@@ -152,7 +147,6 @@ def plainly_ordered(
     st.integers(1, 4),
     st.data(),
 )
-@PROPERTY
 def test_documents_are_ordered_by_their_best_passages(
     pairs: list[tuple[str, int]], best: int, data: st.DataObject
 ):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.documents import Document, encodable
-
-PROPERTY = settings(max_examples=100, deadline=None)
 
 # Lone surrogates included: hypothesis leaves them out of `text()` unless it is told otherwise.
 any_text = st.text(st.characters(categories=None, exclude_categories=()))
@@ -16,13 +14,11 @@ valid_text = st.text(st.characters(codec="utf-8"))
 
 
 @given(valid_text)
-@PROPERTY
 def test_valid_text_comes_back_unchanged(text: str):
     assert encodable(text) == text
 
 
 @given(any_text)
-@PROPERTY
 def test_every_text_becomes_encodable_and_stays_so(text: str):
     once = encodable(text)
     once.encode("utf-8")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.core.moments import Moments
 
-PROPERTY = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -18,7 +17,6 @@ def test_pooled_moments_are_the_mean_and_the_root_mean_square():
 
 
 @given(seeds)
-@PROPERTY
 def test_shrinking_by_0_changes_nothing_and_by_1_leaves_the_pooled(seed: int):
     rng = np.random.default_rng(seed)
     own = Moments(*rng.uniform(0, 1, size=(2, 5)))

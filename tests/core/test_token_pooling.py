@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.core.arrays import unit_rows
@@ -32,7 +32,6 @@ FACTORS = st.sampled_from([1.3, 2, 3.5, 10, 1000])
 
 
 @given(st.integers(0, 2**16), st.lists(st.integers(0, 40), max_size=6), FACTORS, st.integers(1, 20))
-@settings(max_examples=60, deadline=None)
 def test_every_token_belongs_to_one_vector_which_is_the_mean_of_its_own(
     seed: int, lengths: list[int], factor: float, least: int
 ) -> None:
@@ -54,7 +53,6 @@ def test_every_token_belongs_to_one_vector_which_is_the_mean_of_its_own(
 
 
 @given(st.integers(0, 2**16), st.lists(st.integers(0, 40), min_size=1, max_size=6), FACTORS)
-@settings(max_examples=30, deadline=None)
 def test_a_text_is_merged_alike_in_any_batch_and_again(seed: int, lengths: list[int], factor: float) -> None:
     tokens = texts(seed, lengths)
     whole, again = pooled_tokens(tokens, factor, 3), pooled_tokens(tokens, factor, 3)

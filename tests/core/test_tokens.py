@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.kernels import own_memberships
-
-PROPERTY = settings(max_examples=60, deadline=None)
 
 # Sixteenths: exact in float32, rich in zeros and ties, and whole rows of zeros are drawn often.
 elements = st.integers(-64, 64).map(lambda i: i / 16)
@@ -36,7 +34,6 @@ def assert_same(one: TokenBatch, other: TokenBatch) -> None:
 
 
 @given(ragged())
-@PROPERTY
 def test_token_vectors_come_back_as_they_went_in(texts: tuple[list[np.ndarray], int]):
     arrays, d = texts
     batch = TokenBatch.from_arrays(arrays, d)
@@ -50,7 +47,6 @@ def test_token_vectors_come_back_as_they_went_in(texts: tuple[list[np.ndarray], 
 
 
 @given(ragged(min_texts=1), st.data())
-@PROPERTY
 def test_take_picks_texts_in_the_order_asked_for(texts: tuple[list[np.ndarray], int], data: st.DataObject):
     batch = TokenBatch.from_arrays(*texts)
     rows = data.draw(st.lists(st.integers(-len(batch), len(batch) - 1), max_size=8))
@@ -72,7 +68,6 @@ def test_a_position_outside_the_batch_is_an_index_error(position: int):
 
 
 @given(ragged(min_texts=1), st.data())
-@PROPERTY
 def test_concatenating_parts_gives_the_whole(texts: tuple[list[np.ndarray], int], data: st.DataObject):
     arrays, d = texts
     cut = data.draw(st.integers(0, len(arrays)))

@@ -6,13 +6,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.core.arrays import pair_similarities, vector_similarities
 from surprise_rerank.errors import DataError
-
-PROPERTY = settings(max_examples=50, deadline=None)
 
 
 def by_loops(x: np.ndarray, y: np.ndarray, name: str) -> float:
@@ -26,7 +24,6 @@ def by_loops(x: np.ndarray, y: np.ndarray, name: str) -> float:
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["dot", "cosine", "euclidean", "manhattan"]))
-@PROPERTY
 def test_all_similarities_are_what_loops_give(seed: int, name: str):
     rng = np.random.default_rng(seed)
     x = rng.integers(-3, 4, size=(4, 3)).astype(np.float32)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import classification_report
 from tiny_bert import tiny_bert
@@ -106,7 +106,6 @@ def cells(report: Report, table: str, column: str, keys: int) -> dict[tuple[str,
 # Measures and draws
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
 def test_measures_are_those_of_scikit_learn_over_the_classes_that_have_texts(pairs: list[tuple[int, int]]):
     truth, chosen = np.array(pairs).T

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from words import WordEncoder
 
@@ -213,7 +213,6 @@ def test_classes_that_lie_apart_are_found(classes: int) -> None:
     assert accuracy(fit(train, 1e-3, classes, seed=0), test) > 0.95
 
 
-@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 20), st.integers(2, 5), st.lists(st.floats(0, 0.1), min_size=1))
 def test_steps_are_those_of_torch_with_every_l2_by_itself(
     seed: int, n: int, classes: int, decays: list[float]

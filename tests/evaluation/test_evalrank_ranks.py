@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from words import WordEncoder
 
@@ -48,7 +48,6 @@ def some_items(n: int, d: int, seed: int) -> tuple[Items, np.ndarray]:
     return items_of(vectors)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.sampled_from(DENSE_MEASURES),
     st.booleans(),

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from bs4 import BeautifulSoup
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from rich.cells import cell_len
@@ -152,7 +152,6 @@ def test_markdown_has_tables_with_numbers_right_and_the_best_bold() -> None:
     assert "- Seed 0." in text
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.text(max_size=30) | st.text("\\`*_[]<>&|~$#-+.1) ab", max_size=12))
 def test_markdown_reads_as_the_text_that_was_given(text: str) -> None:
     table = Table("t", "t", (Column(text), Column("b")), ((text, text),), notes=(text,))
@@ -176,7 +175,6 @@ def tables(draw: st.DrawFn) -> Table:
     return Table(draw(TEXTS), draw(TEXTS), *own)
 
 
-@settings(deadline=None, max_examples=15)
 @given(
     st.builds(
         Report,

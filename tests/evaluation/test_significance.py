@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.errors import DataError
@@ -23,7 +23,6 @@ def by_enumeration(first: list[float], second: list[float]) -> float:
     return float((means >= observed * (1 - 1e-12) - 1e-15).mean())
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=2, max_size=9))
 def test_equals_the_enumeration_of_all_swaps(pairs: list[tuple[int, int]]) -> None:
     first, second = [a / 8 for a, _ in pairs], [b / 8 for _, b in pairs]
@@ -72,7 +71,6 @@ def test_the_interval_of_a_difference_holds_it_and_has_its_sign() -> None:
     assert difference_interval([0.1, 0.4], [0.3, 0.6]) == pytest.approx((0.2, 0.2))
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_corrects_as_its_definition_says(values: list[float]) -> None:
     corrected = holm(values)

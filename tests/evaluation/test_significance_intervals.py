@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -26,7 +26,6 @@ def pairs(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.random.Gene
     return gold, gold + rng.normal(0, 2, n), rng
 
 
-@settings(deadline=None, max_examples=25)
 @given(n=st.integers(12, 80), k=st.integers(1, 4), seed=st.integers(0, 1000), small=st.booleans())
 def test_the_fast_form_draws_the_resamples_of_the_plain_one_and_finds_the_same(
     n: int, k: int, seed: int, small: bool

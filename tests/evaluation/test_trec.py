@@ -8,7 +8,7 @@ import ir_measures
 import numpy as np
 import pytest
 import pytrec_eval
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.candidates import Ranking
@@ -58,7 +58,6 @@ def by_trec_eval(run: dict[str, dict[str, float]], qrels: dict[str, dict[str, in
     }
 
 
-@settings(deadline=None, max_examples=150)
 @given(run=RUNS.filter(bool), qrels=QRELS)
 def test_measures_are_trec_evals_with_ties_missing_questions_and_grades(
     tmp_path_factory: pytest.TempPathFactory,
@@ -72,7 +71,6 @@ def test_measures_are_trec_evals_with_ties_missing_questions_and_grades(
     assert values == pytest.approx(by_trec_eval(run, qrels), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=50)
 @given(run=RUNS.filter(bool), qrels=QRELS)
 def test_a_run_file_read_by_trec_eval_gives_the_same_figures(
     tmp_path_factory: pytest.TempPathFactory,

@@ -216,7 +216,6 @@ def test_one_scorer_is_enough_and_none_is_an_error(left):
 
 
 @given(st.integers(0, 10_000), st.floats(0.1, 10), st.floats(0.1, 10), st.sampled_from(["dot", "cosine"]))
-@settings(deadline=None)
 def test_the_units_of_vectors_change_no_score(seed, of_query, of_documents, similarity):
     """Collections that compare by Dot may hold vectors of any length."""
     drawn = Drawn(seed, 12)
@@ -383,7 +382,7 @@ def _filled(path: Path, corpus: list[Document]) -> Iterator[DocumentIndex]:
 
 
 @given(text=ODD_QUESTIONS, which=st.integers(0, 3), system=st.sampled_from(["auto", "fusion"]))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_question_and_no_corpus_gives_a_score_without_bounds(odd_corpora, text, which, system):
     index = odd_corpora[which]
     built = build_system(system, index, NO_OPTIONS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 from conftest import Opener
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from qdrant_client import models
 from words import WordEncoder
@@ -24,7 +24,6 @@ from surprise_rerank.rerank.diversity import diverse_order, marginal_relevance, 
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker
 from surprise_rerank.text_reranker import RankedText
 
-PROPERTY = settings(max_examples=80, deadline=None)
 SHARES = st.floats(0, 1)
 # Two copies of the best answer, one of them with a word left out, and two other answers.
 TEXTS = (
@@ -73,7 +72,6 @@ def lines(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(lines(), SHARES, st.integers(1, 14))
-@PROPERTY
 def test_the_fast_form_takes_what_the_plain_form_values_most(drawn, diversity: float, most: int):
     relevance, vectors = drawn
     order = diverse_order(relevance, vectors, diversity, most).tolist()
@@ -87,7 +85,6 @@ def test_the_fast_form_takes_what_the_plain_form_values_most(drawn, diversity: f
 
 
 @given(lines(), SHARES)
-@PROPERTY
 def test_a_row_is_in_the_group_of_the_best_row_that_it_is_near_to(drawn, least: float):
     _, vectors = drawn
     groups = near_duplicates(vectors, least)
@@ -106,7 +103,6 @@ def test_a_row_is_in_the_group_of_the_best_row_that_it_is_near_to(drawn, least: 
     st.floats(-10, 10),
     st.integers(0, 3),
 )
-@PROPERTY
 def test_relevance_has_one_scale_whatever_that_of_the_scores_is(values, factor, shift, unknown: int):
     scores = np.array([*values, *[-np.inf] * unknown])
     found = relevances(scores)

@@ -61,7 +61,8 @@ def test_an_index_gives_pipelines_and_re_rankers_that_have_it(index: DocumentInd
 
 
 def test_settings_take_what_a_user_would_write() -> None:
-    assert PipelineSettings(mmr=0.75).variety == PipelineSettings(diversity=0.25).variety == Diversity(0.25)
+    for given in ({"mmr": 0.75}, {"diversity": 0.25}):
+        assert Diversity().changed(**PipelineSettings(**given).variety) == Diversity(0.25)
     for names in ({"diversity": 2}, {"mmr": 0.5, "diversity": 0.5}, {"collapse": -0.1}):
         with pytest.raises(DataError):
             PipelineSettings(**names)

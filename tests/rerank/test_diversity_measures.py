@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.documents import Document
@@ -34,7 +34,6 @@ def gain(ids: tuple[str, ...], relevant: dict[str, int]) -> float:
     st.lists(st.sampled_from(["a", "b", "x"]), min_size=1, max_size=6),
     st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 2), min_size=1),
 )
-@settings(max_examples=40, deadline=None)
 def test_alpha_ndcg_is_the_share_of_the_best_order(shown: list[str], relevant: dict[str, int]) -> None:
     ids = tuple(dict.fromkeys(f"{name}~{shown[:i].count(name)}" for i, name in enumerate(shown)))
     there = [f"{name}~{n}" for name, count in relevant.items() for n in range(count)]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from words import WordEncoder
 
@@ -47,7 +47,6 @@ def named(count: int, letter: str) -> list[str]:
 
 
 @pytest.mark.parametrize("pooling", [1, 3])
-@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.integers(0, 30))
 def test_the_contributions_sum_to_the_score_of_what_is_stored(
     pooling: int, seed: int, m: int, k: int

@@ -7,7 +7,7 @@ import statistics
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.core.moments import Moments
@@ -18,8 +18,6 @@ from surprise_rerank.rerank.fusion import (
     surprise_normalized,
     weighted_sum,
 )
-
-PROPERTY = settings(max_examples=100, deadline=None)
 
 on_grid = st.integers(-8, 8).map(lambda i: i / 4)
 # Ties and gaps: NaN is a document that the scorer did not look at.
@@ -53,7 +51,6 @@ def surprise_by_loop(values: list[float], others: list[float]) -> list[float]:
 
 
 @given(scores, st.sampled_from([1.0, 60.0]))
-@PROPERTY
 def test_reciprocal_ranks_equal_the_loop(values: list[float], constant: float):
     np.testing.assert_allclose(reciprocal_ranks(values, constant), rrf_by_loop(values, constant), rtol=1e-12)
 
@@ -64,13 +61,11 @@ def test_equal_scores_share_the_better_rank_and_gaps_get_nothing():
 
 
 @given(scores)
-@PROPERTY
 def test_min_max_equals_the_loop(values: list[float]):
     np.testing.assert_allclose(min_max(values), min_max_by_loop(values), rtol=1e-12)
 
 
 @given(scores, st.lists(on_grid, max_size=8))
-@PROPERTY
 def test_surprise_normalised_scores_equal_the_loop(values: list[float], others: list[float]):
     fast = surprise_normalized(values, Moments.of(np.array(others)))
     slow = surprise_by_loop(values, others) if others else np.zeros(len(values))
@@ -78,7 +73,6 @@ def test_surprise_normalised_scores_equal_the_loop(values: list[float], others: 
 
 
 @given(scores, on_grid, st.sampled_from([0.0, 1e-300, 1e-9, 0.5]), st.integers(1, 200))
-@PROPERTY
 def test_no_deviation_is_too_small_for_a_bound(values: list[float], mean: float, deviation: float, m: int):
     """The order stays, and no z is beyond the root of the number of scores that it is compared with."""
     z = surprise_normalized(values, Moments(np.array(mean), np.array(deviation), members=m))
@@ -88,7 +82,6 @@ def test_no_deviation_is_too_small_for_a_bound(values: list[float], mean: float,
 
 
 @given(scores, on_grid, st.sampled_from([0.5, 3.0]), st.data())
-@PROPERTY
 def test_surprise_normalised_scores_do_not_depend_on_the_pool(
     values: list[float], mean: float, deviation: float, data: st.DataObject
 ):
@@ -120,7 +113,6 @@ def test_pools_without_a_score_become_zeros(values: list[float]):
 
 
 @given(st.integers(1, 6), st.integers(0, 2**32 - 1))
-@PROPERTY
 def test_the_weighted_sum_equals_the_loop(n: int, seed: int):
     rng = np.random.default_rng(seed)
     parts = {name: rng.normal(size=n) for name in ("bm25", "cosine", "dynamax")}
@@ -142,7 +134,6 @@ def test_a_single_part_comes_back_as_float64():
 
 
 @given(scores)
-@PROPERTY
 def test_pool_z_equals_the_loop(values: list[float]):
     known = [value for value in values if not math.isnan(value)]
     mean = sum(known) / len(known) if known else 0.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 from words import WordEncoder
@@ -82,7 +82,6 @@ def test_refined_weights_move_to_the_scorer_that_knows():
 
 
 @given(st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
 def test_the_smooth_ndcg_equals_the_loop_and_its_slope_is_its_own(seed: int):
     rng = np.random.default_rng(seed)
     n, relevant = 9, np.array([1, 4, 7])
@@ -102,7 +101,6 @@ def test_the_smooth_ndcg_equals_the_loop_and_its_slope_is_its_own(seed: int):
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 100))
-@settings(max_examples=20, deadline=None)
 def test_refined_weights_do_not_depend_on_the_scale_of_scores(seed: int, scale: float):
     judged = questions(8, {"good": 1.0, "other": 0.5}, seed % 1000)
     gains = [np.array([own.get(name, 0.0) for name in pool.ids]) for _, pool, own in judged]
@@ -168,7 +166,6 @@ def test_the_error_covers_that_folds_share_their_questions():
 
 
 @given(st.integers(0, 10_000), st.floats(0, 2), st.floats(0, 2))
-@settings(max_examples=12, deadline=None)
 def test_what_is_accepted_was_better_on_held_back_questions(seed: int, good: float, other: float):
     found = fit_guarded(sum_of(), questions(25, {"good": good, "other": other}, seed))
     assert found.error is not None

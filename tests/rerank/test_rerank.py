@@ -8,7 +8,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.candidates import Candidates, Query
@@ -23,7 +23,6 @@ from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import normalized_similarity, probability
 
-PROPERTY = settings(max_examples=40, deadline=None)
 MODELS = ["gaussian", "pooled", "percentile", "empirical"]
 METHODS = ["surprise", "rrf", "minmax", "zscore", "sum"]
 D = 6
@@ -97,7 +96,6 @@ def test_cosine_refuses_a_similarity_that_is_not_known():
 
 
 @given(seeds, st.sampled_from(MODELS), st.sampled_from([0.0, 0.5, 1.0, "crossover"]))
-@PROPERTY
 def test_the_query_as_anchor_keeps_cosines_order(seed: int, model: str, weight: object):
     query, candidates, ensemble = scene(seed)
     ranking = SurpriseReranker(ensemble, model, weight, anchor="query").rerank(query, candidates)
@@ -106,7 +104,6 @@ def test_the_query_as_anchor_keeps_cosines_order(seed: int, model: str, weight: 
 
 
 @given(seeds, st.sampled_from([0.0, 0.3, 1.0]))
-@PROPERTY
 def test_the_document_as_anchor_equals_the_formula_by_hand(seed: int, weight: float):
     query, candidates, ensemble = scene(seed)
     mean = ensemble.sample.astype(float).mean(axis=0)
@@ -131,7 +128,6 @@ def test_the_document_as_anchor_equals_the_formula_by_hand(seed: int, weight: fl
 
 
 @given(seeds, st.sampled_from(MODELS), st.sampled_from(["document", "query"]), st.booleans())
-@PROPERTY
 def test_at_weight_0_the_order_is_the_similaritys(seed: int, model: str, anchor: str, known: bool):
     query, candidates, ensemble = scene(seed)
     anchors = Ensemble.from_vectors(candidates.dense) if known else None
@@ -271,7 +267,6 @@ by_definition = {
 
 
 @given(seeds, st.sampled_from(METHODS))
-@PROPERTY
 def test_fusion_equals_the_weighted_sum_by_hand(seed: int, method: str):
     query, candidates, ensemble = scene(seed)
     _, others, _ = scene(seed + 1, n=20)
@@ -524,7 +519,6 @@ def test_an_empty_pool_has_an_empty_ranking_from_the_others(method: str):
 
 
 @given(seeds)
-@PROPERTY
 def test_rerankers_are_pure(seed: int):
     query, candidates, ensemble = scene(seed)
     before = candidates.dense.copy(), candidates.scores["bm25"].copy(), query.dense.copy()
@@ -538,7 +532,6 @@ def test_rerankers_are_pure(seed: int):
 
 
 @given(seeds)
-@PROPERTY
 def test_the_order_of_the_pool_changes_no_ranking(seed: int):
     query, candidates, ensemble = scene(seed)
     shuffled = candidates.take(np.random.default_rng(seed).permutation(len(candidates)))

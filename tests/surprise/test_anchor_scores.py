@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.core.arrays import unit_rows, vector_similarities
@@ -29,7 +29,6 @@ def surprise_of(members, anchors, model: str, weight) -> Surprise:
 
 @pytest.mark.parametrize("model", MODELS)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15, deadline=None)
 def test_columns_are_the_scores_of_single_pairs(model: str, seed: int) -> None:
     keys, members, anchors = drawn(seed)
     surprise = surprise_of(members, anchors, model, 1.0)
@@ -43,7 +42,6 @@ def test_columns_are_the_scores_of_single_pairs(model: str, seed: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6), model=st.sampled_from(MODELS), weight=st.floats(0.02, 0.98))
-@settings(max_examples=25, deadline=None)
 def test_mixed_scores_are_equation_4_with_one_split_for_all_anchors(seed: int, model, weight: float) -> None:
     """As `Surprise` has it, the anchors being the population."""
     keys, members, anchors = drawn(seed)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -15,8 +15,6 @@ from surprise_rerank.core.arrays import vector_similarities
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise import ensemble as ensemble_module
 from surprise_rerank.surprise.ensemble import Ensemble
-
-PROPERTY = settings(max_examples=60, deadline=None)
 
 elements = st.integers(-64, 64).map(lambda i: i / 16)
 
@@ -54,7 +52,6 @@ def assert_same_members(one: Ensemble, other: Ensemble) -> None:
 
 
 @given(members(min_size=1), st.data())
-@PROPERTY
 def test_moments_equal_a_scan_over_all_members(vectors: np.ndarray, data: st.DataObject):
     d = vectors.shape[1]
     anchors = data.draw(hnp.arrays(np.float32, (3, d), elements=elements))
@@ -69,7 +66,6 @@ def test_moments_equal_a_scan_over_all_members(vectors: np.ndarray, data: st.Dat
 
 
 @given(split(2))
-@PROPERTY
 def test_a_merge_equals_the_ensemble_of_the_union(parts: tuple[np.ndarray, list[np.ndarray]]):
     vectors, (left, right) = parts
     union = Ensemble.from_vectors(vectors)
@@ -90,7 +86,6 @@ def test_merges_stay_exact_far_from_zero_and_over_many_batches():
 
 
 @given(split(4), st.integers(0, 6))
-@PROPERTY
 def test_identity_and_sample_do_not_depend_on_how_a_stream_is_cut(
     parts: tuple[np.ndarray, list[np.ndarray]], sample_size: int
 ):
@@ -103,7 +98,6 @@ def test_identity_and_sample_do_not_depend_on_how_a_stream_is_cut(
 
 
 @given(members(min_size=1), st.data())
-@PROPERTY
 def test_identity_differs_when_one_number_of_one_member_differs(vectors: np.ndarray, data: st.DataObject):
     row = data.draw(st.integers(0, len(vectors) - 1))
     column = data.draw(st.integers(0, vectors.shape[1] - 1))
@@ -164,7 +158,6 @@ def test_cosine_is_exact_for_vectors_of_any_length():
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["dot", "cosine", "euclidean"]))
-@PROPERTY
 def test_pooled_moments_are_averages_over_all_anchors(seed: int, similarity: str):
     rng = np.random.default_rng(seed)
     ensemble = Ensemble.from_vectors(rng.normal(size=(30, 3)) + 0.5, similarity=similarity)

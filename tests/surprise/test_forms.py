@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from surprise_rerank.core.arrays import unit_rows
@@ -13,11 +13,8 @@ from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
 from surprise_rerank.surprise.score import Surprise
 
-PROPERTY = settings(max_examples=60, deadline=None)
-
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["gaussian", "pooled", "percentile"]), st.integers(0, 40))
-@PROPERTY
 def test_formula_and_augmented_vectors_give_the_clients_z(seed: int, model: str, members: int):
     """Ensembles of 0 and 1 members too, where all three give the plain similarity."""
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -24,7 +24,6 @@ from surprise_rerank.surprise.score import (
     z_scores,
 )
 
-PROPERTY = settings(max_examples=60, deadline=None)
 MODELS = ["gaussian", "pooled", "percentile", "empirical"]
 
 seeds = st.integers(0, 2**32 - 1)
@@ -45,7 +44,6 @@ def scene(seed: int, members: int = 40, d: int = 5, n: int = 7) -> tuple[Ensembl
 
 
 @given(st.lists(on_grid, max_size=6), st.lists(on_grid, max_size=8))
-@PROPERTY
 def test_the_fast_empirical_form_equals_the_definition_ties_included(psi: list[float], others: list[float]):
     fast = empirical_probability(psi, np.tile(others, (len(psi), 1)).reshape(len(psi), len(others)))
     np.testing.assert_array_equal(fast, [probability_by_definition(value, others) for value in psi])
@@ -71,7 +69,6 @@ def test_a_member_is_not_below_itself_whatever_the_rounding():
 
 
 @given(seeds)
-@PROPERTY
 def test_the_gaussian_fast_form_is_phi_of_a_scan(seed: int):
     ensemble, psi, anchors = scene(seed)
     result = Surprise(ensemble, "gaussian", weight=1).scores(psi, anchors)
@@ -85,7 +82,6 @@ def test_the_gaussian_fast_form_is_phi_of_a_scan(seed: int):
 
 
 @given(seeds)
-@PROPERTY
 def test_the_percentile_model_is_numpys_percentiles(seed: int):
     ensemble, psi, anchors = scene(seed)
     result = Surprise(ensemble, "percentile", weight=1).scores(psi, anchors)
@@ -96,7 +92,6 @@ def test_the_percentile_model_is_numpys_percentiles(seed: int):
 
 
 @given(seeds)
-@PROPERTY
 def test_the_empirical_model_reports_the_definition(seed: int):
     ensemble, psi, anchors = scene(seed)
     result = Surprise(ensemble, "empirical", weight=1).scores(psi, anchors)
@@ -119,7 +114,6 @@ def test_the_empirical_score_keeps_order_above_the_whole_sample():
 
 
 @given(seeds)
-@PROPERTY
 def test_the_pooled_model_has_one_sigma_for_all_anchors(seed: int):
     """From the definition: the mean over all anchors of the variance of their similarities to all members."""
     ensemble, psi, anchors = scene(seed)
@@ -133,7 +127,6 @@ def test_the_pooled_model_has_one_sigma_for_all_anchors(seed: int):
 
 
 @given(seeds, fractions, fractions, st.sampled_from(["gaussian", "percentile"]))
-@PROPERTY
 def test_shrinking_moves_each_mean_and_variance_towards_the_pooled_ones(
     seed: int, mean: float, deviation: float, model: str
 ):
@@ -181,7 +174,6 @@ def test_the_crossover_has_no_jump_where_the_hyperbolic_tangent_reaches_1():
 @given(
     seeds, st.sampled_from(["gaussian", "pooled", "percentile"]), st.sampled_from([0, 0.4, 1, "crossover"])
 )
-@PROPERTY
 def test_stored_moments_give_the_same_scores(seed: int, model: str, weight: object):
     ensemble, psi, anchors = scene(seed)
     surprise = Surprise(ensemble, model, weight)
@@ -235,7 +227,6 @@ def test_order_holds_from_5_to_40_sigma_where_p_saturates(model: str):
 
 
 @given(seeds, st.sampled_from(MODELS), fractions)
-@PROPERTY
 def test_the_mixture_is_equation_4(seed: int, model: str, weight: float):
     assume(weight < 1)
     ensemble, psi, anchors = scene(seed)
@@ -253,7 +244,6 @@ def mean_of_all(anchors: np.ndarray, ensemble: Ensemble) -> float:
 
 
 @given(seeds, st.sampled_from(MODELS), st.lists(st.floats(-1.5, 1.5), min_size=7, max_size=7), st.booleans())
-@PROPERTY
 def test_at_weight_0_the_order_is_the_similaritys(seed: int, model: str, values: list[float], alike: bool):
     """Also of pairs below 0, and of anchors that see no difference between the members."""
     ensemble, _, anchors = scene(seed)
@@ -281,14 +271,12 @@ def test_a_pair_without_surprise_has_the_scale_of_the_others_below_weight_1(weig
 
 
 @given(st.integers(1, 999).map(lambda i: i / 1000))
-@PROPERTY
 def test_psi_hat_maps_0_to_0_the_mean_to_a_half_and_1_to_1(mean: float):
     np.testing.assert_allclose(normalized_similarity([0.0, mean, 1.0], mean), [0.0, 0.5, 1.0], atol=1e-12)
     assert normalized_similarity([-0.3], mean).tolist() == [-0.3], "(4) does not define these"
 
 
 @given(st.lists(fractions, min_size=1, max_size=12))
-@PROPERTY
 def test_exact_psi_hat_has_mean_a_half_over_the_ensemble(ensemble: list[float]):
     assume(0 < np.median(ensemble) < 1)
     assert normalized_similarity_exact(ensemble, ensemble).mean() == pytest.approx(0.5, abs=1e-9)
