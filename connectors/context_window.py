@@ -152,7 +152,7 @@ def search_answer(found: Mapping[str, Any], most: int) -> Answer:
 
 
 def explained_answer(explained: Mapping[str, Any], most: int) -> Answer:
-    """Why documents have their places.
+    """Why documents have their places, with as many of the words that matched as there is room for.
 
     Args:
         explained: verdict, system, candidates, missing ids, and of each document what
@@ -167,16 +167,15 @@ def explained_answer(explained: Mapping[str, Any], most: int) -> Answer:
     def made(count: int, words: int) -> Answer:
         shown = [{**own, "words": own["words"][:words]} for own in documents[:count]]
         left = [*unknown, *_dropped(len(documents) - count, len(documents), most, "k")]
-        order = f"The system {explained['system']} has ranked {pool} candidates."
         values = {"verdict": verdict, "system": explained["system"], "candidates": pool}
-        said = "\n\n".join([_said(verdict), order, *map(_explained_said, shown), *left])
-        return said, {**values, "documents": shown, "left_out": left}
+        values |= {"documents": shown, "left_out": left}
+        return f"{_said(verdict)}\n\n{_json(values)}", values
 
     return _fitting(made, len(documents), (8, 4, 2, 0), most)
 
 
 def status_answer(values: dict[str, Any], most: int) -> Answer:
-    """What is served, a line for each fact; where that is too much, without summaries and the rarest keys.
+    """What is served; where that is too much, without summaries and the rarest keys of metadata.
 
     Args:
         values: of `StatusAnswer`.
@@ -185,22 +184,15 @@ def status_answer(values: dict[str, Any], most: int) -> Answer:
 
     def made(count: int, summaries: int) -> Answer:
         systems = [{**own, "summary": own["summary"] * summaries} for own in values["systems"]]
-        shown = {**values, "model": one_line(values["model"]), "systems": systems}
-        shown["metadata_keys"] = values["metadata_keys"][:count]
-        named = "; ".join(f"{own['name']} ({own['summary']})".replace(" ()", "") for own in systems)
-        keys = ", ".join(f"metadata.{key}" for key in shown["metadata_keys"])
-        background = "none, so there is no surprise and min_surprise cannot be used"
-        if values["background"] is not None:
-            background = f"{values['background']} questions"
-        return (
-            f"Documents: {values['documents']}\nModel: {shown['model']}\n"
-            f"Systems, the default first: {named}\nBackground: {background}\n"
-            f"Default of min_surprise: {values['min_surprise']}\n"
-            f"Keys to filter by, of a sample: {keys or 'none'}",
-            shown,
-        )
+        keys = values["metadata_keys"][:count]
+        shown = {**values, "model": one_line(values["model"]), "systems": systems, "metadata_keys": keys}
+        return _json(shown), shown
 
     return _fitting(made, len(values["metadata_keys"]), (1, 0), most)
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, ensure_ascii=False)
 
 
 def _fitting(made: Callable[[int, int], Answer], count: int, rooms: Sequence[int], most: int) -> Answer:
@@ -208,7 +200,7 @@ def _fitting(made: Callable[[int, int], Answer], count: int, rooms: Sequence[int
 
     def fits(answer: Answer) -> bool:
         text, values = answer
-        return max(len(text), len(json.dumps(values, ensure_ascii=False))) <= most
+        return max(len(text), len(_json(values))) <= most
 
     while count > 1 and not fits(made(count, rooms[-1])):
         count -= 1
@@ -248,7 +240,7 @@ def _head(rank: int, own: Mapping[str, Any]) -> dict[str, Any]:
 def _result(rank: int, hit: Mapping[str, Any]) -> tuple[dict[str, Any], str, str]:
     """An entry without its text, the text, and the sentence of it that matches best."""
     try:
-        small = len(json.dumps(hit["metadata"], ensure_ascii=False)) <= _METADATA
+        small = len(_json(hit["metadata"])) <= _METADATA
     except RecursionError:
         small = False
     start = 0 if hit["passage"] is None else hit["passage"]["start"]
@@ -268,7 +260,7 @@ def _cleaned_values(value: Any) -> Any:
 def _result_said(own: Mapping[str, Any]) -> str:
     lines = [_heading(own)]
     if own["metadata"]:
-        lines.append(f"   metadata: {json.dumps(own['metadata'], ensure_ascii=False)}")
+        lines.append(f"   metadata: {_json(own['metadata'])}")
     return "\n".join([*lines, *(f"   > {line}" for line in own["text"].split("\n"))])
 
 
@@ -284,22 +276,3 @@ def _explained(own: Mapping[str, Any]) -> dict[str, Any]:
         for scorer, part in own["scorers"].items()
     }
     return {**_head(own["rank"], own), "rank_before": own["before"], "scorers": scorers, "words": words}
-
-
-def _explained_said(own: Mapping[str, Any]) -> str:
-    lines = [f"{_heading(own)}: score {_number(own['score'])}"]
-    for scorer, part in own["scorers"].items():
-        said = f"   {scorer} adds {_number(part['contribution'])}"
-        if (part["mean"], part["deviation"]) != (0, 1):  # what is of the pool alone is not compared
-            said += f": {_number(part['raw'])}, {_number(part['z'])} deviations above the corpus' mean"
-        if own["rank_before"].get(scorer) is not None:
-            said += f"; rank {own['rank_before'][scorer]} by it alone"
-        lines.append(said)
-    if own["words"]:
-        pairs = ", ".join(f"{word['word']} by {word['match']}" for word in own["words"])
-        lines.append(f"   words that count most: {pairs}")
-    return "\n".join(lines)
-
-
-def _number(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3g}"

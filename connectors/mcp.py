@@ -88,7 +88,7 @@ _Filter: TypeAlias = Annotated[
     Field(
         description="Only documents that this filter lets through, in Qdrant's JSON, such as "
         '{"must": [{"key": "metadata.year", "range": {"gte": 2020}}]}. Metadata are at metadata.KEY; status '
-        "names the keys."
+        "names each KEY."
     ),
 ]
 
