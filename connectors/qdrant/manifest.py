@@ -139,8 +139,8 @@ class Manifest:
         if tokens is None and chosen.tokens:
             raise DataError(
                 f"the index stores token vectors, and the encoder {encoder.name!r} has none; take those of "
-                "another model (token_encoder=load_encoder()), or make the index with "
-                "IndexOptions(tokens=False)"
+                "another model (token_encoder=load_encoder()), or make the index without: "
+                "--set tokens=no (in Python IndexOptions(tokens=False))"
             )
         return cls(
             encoder.name,

@@ -125,7 +125,10 @@ def background_for(
     stale = staleness(found, len(index))
     if stale:
         _log.warning(
-            "%s: the background of %s is stale: %s; sync measures it again", index.where, built.name, stale
+            "%s: the background of %s is stale: %s; index again, or run 'surprise-rerank tune background'",
+            index.where,
+            built.name,
+            stale,
         )
     return found
 

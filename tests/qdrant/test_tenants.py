@@ -84,7 +84,7 @@ def test_a_server_has_a_payload_index_of_tenants(rest: QdrantRest) -> None:
 def test_an_index_without_tenants_says_how_to_get_them(open_index: Opener) -> None:
     with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS[:3])
-        with pytest.raises(DataError, match=r"has no tenants; make it with IndexOptions\(tenant="):
+        with pytest.raises(DataError, match=r"has no tenants; index with --tenant KEY"):
             DenseRetriever(index, options=SearchOptions(tenant="acme")).retrieve(query(), 3)
     with pytest.raises(IndexMismatchError, match="tenant=None, asked for is tenant='customer'"):
         open_index(WordEncoder(), options=BY_TENANT)

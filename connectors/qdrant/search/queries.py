@@ -191,8 +191,8 @@ def of_tenant(options: SearchOptions, path: str) -> SearchOptions:
         return options
     if not path:
         raise DataError(
-            f"tenant={options.tenant!r}: the index has no tenants; make it with IndexOptions(tenant="
-            "'customer'), the key of the metadata that says whose a document is, or give a filter"
+            f"tenant={options.tenant!r}: the index has no tenants; index with --tenant KEY (in Python "
+            "IndexOptions(tenant=KEY)), the key of the metadata that says whose a document is, or filter"
         )
     own = models.FieldCondition(key=path, match=models.MatchValue(value=options.tenant))
     return replace(options, tenant=None).among(models.Filter(must=[own]))
