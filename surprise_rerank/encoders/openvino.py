@@ -167,7 +167,7 @@ def _export(encoder: SentenceTransformerEncoder, folder: Path) -> None:
 
 def _int8_folder(name: str, place: Path, texts: Sequence[str] | None) -> Path:
     """Where the weights are that these texts make; the latest there are, where none are given."""
-    if texts is not None:
+    if texts:
         return place / f"int8-{hashlib.sha256(chr(0).join(texts).encode(errors='replace')).hexdigest()[:16]}"
     made = max(place.glob(f"int8-*/{_SETTINGS}"), key=os.path.getmtime, default=None)
     if made is None:
