@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from surprise_rerank.connectors.readers.lines import RefusedError
+from surprise_rerank.connectors.readers.lines import DamagedError, RefusedError
 from surprise_rerank.connectors.readers.source import Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError
@@ -102,7 +102,7 @@ class Columns(NamedTuple):
             raise DataError(f"{where}: {refused.detail}") from refused
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise DataError(f"{where}: the column {twice[0]!r} occurs twice; rename one")
+            raise DamagedError(f"{where}: the column {twice[0]!r} occurs twice; rename one")
         return columns
 
 

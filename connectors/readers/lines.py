@@ -47,6 +47,10 @@ class RefusedError(Exception):
         self.reason, self.detail, self.unreadable = reason, detail or reason, unreadable
 
 
+class DamagedError(DataError):
+    """A file that is not what its name says, or not whole."""
+
+
 def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
     """A file's text and its encoding: by a byte order mark, else UTF-8, what it declares, or a guess."""
     marked = _marked(raw)
@@ -95,7 +99,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         with opened(path, "rb") as stream:
             yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
+        raise DamagedError(
             f"{path}: the gzip stream is damaged or cut short ({error}); fetch the file again"
         ) from error
     except OSError as error:
@@ -125,7 +129,9 @@ def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Itera
                 number += 1
                 yield line
         except UnicodeDecodeError as error:
-            raise DataError(f"{path}:{number + 1}: not valid {error.encoding}; save it as UTF-8") from error
+            raise DamagedError(
+                f"{path}:{number + 1}: not valid {error.encoding}; save it as UTF-8"
+            ) from error
 
 
 def count_lines(path: Path) -> int:

@@ -17,7 +17,7 @@ from surprise_rerank.connectors.readers.extraction import Extractor
 from surprise_rerank.connectors.readers.fields import Fields, NoColumnError
 from surprise_rerank.connectors.readers.files import FileRules, is_document, read_file, walk
 from surprise_rerank.connectors.readers.iterables import from_iterable
-from surprise_rerank.connectors.readers.lines import RefusedError
+from surprise_rerank.connectors.readers.lines import DamagedError, RefusedError
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Skipped
 from surprise_rerank.connectors.readers.tables import Table, count_table, read_table, table_format
 from surprise_rerank.documents import Document, encodable
@@ -140,19 +140,16 @@ def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped)
 
 def _of_table(path: Path, kind: Table, fields: Fields, skipped: Skipped, name: str) -> Iterator[Document]:
     """The documents of a table among other files: one that is none of documents is left out."""
-    given = False
     try:
-        for document in read_table(path, kind, fields, skipped, f"{name}:"):
-            given = True
-            yield document
+        yield from read_table(path, kind, fields, skipped, f"{name}:")
+    except DamagedError as error:
+        raise RefusedError("damaged", unreadable=True) from error
     except DatasetError as error:
-        if given:
-            raise
         raise RefusedError("cannot be read", unreadable=True) from error
     except DataError as error:
-        if given or not isinstance(error.__cause__, NoColumnError):
-            raise
-        raise error.__cause__ from error
+        if isinstance(error.__cause__, NoColumnError):
+            raise error.__cause__ from error
+        raise
 
 
 def _count_folder(path: Path, rules: FileRules) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
 from surprise_rerank.connectors.readers.lines import (
     EXTRA,
+    DamagedError,
     RefusedError,
     check_decoded,
     count_lines,
@@ -91,7 +92,7 @@ def _parquet(path: Path) -> Iterator[Any]:
         if isinstance(error, OSError) and error.errno is not None:  # else pyarrow's own, about the content
             raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
         reason = " ".join(str(error).split())[:160]
-        raise DataError(f"{path}: damaged, or of another format: {reason}") from error
+        raise DamagedError(f"{path}: damaged, or of another format: {reason}") from error
 
 
 def _in_microseconds(batch: Any) -> Any:
@@ -125,7 +126,7 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
     )
     first = next(rows)[1]
     if isinstance(first, RefusedError):
-        raise DataError(f"{path}:{blank + 1}: {first.detail}")
+        raise DamagedError(f"{path}:{blank + 1}: {first.detail}")
     # pandas writes its row numbers into a column without a name.
     names = [name.strip() or f"column_{i}" for i, name in enumerate(first, start=1)]
     columns = Columns.of_table(fields, names, path)

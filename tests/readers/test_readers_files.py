@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.message
+import gzip
 import os
 import sys
 import time
@@ -67,6 +68,24 @@ def test_a_folder_is_read_in_the_order_of_its_names_with_its_tables(tmp_path: Pa
     assert {d.source for d in found} == {str(tmp_path.resolve())}
     assert source.skipped.places == {"no column for the id": ["f.csv"], "of no kind that is read": ["g.bin"]}
     assert str(source.skipped).startswith("2 skipped: 1 no column for the id (f.csv); 1 of no kind")
+
+
+def test_a_damaged_table_in_a_folder_is_counted_and_the_others_are_read(tmp_path: Path) -> None:
+    whole = gzip.compress(b"".join(b'{"id": "%d", "text": "frogs"}\n' % i for i in range(9000)))
+    damaged = {
+        "a.parquet": b"PAR1 no",
+        "b.csv": 'id,"text\n1,x',
+        "c.csv": "id,id,text\n",
+        "d.jsonl.gz": whole[:-99],
+    }
+    write(tmp_path, {**damaged, "e.csv": "id,text\ny,toads\n"})
+    source = open_documents(tmp_path)
+    assert [d.id for d in source][-1] == "y"
+    assert source.skipped.places == {"damaged": list(damaged)}
+    assert len(source.unreadable) == len(damaged)  # nothing of them is pruned
+    write(tmp_path, {"e.csv": "id,text\ny\n"})
+    with pytest.raises(DataError, match="1 columns, but the head has 2"):
+        list(open_documents(tmp_path))
 
 
 def test_gitignore_and_node_modules_are_respected_and_counted(tmp_path: Path) -> None:
