@@ -179,6 +179,7 @@ _TOOLS = {
 def mcp_server(service: Service) -> Server[Any]:
     """A server of the protocol over what a service opens, to be run over any transport of the SDK."""
 
+    # Not by the SDK's decorators: they ignore arguments that a tool does not have.
     async def listed(context: Any, asked: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         hints = types.ToolAnnotations(
             read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False

@@ -83,7 +83,7 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, condit
     """Hits of a search, and the verdict; beside those of another system, where that was asked for."""
     condition = condition_of(asked.filter, conditions)
     own = replace(opened.pipeline_of(asked.system), encoder=encoder.as_encoder)
-    other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with)
+    other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with, "compare_with")
     least = _threshold(asked.min_surprise, opened.pipeline_of().min_surprise, own.background)
     with searching(asked.top_k) as counts:
         query = encoded_question(encoder.as_encoder, asked.query)

@@ -60,8 +60,8 @@ class Opened:
             raise RefusedError(404, "the server has no index of its own; start it with --index FOLDER")
         return index
 
-    def pipeline_of(self, system: str | None = None) -> Pipeline:
-        """The pipeline of a system; the first one by default."""
+    def pipeline_of(self, system: str | None = None, asked: str = "system") -> Pipeline:
+        """The pipeline of a system that a request's field asks for; the first one by default."""
         if self.pipeline is None:
             raise RefusedError(404, "the server has no index to search; start it with one")
         if system in (None, self.system):
@@ -70,7 +70,7 @@ class Opened:
         if system not in self.systems or self.index is None:
             hint = did_you_mean(system, self.systems)
             raise RefusedError(
-                422, f"system: the index has none of that name; {hint}there are {', '.join(self.systems)}"
+                422, f"{asked}: the index has none of that name; {hint}there are {', '.join(self.systems)}"
             )
         try:
             return self.index[system]
@@ -78,7 +78,7 @@ class Opened:
             said = f"the system {system} is being made ready; try again in some seconds"
             raise RefusedError(503, said, {"Retry-After": "2"}) from error
         except DataError as error:
-            raise RefusedError(422, f"system: {error}") from error
+            raise RefusedError(422, f"{asked}: {error}") from error
 
     @property
     def systems(self) -> dict[str, str]:

@@ -298,7 +298,7 @@ def test_a_filter_reaches_every_system(systems: TestClient, system: str) -> None
         ({"filter": {"must": [{"key": "a", "match": {"value": i}} for i in range(65)]}}, "more than 64"),
         ({"system": "dynmax"}, "did you mean 'dynamax'"),
         ({"system": "surprise"}, "none of that name"),
-        ({"compare_with": "nothing"}, "there are dynamax"),
+        ({"compare_with": "nothing"}, "compare_with: the index has none of that name; there are dynamax"),
         ({"depth": 0}, "depth"),
         ({"depth": 5000}, "depth is 5000"),
     ],
