@@ -19,6 +19,7 @@ from surprise_rerank.connectors.attached.hosts import attach_store
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
 
+D = 256
 TEXTS = [
     "cats sleep all day",
     "dogs bark at night",
@@ -43,7 +44,7 @@ class Counting:
     """What embeds for a host, and remembers the texts."""
 
     def __init__(self) -> None:
-        self.model, self.texts = WordEncoder(64), list[str]()
+        self.model, self.texts = WordEncoder(D), list[str]()
 
     def __call__(self, texts: list[str]) -> list[list[float]]:
         self.texts += texts
@@ -53,7 +54,14 @@ class Counting:
 class LangChain:
     """A collection of langchain-qdrant."""
 
-    def __init__(self, url: str | None = None, name: str = "docs", **more: Any) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        name: str = "docs",
+        texts: list[str] = TEXTS,
+        rows: list[dict[str, Any]] = METADATA,
+        **more: Any,
+    ) -> None:
         from langchain_core.embeddings import Embeddings
         from langchain_qdrant import QdrantVectorStore
 
@@ -67,7 +75,7 @@ class LangChain:
                 return counting([text])[0]
 
         made = QdrantVectorStore.from_texts(
-            TEXTS, Embedder(), metadatas=METADATA, collection_name=name, **at(url), **more
+            texts, Embedder(), metadatas=rows, collection_name=name, **at(url), **more
         )
         self.store, self.client, self.embed = made, made.client, None
         self.asked = made.as_retriever(search_kwargs={"k": 8})
@@ -114,7 +122,14 @@ class LangChain:
 class LlamaIndex:
     """A collection of llama-index-vector-stores-qdrant, below a `VectorStoreIndex`."""
 
-    def __init__(self, url: str | None = None, name: str = "docs", **more: Any) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        name: str = "docs",
+        texts: list[str] = TEXTS,
+        rows: list[dict[str, Any]] = METADATA,
+        **more: Any,
+    ) -> None:
         from llama_index.core import StorageContext, VectorStoreIndex
         from llama_index.core.embeddings import BaseEmbedding
         from llama_index.core.schema import TextNode
@@ -136,7 +151,7 @@ class LlamaIndex:
         nodes = [
             # Only the text is embedded, as everywhere in these tests.
             TextNode(text=text, metadata=meta, excluded_embed_metadata_keys=list(meta))
-            for text, meta in zip(TEXTS, METADATA, strict=True)
+            for text, meta in zip(texts, rows, strict=True)
         ]
         context = StorageContext.from_defaults(vector_store=self.vectors)
         self.store = VectorStoreIndex(nodes, storage_context=context, embed_model=self.embed)
@@ -185,25 +200,33 @@ class LlamaIndex:
 class Haystack:
     """A collection of qdrant-haystack."""
 
-    def __init__(self, url: str | None = None, name: str = "docs") -> None:
-        from haystack import Document
+    def __init__(
+        self,
+        url: str | None = None,
+        name: str = "docs",
+        texts: list[str] = TEXTS,
+        rows: list[dict[str, Any]] = METADATA,
+    ) -> None:
+        from haystack import Document, component
         from haystack_integrations.components.retrievers.qdrant import QdrantEmbeddingRetriever
         from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
 
         self.counting = counting = Counting()
 
+        @component
         class TextEmbedder:
+            @component.output_types(embedding=list[float])
             def run(self, text: str) -> dict[str, list[float]]:
                 return {"embedding": counting([text])[0]}
 
         self.embed = TextEmbedder()
         self.store = QdrantDocumentStore(
-            **at(url), index=name, embedding_dim=64, similarity="cosine", progress_bar=False
+            **at(url), index=name, embedding_dim=D, similarity="cosine", progress_bar=False
         )
         self.store.write_documents(
             [
                 Document(content=text, meta=meta, embedding=counting([text])[0])
-                for text, meta in zip(TEXTS, METADATA, strict=True)
+                for text, meta in zip(texts, rows, strict=True)
             ]
         )
         self.client = self.store._client
@@ -530,7 +553,7 @@ def test_haystacks_sparse_embedder_makes_the_questions_words():
 
     host, sparse = Haystack(), SparseTextEmbedder()
     store = QdrantDocumentStore(
-        ":memory:", embedding_dim=64, similarity="cosine", use_sparse_embeddings=True, progress_bar=False
+        ":memory:", embedding_dim=D, similarity="cosine", use_sparse_embeddings=True, progress_bar=False
     )
     rows = zip(TEXTS, METADATA, Counting()(TEXTS), strict=True)
     store.write_documents(
@@ -656,9 +679,9 @@ class Mem0Store:
 @pytest.fixture
 def memories() -> QdrantClient:
     """A collection with Mem0's payload."""
-    client, encoder = QdrantClient(":memory:"), WordEncoder(64)
+    client, encoder = QdrantClient(":memory:"), WordEncoder(D)
     client.create_collection(
-        "mem0", vectors_config=models.VectorParams(size=64, distance=models.Distance.COSINE)
+        "mem0", vectors_config=models.VectorParams(size=D, distance=models.Distance.COSINE)
     )
     points = [
         models.PointStruct(
@@ -681,7 +704,7 @@ def memories() -> QdrantClient:
     ids=["by name", "by its store"],
 )
 def test_memories_of_mem0_are_ranked(memories: QdrantClient, attach: Callable[..., Collection]):
-    encoder = WordEncoder(64)
+    encoder = WordEncoder(D)
     collection = attach(memories, encoder)
     assert ("text", "data") in collection.facts()
     mine = models.FieldCondition(key="user_id", match=models.MatchValue(value="u1"))

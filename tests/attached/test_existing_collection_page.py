@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from qdrant_client import QdrantClient, models
-from test_attached_hosts import Mem0Store
+from test_attached_hosts import Haystack, LangChain, LlamaIndex, Mem0Store
 from words import WordEncoder
 
 from surprise_rerank.core.extras import is_installed
@@ -73,72 +73,31 @@ def test_every_section_with_code_is_run_here():
     assert {name for name, blocks in sections().items() if blocks} == {*HOSTS, *SECTIONS}
 
 
+def found_by(lines: list[str], text: str) -> None:
+    assert len(lines) == 3
+    assert lines[0].endswith(text)
+
+
 @pytest.mark.skipif(not is_installed("langchain_qdrant"), reason="langchain-qdrant is not installed")
 @pytest.mark.skipif(not is_installed("langchain_classic"), reason="langchain-classic is not installed")
 def test_langchain(run: Run):
-    from langchain_core.embeddings import Embeddings
-    from langchain_qdrant import QdrantVectorStore
-
-    class Embedder(Embeddings):
-        def embed_documents(self, texts: list[str]) -> list[list[float]]:
-            return embed(texts)
-
-        def embed_query(self, text: str) -> list[float]:
-            return embed([text])[0]
-
-    store = QdrantVectorStore.from_texts(TEXTS, Embedder(), metadatas=ROWS, location=":memory:")
-    ranked, found = run("LangChain", {"store": store})
-    assert len(ranked) == len(found) == 3
-    assert ranked[0].endswith(f" 0 {TEXTS[0]}")
-    assert found[0].endswith(TEXTS[2])  # page 1 is better, and the filter leaves it out
+    ranked, found = run("LangChain", {"store": LangChain(texts=TEXTS, rows=ROWS).store})
+    found_by(ranked, f" 0 {TEXTS[0]}")
+    found_by(found, TEXTS[2])  # page 1 is better, and the filter leaves it out
 
 
 @pytest.mark.skipif(not is_installed("llama_index.vector_stores.qdrant"), reason="it is not installed")
 def test_llama_index(run: Run):
-    from llama_index.core import StorageContext, VectorStoreIndex
-    from llama_index.core.embeddings import BaseEmbedding
-    from llama_index.core.schema import TextNode
-    from llama_index.vector_stores.qdrant import QdrantVectorStore
-
-    class Embedder(BaseEmbedding):
-        def _get_text_embedding(self, text: str) -> list[float]:
-            return embed([text])[0]
-
-        _get_query_embedding = _get_text_embedding
-
-        async def _aget_query_embedding(self, query: str) -> list[float]:
-            return embed([query])[0]
-
-    vectors = QdrantVectorStore(client=QdrantClient(":memory:"), collection_name="papers")
-    nodes = [
-        TextNode(text=text, metadata=meta, excluded_embed_metadata_keys=["page"])
-        for text, meta in zip(TEXTS, ROWS, strict=True)
-    ]
-    context = StorageContext.from_defaults(vector_store=vectors)
-    index = VectorStoreIndex(nodes, storage_context=context, embed_model=Embedder())
-    ranked, found = run("LlamaIndex", {"index": index})
-    assert len(ranked) == len(found) == 3
-    assert ranked[0].endswith(f" 0 {TEXTS[0]}")
-    assert found[0].endswith(TEXTS[2])
+    ranked, found = run("LlamaIndex", {"index": LlamaIndex(texts=TEXTS, rows=ROWS).store})
+    found_by(ranked, f" 0 {TEXTS[0]}")
+    found_by(found, TEXTS[2])
 
 
 @pytest.mark.skipif(not is_installed("haystack_integrations"), reason="qdrant-haystack is not installed")
 def test_haystack(run: Run):
-    from haystack import Document, component
-    from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
-
-    @component
-    class TextEmbedder:
-        @component.output_types(embedding=list[float])
-        def run(self, text: str) -> dict[str, list[float]]:
-            return {"embedding": embed([text])[0]}
-
-    store = QdrantDocumentStore(":memory:", embedding_dim=256, similarity="cosine")
-    rows = zip(TEXTS, ROWS, embed(TEXTS), strict=True)
-    store.write_documents([Document(content=text, meta=meta, embedding=own) for text, meta, own in rows])
-    (found,) = run("Haystack", {"store": store, "embedder": TextEmbedder()})
-    assert len(found) == 3
-    assert found[0].endswith(f" 2 {TEXTS[2]}")
+    host = Haystack(texts=TEXTS, rows=ROWS)
+    (found,) = run("Haystack", {"store": host.store, "embedder": host.embed})
+    found_by(found, f" 2 {TEXTS[2]}")
 
 
 def sparse(text: str) -> tuple[list[int], list[float]]:

@@ -167,8 +167,10 @@ def _assert_same(found: Candidates, expected: Candidates) -> None:
     np.testing.assert_allclose([own.mean, own.deviation], [other.mean, other.deviation], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("form", "most"), [("whole", 3), ("split", 3), ("by three", 4)])
-@pytest.mark.parametrize("system", ["auto", "fusion"])
+@pytest.mark.parametrize(
+    ("form", "most", "system"),
+    [("whole", 3, "cosine"), ("whole", 3, "auto"), ("split", 3, "fusion"), ("by three", 4, "auto")],
+)
 def test_a_question_takes_few_requests(open_index: Opener, form: str, most: int, system: str) -> None:
     with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
         index.sync(LONG)

@@ -106,19 +106,6 @@ def test_several_programs_read_one_index_and_change_nothing(folder: Path) -> Non
     assert contents(folder) == before
 
 
-def test_who_writes_while_others_read_is_told(folder: Path) -> None:
-    before = contents(folder)
-    with program(folder, READS) as reader:
-        assert said(reader) == "done"
-        with program(folder, WRITES) as writer:
-            text = said(writer)
-        assert text.startswith("refused: ")
-        assert "another program has it open; close that one, or use a server" in text
-        assert contents(folder) == before
-    with DocumentIndex.open(folder, WordEncoder()) as index:
-        assert index.sync([Document("other", "another text")]).added == 1
-
-
 FORKS = """
 import os, sys
 sys.path.insert(0, {tests!r})
