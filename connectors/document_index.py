@@ -37,20 +37,12 @@ class DocumentIndex(QdrantIndex, Ranked):
     ) -> SyncReport:
         """Bring the index up to date: only new and changed documents are encoded and stored.
 
-        Documents may be a stream: some thousands are in memory at a time. After an interruption the next call
-        continues; at most two windows of work are lost.
+        Documents may be a stream; ids must be unique. After an interruption the next call continues. With
+        `prune`, stored documents that are not among these are removed; where these name a `source`, only such
+        as were read from one of theirs. `encoded` are vectors that exist already; no document is split then.
 
-        Then the background is measured: the first one, of `varied_questions`, where there is none, and those
-        that are stale because there are twice as many documents, or half as many.
-
-        Args:
-            documents: the collection; ids must be unique.
-            prune: remove stored documents that are not in `documents`; where those name a `source`, only such
-                as were read from one of these.
-            encoded: vectors of the n documents, if they exist already; no document is split then.
-            on_progress: called with the number of documents of every finished part.
-            show_progress: a bar with documents a second and the time left, on the error stream.
-            background: False leaves the backgrounds as they are.
+        Then a first background is measured, of `varied_questions`, and those are measured again that are
+        stale because there are twice as many documents, or half as many.
 
         Raises:
             DataError: if an id occurs twice or metadata is not JSON; what was stored before stays.

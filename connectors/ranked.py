@@ -55,22 +55,16 @@ class Ranked(Searched):
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
 
-        Args:
-            system: `auto`, `cosine`, `surprise`, `dynamax`, `fusion`, `bm25`, or one of `register_system`;
-                the best that there is enough for by default.
-            depth: size of the candidate pool.
-            min_surprise: leave out what is less surprising than this share of other questions.
-            filter: only documents that it lets through, of Qdrant on the payload.
-            mode: where `surprise` is computed: `formula`, `vector` or `client`; its usual place by default.
-            scorers: more scores for `auto` and `fusion`: a `CrossEncoder`, a function (question, texts) ->
-                scores, a `PayloadScorer` or another `Scorer`. They move documents and leave `surprise` alone.
-            weights: name of a part (`bm25`, `cosine`, `dynamax`, `words`, a scorer's) -> its factor.
-            diversity: `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
-                near-duplicates into one; see `rerank/diversity.py`.
+        The system is `auto`, `cosine`, `surprise`, `dynamax`, `fusion`, `bm25`, or one of `register_system`;
+        the best that there is enough for by default. `min_surprise` leaves out what is less surprising than
+        this share of other questions. `mode` is where `surprise` is computed: `formula`, `vector`, `client`.
+        `scorers` are added by `auto` and `fusion`: a `CrossEncoder`, a function (question, texts) -> scores,
+        a `PayloadScorer` or another `Scorer`; they move documents and leave `surprise` alone. `weights` are
+        factors by part. `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
+        near-duplicates.
 
         Raises:
-            DataError: if what the system or the mode needs is not there, or min_surprise is given and there
-                is no background for the system; if an option of diversity is out of its range.
+            DataError: if what the system or the mode needs is not there, or min_surprise has no background.
         """
         options = NO_OPTIONS if filter is None else SearchOptions(filter=filter)
         built = build_system(system or self.default_system, self, options, mode)
@@ -132,16 +126,9 @@ class Ranked(Searched):
     ) -> QuestionBackground:
         """Measure what these questions' best candidates score, and keep it for `min_surprise`.
 
-        Args:
-            questions: that have nothing to do with the corpus: logged ones, or titles of another corpus.
-                `varied_questions` where None.
-            system: whose candidates; the default of `pipeline` where None.
-            depth: size of the candidate pool.
-            origin: where the questions come from, for readers.
-            on_progress: called with the number of questions of every finished part.
-
-        Returns:
-            The background that is stored, in place of an earlier one of the system.
+        They have nothing to do with the corpus: logged ones, or titles of another corpus; `varied_questions`
+        where None. The background is of a system, or the default of `pipeline`, over pools of a depth, and in
+        place of an earlier one. Readers are told the origin, and `on_progress` the number of every part.
 
         Raises:
             DataError: if there are too few questions, or the system lacks what it needs.
@@ -157,10 +144,7 @@ class Ranked(Searched):
     ) -> AnswerChance:
         """Learn from judged questions how often the first ten documents contain an answer, and keep it.
 
-        Args:
-            questions: id -> text.
-            qrels: question's id -> document's id -> gain, above 0 for a relevant one; see `Pipeline.fit`.
-            system: whose rankings; the default of `pipeline` where None. It must have a background.
+        Questions and qrels are as for `Pipeline.fit`; the system, or the default, must have a background.
 
         Raises:
             DataError: if there is no background, or there are too few questions; as `Pipeline.calibrated`.

@@ -127,22 +127,12 @@ class Collection(Ranked):
         background: bool = True,
         api_key: str | None = None,
     ) -> Self:
-        """Open a collection as it is.
+        """Open a collection, by its url or a client, as it is; docs/existing-collection.md has all options.
 
-        `where` is the url of a server, or those of a cluster's nodes, or a client, which stays open; the name
-        may be an alias.
-
-        - embed: the model of its dense vectors: a function from texts to vectors, an embedding object of a
-          framework, a model's name (`as_encoder`). None for what asks no questions, such as `enrich`.
-        - token_encoder: a model of token vectors, for the collection's multivectors or for `enrich`, where
-          `embed` has none. A collection that has multivectors only needs no other.
-        - sparse: a question's sparse vector (`sparse_embed`); Qdrant's BM25 in English is recognised.
-        - text, title, id, metadata: keys of the payload; found by their names, or the point's id and all
-          other keys. A dot leads into an object.
-        - vector, multivector, sparse_vector: names of vectors, where there are several of a kind.
-        - keep: where statistics, questions and backgrounds are kept: a folder, or `qdrant` for a collection
-          `NAME.surprise.files` beside it, which is read by default and not written.
-        - background: measure one with the first pipeline of a system, so that rankings have a surprise.
+        `embed` is the model of its dense vectors, `token_encoder` of its multivectors or for `enrich`, and
+        `sparse` makes a question's sparse vector. Keys of the payload (a dot leads into an object) and names
+        of vectors are found where only one fits. `keep` is a folder for statistics and backgrounds, or
+        `qdrant` for a collection beside it; without, they are gone when the process ends.
 
         Raises:
             StoreError: if the server cannot be reached, or has no such collection.

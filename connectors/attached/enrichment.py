@@ -172,8 +172,8 @@ class Enriched:
             self.points.drop()
         for name in (WORD_STATISTICS, RECORD):  # the record last, so that an interrupted call goes on
             self.files.delete_file(name)
-        if not self.files.engine.count():  # nobody keeps questions or backgrounds there
-            self.files.engine.drop()
+        if not self.files.kept.count():  # nobody keeps questions or backgrounds there
+            self.files.kept.drop()
         return True
 
 

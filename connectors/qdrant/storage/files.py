@@ -102,17 +102,14 @@ class FolderFiles(Files):
 
 
 class CollectionFiles(Files):
-    """Files in a collection of their own, which is made with the first file.
+    """Files in a collection of their own, `kept`, which is made with the first file.
 
-    Args:
-        engine: of the collection.
-        settings: gives more for `QdrantClient.create_collection`, such as `replication_factor`. It is asked
-            when the collection is made, as that may take a request.
+    The spread gives settings of that, such as `replication_factor`; to know them may take a request.
     """
 
-    def __init__(self, engine: ClientEngine, settings: Callable[[], Mapping[str, Any]] = dict) -> None:
-        self.engine = engine
-        self._settings = settings
+    def __init__(self, kept: ClientEngine, spread: Callable[[], Mapping[str, Any]] = dict) -> None:
+        self.kept = kept
+        self._spread = spread
 
     def read_file(self, name: str) -> bytes | None:
         """A file, joined from its parts; the latest content of which all parts exist.
@@ -120,11 +117,11 @@ class CollectionFiles(Files):
         Raises:
             StoreError: if a part is damaged.
         """
-        if not self.engine.exists():
+        if not self.kept.exists():
             return None
         contents: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
         fields = ("part", "data", "parts", "of", "written")
-        for batch in self.engine.scroll(fields, batch=4, condition=_named(name)):
+        for batch in self.kept.scroll(fields, batch=4, condition=_named(name)):
             for record in batch:
                 contents[record.payload.get("of", "")][record.payload["part"]] = record.payload
         whole = [own for own in contents.values() if len(own) == own[min(own)]["parts"]]
@@ -134,36 +131,36 @@ class CollectionFiles(Files):
         try:
             return pybase64.b64decode("".join(latest[i]["data"] for i in sorted(latest)), validate=True)
         except ValueError as error:
-            raise StoreError(f"{self.engine.where}: the file {name!r} is damaged; write it again") from error
+            raise StoreError(f"{self.kept.where}: the file {name!r} is damaged; write it again") from error
 
     def holds(self, name: str, digest: str) -> bool:
         """Whether a file has the content of a digest: its first part is there until all of another one is."""
         if not digest:
             return self.read_file(name) is None
-        return bool(self.engine.retrieve([_part_id(name, digest, 0)], ()))
+        return bool(self.kept.retrieve([_part_id(name, digest, 0)], ()))
 
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, in parts that fit into a request, in place of the file of this name.
 
         The old parts are deleted when all new ones are stored. A reader finds one of the two, complete.
         """
-        if not self.engine.exists():
-            self.engine.create_of({}, self._settings())
+        if not self.kept.exists():
+            self.kept.create_of({}, self._spread())
         text = pybase64.b64encode(content).decode("ascii")
         own = digest_of(content)
         starts = range(0, len(text), _PART_BYTES)
         shared = {"name": name, "of": own, "parts": len(starts), "written": time.time()}
         for part, start in enumerate(starts):
             payload = {**shared, "part": part, "data": text[start : start + _PART_BYTES]}
-            self.engine.upsert([Point(_part_id(name, own, part), {}, payload)])
-        stored = self.engine.scroll(("of",), condition=_named(name))
-        self.engine.delete([r.id for batch in stored for r in batch if r.payload.get("of") != own])
+            self.kept.upsert([Point(_part_id(name, own, part), {}, payload)])
+        stored = self.kept.scroll(("of",), condition=_named(name))
+        self.kept.delete([r.id for batch in stored for r in batch if r.payload.get("of") != own])
 
     def delete_file(self, name: str) -> None:
         """Delete a file; nothing happens if there is none."""
-        if self.engine.exists():
-            ids = [r.id for batch in self.engine.scroll((), condition=_named(name)) for r in batch]
-            self.engine.delete(ids)
+        if self.kept.exists():
+            ids = [r.id for batch in self.kept.scroll((), condition=_named(name)) for r in batch]
+            self.kept.delete(ids)
 
 
 def _part_id(name: str, digest: str, part: int) -> str:

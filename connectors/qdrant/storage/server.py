@@ -29,7 +29,7 @@ _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of
 _VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 
 
-class ServerStorage(Storage):
+class ServerStorage(CollectionFiles, Storage):
     """Collections of a Qdrant: `NAME@VERSION` holds the points, and the alias NAME names the one in use.
 
     Files are in a second collection, `NAME@VERSION.files`. A version is a number and, after the first, digits
@@ -55,7 +55,7 @@ class ServerStorage(Storage):
         self._before = before
         self._owns_nodes = True
         self.engine = self._points(f"{name}@{version}", self._moved)
-        self._files = self._beside()
+        super().__init__(self._points(f"{name}@{version}.files"), self._of_files)
         self._is_made_here = not self.engine.exists() and self.engine.create(manifest, settings)
         self.reload()
 
@@ -159,22 +159,6 @@ class ServerStorage(Storage):
         self.engine.set_metadata(manifest.to_json())
         self.manifest = manifest
 
-    def read_file(self, name: str) -> bytes | None:
-        """A file beside the points; see `CollectionFiles`."""
-        return self._files.read_file(name)
-
-    def holds(self, name: str, digest: str) -> bool:
-        """Whether a file has the content of a digest; one small request."""
-        return self._files.holds(name, digest)
-
-    def write_file(self, name: str, content: bytes) -> None:
-        """Keep a file, in place of the one of this name."""
-        self._files.write_file(name, content)
-
-    def delete_file(self, name: str) -> None:
-        """Delete a file."""
-        self._files.delete_file(name)
-
     def successor(
         self, manifest: Manifest, settings: Mapping[str, Any] = MappingProxyType({})
     ) -> ServerStorage:
@@ -236,14 +220,10 @@ class ServerStorage(Storage):
     def _points(self, collection: str, moved: Callable[[], str | None] = lambda: None) -> ClientEngine:
         return ClientEngine(self._nodes, collection, moved)
 
-    def _beside(self) -> CollectionFiles:
-        """The files of this version: one small shard, with as many copies as the points have."""
-
-        def settings() -> dict[str, Any]:
-            spread = self.engine.spread()
-            return {**spread, "shard_number": 1} if spread else {}
-
-        return CollectionFiles(self._points(f"{self._name}@{self._version}.files"), settings)
+    def _of_files(self) -> Mapping[str, Any]:
+        """Settings of the files' collection: one small shard, with as many copies as the points have."""
+        spread = self.engine.spread()
+        return {**spread, "shard_number": 1} if spread else {}
 
     def _moved(self) -> str | None:
         """The collection that the alias names now; None where that is this one, or there is none."""
@@ -260,7 +240,7 @@ class ServerStorage(Storage):
                 "made with other options, or by another model; open it again"
             )
         self._version, self.manifest = version, now
-        self._files = self._beside()
+        self.kept = self._points(f"{name}.files")
         return name
 
     def _require_in_use(self, version: str | None) -> None:
