@@ -168,9 +168,8 @@ def test_what_searches_an_index_searches_a_foreign_collection(
     judged.write_text("".join(f"q{i}\t{i}\t1\n" for i in range(30)))
     other = tmp_path / "other.txt"
     other.write_text("".join(f"what is the capital number {i}?\n" for i in range(30)))
-    assert "cosine: " in desk.run(
-        "tune", "background", "--questions", str(other), "--system", "cosine", *keys
-    )
+    tuned = desk.run("tune", "background", "--questions", str(other), "--system", "cosine", *keys)
+    assert "cosine: " in tuned
     found = json.loads(desk.run("search", "number 3", "--json", "--system", "cosine", *keys))
     assert found["hits"][0]["text"].startswith("text number")
     assert found["hits"][0]["surprise"] is not None  # the background is kept from one command to the next
@@ -182,22 +181,13 @@ def test_what_searches_an_index_searches_a_foreign_collection(
     only = '{"must": [{"key": "n", "range": {"gte": 30}}]}'
     filtered = json.loads(desk.run("search", "number 3", "--json", "--filter", only, *keys))
     assert {hit["id"] for hit in filtered["hits"]} <= {str(i) for i in range(30, 40)}
-    assert json.loads(desk.run("search", "number 3", "--explain", "--json", *keys))["candidates"]
-    fit = json.loads(
-        desk.run(
-            "tune",
-            "weights",
-            "--questions",
-            str(asked),
-            "--qrels",
-            str(judged),
-            "--system",
-            "fusion",
-            "--json",
-            *keys,
-        )
-    )
-    assert fit["system"] == "fusion"
+    explain = ("search", "number 3", "--explain", "--json", "--system", "surprise")
+    told = json.loads(desk.run(*explain, *keys))["candidates"][0]
+    own = told["scorers"]["surprise"]
+    assert own["contribution"] == told["score"]
+    assert own["contribution"] == pytest.approx((own["raw"] - own["mean"]) / own["deviation"], abs=1e-3)
+    judged_by = ("--questions", str(asked), "--qrels", str(judged), "--system", "fusion")
+    assert json.loads(desk.run("tune", "weights", *judged_by, "--json", *keys))["system"] == "fusion"
 
 
 def test_a_foreign_collection_is_served(desk: Desk) -> None:

@@ -72,8 +72,11 @@ def enrich(
             "as http://localhost:6333/papers"
         )
     adding = settings.of(Enriching)
-    model = load_model(token_model) if adding.tokens and not remove else None
-    with ForeignParts.read(config).look(location, tokens=model) as collection:
+    parts, model = ForeignParts.read(config), None
+    if adding.tokens and not remove:
+        parts.look(location).close()  # what cannot be is refused before a model is loaded
+        model = load_model(token_model)
+    with parts.look(location, tokens=model) as collection:
         if remove:
             there = collection.remove_enrichment()
             out.result({"removed": there}, ["removed what was added" if there else "nothing had been added"])
