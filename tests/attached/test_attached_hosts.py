@@ -337,6 +337,7 @@ def test_what_a_host_found_is_ranked_by_its_stored_vectors(host: Host, system: s
     ranked = host.ranked(ranker, found, QUESTION)
     assert host.counting.texts == [QUESTION]  # no document is encoded, and nothing else
     assert everything(host) == before
+    assert_same(host, asyncio.run(host.aranked(ranker, found, QUESTION)), ranked)
     scores = [host.view(own)[2] for own in ranked]
     assert scores == sorted(scores, reverse=True)
     assert len(ranked) == 5
@@ -345,6 +346,12 @@ def test_what_a_host_found_is_ranked_by_its_stored_vectors(host: Host, system: s
     if system in (None, "cosine"):
         # What the host ranks by, too. It has its order already.
         assert [host.view(own)[0] for own in ranked] == [text_of(own) for own in found][:5]
+
+
+def assert_same(host: Host, some: list[Any], others: list[Any]) -> None:
+    assert [host.view(own)[:2] for own in some] == [host.view(own)[:2] for own in others]
+    scores = [host.view(own)[2] for own in others]
+    assert [host.view(own)[2] for own in some] == pytest.approx(scores, abs=1e-6)
 
 
 def text_of(document: Any) -> str:
@@ -359,6 +366,7 @@ def test_a_retriever_searches_the_collection(host: Host):
     host.counting.texts.clear()
     found = host.retrieved(retriever, QUESTION)
     assert host.counting.texts == [QUESTION]
+    assert_same(host, asyncio.run(host.aretrieved(retriever, QUESTION)), found)
     assert [host.view(own)[0] for own in found] == [text_of(own) for own in host.found(QUESTION)][:5]
     for text, meta, _ in map(host.view, found):
         assert meta == METADATA[TEXTS.index(text)]
@@ -422,24 +430,6 @@ def test_what_is_added_beside_is_used_and_can_be_taken_away(host: Host):
     assert not collection.remove_enrichment()
     assert everything(host) == before
     assert collections(host) == [name_of(host)]
-
-
-def test_async_gives_the_same(host: Host):
-    found = host.found(QUESTION)
-    ranker, retriever = (
-        host.ranker(host.store, system="surprise"),
-        host.retriever(host.store, system="cosine"),
-    )
-
-    async def both() -> tuple[list[Any], list[Any]]:
-        return await host.aranked(ranker, found, QUESTION), await host.aretrieved(retriever, QUESTION)
-
-    ranked, retrieved = asyncio.run(both())
-    again = host.ranked(ranker, found, QUESTION), host.retrieved(retriever, QUESTION)
-    for one, other in zip((ranked, retrieved), again, strict=True):
-        assert [host.view(own)[:2] for own in one] == [host.view(own)[:2] for own in other]
-        scores = [host.view(own)[2] for own in other]
-        assert [host.view(own)[2] for own in one] == pytest.approx(scores, abs=1e-6)
 
 
 @pytest.mark.parametrize("host", [needs(*store) for store in STORES[2:]], indirect=True)

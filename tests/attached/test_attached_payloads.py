@@ -17,7 +17,6 @@ from surprise_rerank.connectors.attached.payloads import (
     PayloadLayout,
     find_layout,
     haystack_point,
-    selectors,
 )
 from surprise_rerank.connectors.attached.sparse import sparse_embed
 from surprise_rerank.connectors.systems.building import build_system
@@ -47,17 +46,6 @@ def collection_of(
 def layout_of(*payloads: Payload, **keys: str) -> PayloadLayout:
     points = [(str(i), payload) for i, payload in enumerate(payloads)]
     return find_layout(points, "here", **keys)
-
-
-def test_a_dot_leads_into_an_object_or_is_of_the_key():
-    assert at({"a": {"b": 1}}, "a.b") == 1
-    assert at({"a.b": 2, "a": {"b": 1}}, "a.b") == 2
-    assert at({"a": 3}, "a.b") is None
-    assert selectors("plain-key_1") == ("plain-key_1",)
-    assert selectors("a.b") == ('"a.b"', "a")
-    assert selectors("Main Text") == ('"Main Text"',)
-    assert layout_of({"text": "a", "a": {"b c": 1}}, id="a.b c").id_path == 'a."b c"'
-    assert layout_of({"text": "a", "a.b c": 1}, id="a.b c").id_path == '"a.b c"'
 
 
 @pytest.mark.parametrize(
