@@ -21,17 +21,24 @@ class ReliabilityBin:
     observed: float
 
 
-def reliability(probabilities: npt.ArrayLike, relevant: npt.ArrayLike) -> list[ReliabilityBin]:
+def reliability(
+    probabilities: npt.ArrayLike, relevant: npt.ArrayLike, weights: npt.ArrayLike | None = None
+) -> list[ReliabilityBin]:
     """The reliability diagram: questions by probability in bins of equal width, without the empty ones.
 
-    A DataError if a probability is not from 0 to 1.
+    Each counts what its weight says, 1 by default. A DataError if a probability is not from 0 to 1.
     """
     values, outcomes = np.asarray(probabilities, np.float64), np.asarray(relevant, bool)
+    counts = np.ones(len(values)) if weights is None else np.asarray(weights, np.float64)
     if len(values) and not (values.min() >= 0 and values.max() <= 1):
         raise DataError(f"probabilities must lie from 0 to 1, got {values.min():g} to {values.max():g}")
     numbers = np.minimum((values * BINS).astype(int), BINS - 1)
     return [
-        ReliabilityBin(int(own.sum()), float(values[own].mean()), float(outcomes[own].mean()))
+        ReliabilityBin(
+            int(own.sum()),
+            float(np.average(values[own], weights=counts[own])),
+            float(np.average(outcomes[own], weights=counts[own])),
+        )
         for own in (numbers == number for number in range(BINS))
         if own.any()
     ]

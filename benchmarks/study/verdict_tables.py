@@ -47,7 +47,6 @@ NEAR = (
     frozenset({"cranfield", "npl", "demo"}),
 )
 COST = 0.1  # the share of good questions that may be called weak
-OFF_WEIGHT = 0.5  # what questions of something else count together, beside 1 for a collection's own
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,9 +159,12 @@ class Answers:
         return self.off & ~np.isin(self.source, list(kin))
 
     def part(self) -> tuple[dict[str, Float64Array], BoolArray, Float64Array]:
-        """Predictors, hits and weights of the collection's questions, and of those about other subjects."""
+        """Predictors, hits and weights of the collection's questions, and of those about other subjects.
+
+        Both count the same, together.
+        """
         chosen = self.own | self.far
-        counts = np.where(self.own, 1 / max(self.own.sum(), 1), OFF_WEIGHT / max(self.far.sum(), 1))
+        counts = np.where(self.own, 1 / max(self.own.sum(), 1), 1 / max(self.far.sum(), 1))
         found = {name: values[chosen] for name, values in self.found.items()}
         return found, (self.hits & self.own)[chosen], counts[chosen]
 
@@ -216,8 +218,7 @@ class Opened:
     def answers(self, phase: Phase) -> dict[str, Answers]:
         """System -> what is known of a phase's questions, by a background of `USUAL` questions."""
         asked = Rankings.load(self.place.file(phase))
-        members = np.random.default_rng(0).permutation(PACKAGED)[:USUAL]
-        background = self.packaged.take(members)
+        background = self.packaged.take(np.arange(USUAL))  # the product's
         answers = {}
         for system in SYSTEMS:
             made = Calibration.of(system, added(background, system), background.logs)
@@ -429,14 +430,12 @@ def reliability_table(known: Known) -> Table:
     curves = chances(known)
     rows: list[tuple[Cell, ...]] = []
     for model, system in itertools.product(dict.fromkeys(model for _, model in known), SYSTEMS):
-        claimed, found = [], []
+        parts = []
         for (name, own_model), answers in known.items():
             if own_model == model:
-                own = answers[system]
-                asked = own.own | own.far
-                claimed.append(curves[name].of(own.found)[asked])
-                found.append((own.hits & own.own)[asked])
-        bins = reliability(np.concatenate(claimed), np.concatenate(found))
+                told, hits, weights = answers[system].part()
+                parts.append((curves[name].of(told), hits, weights))
+        bins = reliability(*(np.concatenate(own) for own in zip(*parts, strict=True)))
         rows += [(model, system, part.count, part.predicted, part.observed) for part in bins]
     columns = (
         Column("model"),
@@ -445,7 +444,10 @@ def reliability_table(known: Known) -> Table:
         Column("claimed", 3),
         Column("found", 3),
     )
-    notes = ("own questions and those about other subjects, of all collections, in bins of a tenth",)
+    notes = (
+        "own questions and those about other subjects, in bins of a tenth; every collection counts the same, "
+        "and so do its own questions and the others, as in the fit",
+    )
     return Table("reliability", "Claimed and found", columns, tuple(rows), keys=2, notes=notes)
 
 

@@ -5,9 +5,9 @@ Retrieval', 2010) that were tried, each collection left out in turn, two predict
 
     t = (T_1 - m) / s             how far the best document is above those of background questions
     g = (T_1 - mean T_i) / s      how far it is above its own pool, i = 1 ... 100
-    P = 1 / (1 + exp(-(a + b min(t, 3) + c g)))
+    P = 1 / (1 + exp(-(a + b min(t, 2.75) + c g)))
 
-Beyond 3 deviations a question is of the corpus' kind, and only g tells whether it has an answer. T is the
+Beyond 2.75 deviations a question is of the corpus' kind, and only g tells whether it has an answer. T is the
 total of `background.py`, m and s its mean and deviation over the background questions.
 """
 
@@ -24,7 +24,7 @@ from surprise_rerank.errors import DataError
 # Fewer judged questions say less about a corpus than those of others do.
 FEWEST_JUDGED = 10
 # More of t tells nothing.
-ENOUGH = 3.0
+ENOUGH = 2.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class AnswerChance:
 
 # `python -m benchmarks.study verdicts --model all-MiniLM-L6-v2 --part chance` prints it: of the
 # collections' own questions and of those about other subjects, by four systems.
-USUAL_CHANCE = AnswerChance(-3.8, 1.81, 0.15)
+USUAL_CHANCE = AnswerChance(-5.12, 2.46, 0.1)
 
 
 def _platt(logits: Float64Array, found: BoolArray) -> tuple[float, float]:
