@@ -33,11 +33,10 @@ _WORD = re.compile(r"(?=.*[^\W\d_]{2})[^\W_]+(?:[-.'/\u2019][^\W_]+)*")
 def of_chance(chance: float) -> Verdict:
     """The verdict that follows from a chance."""
     percent = math.floor(100 * chance + 1e-9)  # so that 49.9 % is not called 50, which would be another word
-    shown = f"{percent} %" if percent else "less than 1 %"
-    if chance >= ANSWERED:
-        return Verdict("answered", chance, f"the chance of an answer among the first ten is {shown}")
-    status: Status = "weak" if chance >= WEAK else "off-topic"
-    return Verdict(status, chance, f"the chance of an answer among the first ten is only {shown}")
+    status: Status = "answered" if chance >= ANSWERED else "weak" if chance >= WEAK else "off-topic"
+    only = "" if status == "answered" else "only "
+    shown = f"{only}{percent} %" if percent else "less than 1 %"
+    return Verdict(status, chance, f"the chance of an answer among the first ten is {shown}")
 
 
 def refused(surprise: float, least: float) -> Verdict:

@@ -54,7 +54,7 @@ def test_the_word_follows_from_the_chance_and_no_reason_is_long() -> None:
         found, percent = verdicts.of_chance(chance), int(100 * chance + 1e-9)
         expected = "answered" if chance >= 0.5 else "weak" if chance >= 0.2 else "off-topic"
         assert (found.status, found.chance) == (expected, chance)
-        assert (f"{percent} %" if percent else "less than 1 %") in found.reason
+        assert found.reason.endswith(f" {percent} %" if percent else " is less than 1 %")
     said = [verdicts.refused(share, 0.9995) for share in (0.0, 0.1234, 300 / 301, 3000 / 3001)]
     said += [verdicts.of_chance(0.3), verdicts.NOT_MEASURED, verdicts.NO_MATCH]
     assert all(len(own.reason.split()) <= 20 for own in said)
