@@ -7,7 +7,6 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from surprise_rerank.candidates import Candidates, Field
@@ -174,14 +173,6 @@ class Collection(Ranked):
             raise
         made._notes, made.measures_first = (*notes, *told), background and is_automatic()
         return made
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __len__(self) -> int:
         return self.points.count()

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
@@ -161,14 +160,6 @@ class QdrantIndex(Searched):
                 raise DataError("a Location is given; put url, collection, api_key and so on into it")
             where = location
         return cls(_open_storage(where, expected, options, collection_settings or {}), model)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Write what is pending; close files and connections, and release locks."""

@@ -34,15 +34,8 @@ def encoded_questions(encoder: Encoder, questions: Sequence[str]) -> list[Query]
 
 
 def _path(encoder: Encoder, questions: Sequence[str]) -> Path:
-    about = (
-        encoder.name,
-        encoder.fingerprint,
-        encoder.dimension,
-        token_dimension(encoder),
-        getattr(encoder, "precision", ""),
-        getattr(encoder, "prompts", None),
-        questions,
-    )
+    made = (encoder.name, encoder.fingerprint, encoder.dimension, token_dimension(encoder))
+    about = (*made, getattr(encoder, "precision", ""), getattr(encoder, "prompts", None), questions)
     return cache_folder() / "questions" / f"{hashlib.sha256(repr(about).encode()).hexdigest()[:32]}.npz"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from qdrant_client import models
 
@@ -117,6 +118,18 @@ class Searched(ABC):
     @abstractmethod
     def words(self) -> Words | None:
         """Its sparse vectors; None without them, or where it is not known how a question becomes one."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections."""
 
     @abstractmethod
     def __len__(self) -> int: ...
