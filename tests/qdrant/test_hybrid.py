@@ -24,8 +24,7 @@ from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.workspace import has_lucene
-from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker
-from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
+from surprise_rerank.rerank.rerankers import DynaMaxReranker
 
 ENCODER = WordEncoder()
 DOCUMENTS = [Document(str(i), f"w{i} w{i % 7} w{i % 3} common") for i in range(50)]
@@ -78,20 +77,6 @@ def test_the_pool_is_the_union_and_every_document_has_both_scores(index: Documen
     assert len(pool.dense) == len(pool.tokens) == len(pool.documents) == len(pool.ids)
     assert [d.id for d in pool.documents] == list(pool.ids)
     assert pool.corpus_moments["bm25"].mean == lexical.moments(query.text).mean
-
-
-def test_fusion_ranks_by_the_sum_of_deviations(index: DocumentIndex) -> None:
-    _, sample = index.token_sample(20)
-    corpus = index.ensemble()
-    scorers = [RetrievedScorer("bm25"), CosineScorer(corpus), DynaMaxScorer(sample)]
-    (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
-    pool = HybridRetriever(index, Overlap()).retrieve(query, 8, ALL_FIELDS)
-    ranking = FusionReranker(scorers).rerank(query, pool)
-    assert ranking.ids[0] == "13"
-    total = sum(ranking.parts[name] for name in ("bm25", "cosine", "dynamax"))
-    np.testing.assert_allclose(ranking.scores, total)
-    for method in ("rrf", "minmax"):
-        assert FusionReranker(scorers, method).rerank(query, pool).ids[0] == "13"
 
 
 @pytest.mark.skipif(not has_lucene(), reason="the extra 'pyserini' is not installed")

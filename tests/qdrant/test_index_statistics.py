@@ -105,17 +105,6 @@ def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(
         require_one_ranking(index, ranked(index), ranked(index, "client"))
 
 
-def test_an_ensemble_of_the_documents_themselves(open_index: Opener) -> None:
-    with open_index(WordEncoder(), options=OPTIONS) as index:
-        index.sync(DOCUMENTS)
-        index.set_ensemble(index.ensemble(), source="documents", shrink_mean=0.5, shrink_deviation=0.5)
-        record = index.status().manifest.statistics
-        assert record is not None
-        assert (record.count, record.source) == (50, "documents")
-        assert record.pooled_deviation > 0
-        require_one_ranking(index, ranked(index), ranked(index, "vector"))
-
-
 def test_a_document_that_the_ensemble_gives_no_spread_keeps_its_similarity(open_index: Opener) -> None:
     encoder = WordEncoder()
     with open_index(encoder, options=OPTIONS) as index:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from conftest import Opener
@@ -78,20 +76,6 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index:
         check()
 
 
-def test_token_vectors_come_back_as_they_were_merged(open_index: Opener) -> None:
-    """With their lengths and members, for the forms of DynaMax that read them, and for explanations."""
-    encoder = WordEncoder(D)
-    own = [*corpus(11, 8), Document("empty", "")]
-    with open_index(encoder, options=WHOLE) as index:
-        index.sync(own, background=False)
-        found = index.fetch([d.id for d in own], frozenset({"tokens"})).require_tokens()
-    merged = pooled_tokens(encoder.encode([d.content for d in own]).require_tokens(), index.pooling)
-    assert found.offsets.tolist() == merged.offsets.tolist()
-    assert found.expanded().norms.tolist() == merged.expanded().norms.tolist()
-    np.testing.assert_array_equal(found.norms, merged.norms)
-    np.testing.assert_allclose(found.directions, merged.directions, atol=ERROR)
-
-
 def test_damaged_token_vectors_are_named_with_their_document(open_index: Opener) -> None:
     with open_index(WordEncoder(D), options=WHOLE) as index:
         index.sync(corpus(12, 4), background=False)
@@ -150,16 +134,6 @@ def test_what_is_not_stored_is_said(open_index: Opener) -> None:
             build_system("cosine", index, mode="formula")
     with pytest.raises(DataError, match="pooling=2 is of token vectors, and tokens=False stores none"):
         IndexOptions(tokens=False, pooling=2)
-
-
-def test_a_question_without_token_vectors_is_ranked_by_the_rest(open_index: Opener) -> None:
-    encoder = WordEncoder(D)
-    with open_index(encoder, options=WHOLE) as index:
-        index.sync(corpus(3), background=False)
-        query = replace(question(encoder), tokens=None)
-        for name in ("auto", "fusion"):
-            ranking = ranked(build_system(name, index), query)
-            assert any("without token vectors: the question has none" in note for note in ranking.notes)
 
 
 def test_documents_that_were_deleted_meanwhile_have_no_score(open_index: Opener) -> None:

@@ -317,12 +317,3 @@ def test_a_filter_does_not_change_them() -> None:
         assert (
             filtered.moments("w1 shared").deviation == SparseRetriever(index).moments("w1 shared").deviation
         )
-
-
-def test_an_index_without_words_has_none() -> None:
-    options = IndexOptions(passages=None, bm25=None)
-    with DocumentIndex.open(":memory:", ENCODER, options=options) as index:
-        index.sync(DOCUMENTS)
-        assert index.storage.read_file(FILE) is None
-        with pytest.raises(DataError, match="stores no sparse vectors"):
-            index.term_statistics()
