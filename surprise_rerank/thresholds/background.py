@@ -213,18 +213,15 @@ class QuestionBackground:
         own = self.surprise(totals)
         if set(ranking.scores_by_scorer) <= set(self.names):
             own = np.maximum.accumulate(own[::-1])[::-1]
-        return replace(ranking, surprise=own, verdict=self._verdict(question, totals, min_surprise))
-
-    def _verdict(self, question: str, totals: Float64Array, min_surprise: float | None) -> Verdict:
-        """Whether a question got an answer, from the (n,) T of its ranking."""
         if not len(totals):
-            return verdicts.NO_MATCH
-        surprise = float(self.surprise(totals).max())
-        if min_surprise is not None and surprise < min_surprise - ROUNDING:
-            return verdicts.refused(surprise, min_surprise)
-        if doubt := self._doubt(question, len(totals)):
-            return Verdict("unknown", None, doubt)
-        return verdicts.of_chance(float((self.chance or USUAL_CHANCE).of(*self.standing(totals))))
+            verdict = verdicts.NO_MATCH
+        elif min_surprise is not None and own.max() < min_surprise - ROUNDING:
+            verdict = verdicts.refused(float(own.max()), min_surprise)
+        elif doubt := self._doubt(question, len(totals)):
+            verdict = Verdict("unknown", None, doubt)
+        else:
+            verdict = verdicts.of_chance(float((self.chance or USUAL_CHANCE).of(*self.standing(totals))))
+        return replace(ranking, surprise=own, verdict=verdict)
 
     def _doubt(self, question: str, compared: int) -> str:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
@@ -294,13 +291,13 @@ class QuestionBackground:
         """
         try:
             own = json.loads(content)
-            is_whole = own.pop("digest") == _digest(own)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise DataError(f"{where}: not a background of questions; make it again") from error
+            is_whole = own.pop("digest") == _digest(own) and own.pop("format") == _FORMAT
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            is_whole = False
         if not is_whole:
-            raise DataError(f"{where}: a damaged background; make it again")
-        if own.pop("format") != _FORMAT:
-            raise DataError(f"{where}: a background of another format; make it again")
+            raise DataError(
+                f"{where}: no background of questions, or damaged, or of another format; make it again"
+            )
         own |= {name: tuple(own[name]) for name in ("names", "texts", "lengths")}
         own |= {name: np.array(own[name], np.float64) for name in ("totals", "shares")}
         own["scales"] = Lines(*(np.array(part, np.float64) for part in own["scales"]))

@@ -68,8 +68,7 @@ class AnswerChance:
 
     def _logits(self, best: npt.ArrayLike, gap: npt.ArrayLike) -> Float64Array:
         known = np.minimum(np.asarray(best, np.float64), ENOUGH)
-        logits: Float64Array = self.intercept + self.best * known + self.gap * np.asarray(gap, np.float64)
-        return logits
+        return np.asarray(self.intercept + self.best * known + self.gap * np.asarray(gap, np.float64))
 
 
 # `python -m benchmarks.study verdicts --model all-MiniLM-L6-v2 --part chance` prints it: of the

@@ -41,9 +41,7 @@ def promise(background: QuestionBackground, alpha: float) -> tuple[float, float]
 
     background.check(1 - alpha)
     n = background.effective
-    k = math.ceil((1 - alpha) * (n + 1) - ROUNDING)
-    if not k:
-        return 1.0, 1.0
+    k = max(math.ceil((1 - alpha) * (n + 1) - ROUNDING), ROUNDING)
     low, high = special.betaincinv(max(n + 1 - k, ROUNDING), k, [0.025, 0.975]).tolist()
     return low, high
 
