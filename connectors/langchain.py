@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import ConfigDict, Field, GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
@@ -35,6 +35,9 @@ try:
     from langchain_core.retrievers import BaseRetriever
 except ImportError as error:
     raise MissingExtraError(f"langchain-core is not installed: run {pip_line('langchain')}") from error
+
+if TYPE_CHECKING:
+    from langchain_reranker.rerankers import RerankResult
 
 _RELEVANCE = "relevance_score"
 _POINT_ID = "_id"
@@ -72,9 +75,35 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
         """Copies of the best documents, in order; none where none is surprising enough."""
+        return [own for _, own in self._ranked(documents, query, self.top_n, callbacks)]
+
+    def rerank(
+        self, query: str, documents: Sequence[Document], top_n: int | None = None
+    ) -> list[RerankResult]:
+        """The same as a `BaseReranker` of the package langchain-reranker gives it, with positions.
+
+        Raises:
+            ImportError: where that package is not installed.
+        """
+        from langchain_reranker.rerankers import RerankResult
+
+        ranked = self._ranked(documents, query, self.top_n if top_n is None else top_n)
+        return [
+            RerankResult(index=position, relevance_score=own.metadata[_RELEVANCE], document=own)
+            for position, own in ranked
+        ]
+
+    def _ranked(
+        self,
+        documents: Sequence[Document],
+        query: str,
+        top_n: int | None,
+        callbacks: Callbacks | None = None,
+    ) -> list[tuple[int, Document]]:
+        """Copies of the best documents, with where these are among those given."""
         ids = [self._names(document) for document in documents]
         texts = [document.page_content for document in documents]
-        ranked = self.reranker.rank(query, texts, ids=ids, top_k=self.top_n)
+        ranked = self.reranker.rank(query, texts, ids=ids, top_k=top_n)
         _tell(CallbackManager.configure(callbacks), ranked.verdict)
         found = []
         for line in ranked:
@@ -82,7 +111,7 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
             duplicates = [(ids[i] or (i,))[0] for i in line.folded]
             scored = {**document.metadata, _RELEVANCE: line.relevance}
             metadata = ranked_metadata(scored, line, ranked.verdict, duplicates)
-            found.append(document.model_copy(update={"metadata": metadata}))
+            found.append((line.position, document.model_copy(update={"metadata": metadata})))
         return found
 
     def _names(self, document: Document) -> tuple[str, ...] | None:

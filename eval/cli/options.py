@@ -113,16 +113,20 @@ class SystemChoice(click.Choice[str]):
 
 
 def takes_index(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --index, --json and --quiet; it gets a `Location` and an `Output`."""
+    """Give a command --index, --json and --quiet; it gets a `Location` and an `Output`.
+
+    One with --server gets no location where that is given.
+    """
 
     @index_option
     @json_option
     @quiet_option
     @functools.wraps(function)
     def command(*, target: str | None, as_json: bool, quiet: bool, **others: Any) -> Any:
-        if not target:
+        if not target and not others.get("server"):
             raise click.UsageError(_WHICH)
-        return function(location=Location.at(target), out=Output(as_json=as_json, quiet=quiet), **others)
+        location = None if others.get("server") else Location.at(str(target))
+        return function(location=location, out=Output(as_json=as_json, quiet=quiet), **others)
 
     return command
 

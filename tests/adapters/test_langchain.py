@@ -65,6 +65,19 @@ def test_where_the_stored_id_is(
     assert index.encoder.encoded_texts == [QUESTION, *texts]  # type: ignore[attr-defined]
 
 
+def test_it_ranks_as_a_base_reranker_does(index: DocumentIndex) -> None:
+    result = pytest.importorskip("langchain_reranker.rerankers").RerankResult
+    rerank = SurpriseRerank(reranker=index.text_reranker("dynamax"), top_n=2)
+    documents = [Document(text) for text in TEXTS]
+    found = rerank.rerank(QUESTION, documents)
+    assert all(isinstance(own, result) for own in found)
+    assert [own.document for own in found] == rerank.compress_documents(documents, QUESTION)
+    assert [TEXTS[own.index] for own in found] == [own.document.page_content for own in found]
+    assert [own.relevance_score for own in rerank.rerank(QUESTION, documents, top_n=1)] == [
+        found[0].relevance_score
+    ]
+
+
 def test_the_stored_id_goes_before_what_metadata_call_so(index: DocumentIndex) -> None:
     index.sync([Stored("mine", "howl howl", metadata={"id": "other", "title": "own"})])
     found = {d.id: d for d in SurpriseRetriever(pipeline=index.pipeline("cosine")).invoke("howl", k=9)}

@@ -71,6 +71,18 @@ def test_the_rerankers_packages_api_ranker(url: str, provider: str, path: str) -
     assert ranked.results[0].score > ranked.results[1].score
 
 
+# LangChain, by the package langchain-reranker
+
+
+def test_langchains_init_reranker(url: str) -> None:
+    made = pytest.importorskip("langchain_reranker.rerankers")
+    from langchain_core.documents import Document
+
+    documents = [Document(page_content=text) for text in TEXTS]
+    reranker = made.init_reranker("custom:any", base_url=f"{url}/v1", api_key=TOKEN)
+    assert [result.index for result in reranker.rerank(QUESTION, documents)] == ORDER
+
+
 # LlamaIndex and Haystack: their clients are packages of their own
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from serving import client_of, service_of
+from click.testing import CliRunner, Result
+from serving import client_of, served, service_of
 from words import WordEncoder
 
 pytest.importorskip("fastapi")
@@ -17,6 +18,8 @@ from fastapi.testclient import TestClient
 
 from surprise_rerank import Document, DocumentIndex
 from surprise_rerank.connectors.server import service_app
+from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 TOKEN = "a-token-of-this-test"
 WITH = {"Authorization": f"Bearer {TOKEN}"}
@@ -96,6 +99,33 @@ def test_only_who_has_the_token_may_change_documents(index: DocumentIndex) -> No
         assert client.delete("/v1/documents/d0").status_code == status
     assert "SURPRISE_RERANK_TOKEN" in anybody.put("/v1/documents", json=body).json()["message"]
     assert len(index) == 2
+
+
+def test_the_command_sends_documents_to_a_server_that_has_the_index(
+    index: DocumentIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pets = tmp_path / "pets.jsonl"
+    rows = [{"id": f"p{i}", "text": f"parrots talk {i}", "color": "green"} for i in range(100)]
+    pets.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(command, ["index", str(pets), "--server", *arguments])
+
+    with served(app_of(index, token=TOKEN)) as url:
+        refused = run(url, "--json")
+        assert isinstance(refused.exception, DataError)
+        assert "token" in str(refused.exception)
+        monkeypatch.setenv("SURPRISE_RERANK_TOKEN", TOKEN)
+        for added, unchanged in ((100, 0), (0, 100)):
+            values = json.loads(run(url, "--json").stdout)
+            assert (values["added"], values["unchanged"], values["documents"]) == (added, unchanged, 102)
+        assert index.fetch(["p7"], frozenset({"documents"})).documents[0].metadata == {"color": "green"}
+        wrong = run(url, "--rebuild", "--set", "passages=off")
+        assert wrong.exit_code == 2
+        assert "--rebuild and --set passages: the server has the index" in wrong.output
+    gone = run(url)
+    assert isinstance(gone.exception, StoreError)
+    assert "no answer of `surprise-rerank serve` at" in str(gone.exception)
 
 
 def test_the_lines_of_the_documentation_work(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.exits import Interrupted
@@ -38,7 +39,11 @@ Examples:
   surprise-rerank index papers.parquet --index http://localhost:6333/papers --set shards=6
   surprise-rerank index http://localhost:6333/old --index my-index
   surprise-rerank index --delete 17 --index my-index
+  surprise-rerank index letters/ --server http://localhost:8000
 """
+# What is said of documents on their way to a server; the rest is the server's.
+_READING = {"sources", "form", "id_field", "text_field", "settings", "server", "as_json", "quiet"}
+_READING_KEYS = {"title_field", "on_error", "include", "exclude", "max_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +130,18 @@ def _kinds() -> tuple[type, ...]:
     metavar="KEY",
     help="The key of the metadata that says whose a document is, where many customers share an index.",
 )
+@click.option(
+    "--server",
+    metavar="URL",
+    help="Send the documents to a running `serve`, in place of --index. Token: $SURPRISE_RERANK_TOKEN.",
+)
 @set_option(_kinds, but=("tenant",))
 @takes_index
 def index(
     *,
-    location: Location,
+    location: Location | None,
     out: Output,
+    server: str | None,
     sources: tuple[str, ...],
     form: Format | None,
     id_field: str | None,
@@ -150,6 +161,14 @@ def index(
     settled when it is made; one that exists keeps that until it is rebuilt.
     """
     filling = settings.of(Filling) if settings else Filling()
+    if location is None:
+        from surprise_rerank.eval.cli.surprise_rerank.sending import send
+
+        _require_reading(settings)
+        documents = _sources(sources, form, id_field, text_field, filling)
+        documents.require_readable()
+        send(str(server), documents, out)
+        return
     location = replace(location, prefer_grpc=filling.grpc)
     if delete:
         if sources or rebuild or prune:
@@ -192,6 +211,20 @@ def index(
         else:
             done = opened.sync(documents, prune=prune, **made)
         _report(out, location, opened, done, documents, begun)
+
+
+def _require_reading(settings: Given) -> None:
+    """A usage error where something is given that a server's own index has."""
+    context = click.get_current_context()
+    given = [
+        own.opts[0]
+        for own in context.command.params
+        if own.name not in _READING
+        and context.get_parameter_source(str(own.name)) is ParameterSource.COMMANDLINE
+    ]
+    given += [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
+    if given:
+        raise click.UsageError(f"{' and '.join(given)}: the server has the index; leave it out with --server")
 
 
 def _delete(location: Location, out: Output, ids: Sequence[str]) -> None:

@@ -1,0 +1,62 @@
+"""Documents for an index that a running `surprise-rerank serve` has open, and nobody else can write to."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.batches import in_batches
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.eval.cli.output.console import Output
+from surprise_rerank.eval.cli.sources import Sources, skipped_lines
+
+# Documents and characters of a request; a server encodes them before it answers.
+_SENT, _CHARACTERS = 64, 500_000
+_SECONDS = 120.0
+
+
+def send(url: str, sources: Sources, out: Output) -> None:
+    """Store documents by requests; what is stored already and unchanged costs a server nothing.
+
+    Raises:
+        StoreError: if no server answers, or it fails.
+        DataError: if the server refuses them, in its words.
+    """
+    token = os.environ.get("SURPRISE_RERANK_TOKEN")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    done, stored = Counter[str](), 0
+    with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as client:
+        terminal = Terminal(quiet=not out.shows_progress)
+        with terminal.bar("sending", sources.expected(), "documents") as advance:
+            for batch in in_batches(sources, lambda own: len(own.content), _CHARACTERS, _SENT):
+                answer = _put(client, url, batch)
+                stored = answer.pop("documents")
+                done.update({name: answer[name] for name in ("added", "updated", "unchanged")})
+                advance(len(batch))
+    skipped = sources.skipped()
+    counts = ", ".join(f"{done[name]} {name}" for name in ("added", "updated", "unchanged"))
+    values = {"server": url, **done, "documents": stored, "skipped": skipped}
+    out.result(values, [f"{url}: {counts}; {stored} documents", *skipped_lines(skipped)])
+
+
+def _put(client: httpx.Client, url: str, batch: Sequence[Document]) -> dict[str, Any]:
+    documents = [
+        {"id": own.id, "text": own.text, "title": own.title, "metadata": dict(own.metadata)} for own in batch
+    ]
+    try:
+        answer = client.put("/v1/documents", json={"documents": documents})
+        values: dict[str, Any] = answer.json()
+    except (httpx.HTTPError, ValueError) as error:
+        raise StoreError(
+            f"no answer of `surprise-rerank serve` at {url}: {error or type(error).__name__}"
+        ) from error
+    if answer.is_success:
+        return values
+    said = f"the server at {url} says: {values.get('message', answer.reason_phrase)}"
+    raise StoreError(said) if answer.is_server_error else DataError(said)
