@@ -98,7 +98,7 @@ USES = [
     ("rerank-eval --dataset no/such", "'no/such' is not 'demo', no folder, and no id of ir_datasets"),
     ("rerank-eval --dataset demo --model nothing.txt", "cannot load the model 'nothing.txt'"),
     ("rerank-eval --dataset demo --report no/x.html", "there is no folder no"),
-    ("rerank-eval --dataset demo --systems dynmax-idf", "did you mean 'dynamax-idf'?"),
+    ("rerank-eval --dataset demo --similarity dynmax-idf", "did you mean 'dynamax-idf'?"),
     ("rerank-eval --systems ,", "give at least one name"),
     ("rerank-eval --set depth=3", "no setting 'depth'"),
     ("rerank-eval --limit 3 words", "--limit is for retrieval; words's options follow words"),
