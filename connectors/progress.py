@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from rich.progress import Task
 
-# Units are done.
-Advance: TypeAlias = Callable[[int], None]
+# Units are done, or a part of a large one.
+Advance: TypeAlias = Callable[[float], None]
 
 _EVERY = 10.0  # seconds from one line to the next
 
@@ -65,9 +65,9 @@ class Terminal:
             name = progress.add_task(shown, total=expected)
             (task,) = progress.tasks
 
-            def advance(count: int) -> None:
+            def advance(count: float) -> None:
                 # Never less than are done: a total may be an estimate.
-                task.total = None if expected is None else max(expected, task.completed + count)
+                task.total = None if expected is None else max(expected, round(task.completed + count, 6))
                 progress.advance(name, count)
 
             with contextlib.nullcontext() if draws else self._told(task, unit):
@@ -91,7 +91,7 @@ class Terminal:
             over.set()
             thread.join()
         if told.is_set():
-            self.say(f"{task.description}: {task.completed:,.0f} {unit} in {_time(task.elapsed or 0)}")
+            self.say(f"{task.description}: {_count(task.completed)} {unit} in {_time(task.elapsed or 0)}")
 
 
 def total_of(documents: object) -> Total:
@@ -104,12 +104,17 @@ def total_of(documents: object) -> Total:
 
 def _line(task: Task, unit: str) -> str:
     of = "" if task.total is None else f"of {task.total:,.0f} "
-    facts = [f"{task.description}: {task.completed:,.0f} {of}{unit}"]
+    facts = [f"{task.description}: {_count(task.completed)} {of}{unit}"]
     if task.speed:
         facts.append(f"{task.speed:,.3g}/s" if task.speed < 100 else f"{task.speed:,.0f}/s")
     if task.time_remaining:
         facts.append(f"{_time(task.time_remaining)} left")
     return ", ".join(facts)
+
+
+def _count(done: float) -> str:
+    """Units that are done, with the share of one that is not; parts of one add up to nearly 1."""
+    return f"{done:,.0f}" if abs(done - round(done)) < 1e-6 else f"{done:,.2f}"
 
 
 def _time(seconds: float) -> str:

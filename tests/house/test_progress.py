@@ -74,6 +74,24 @@ def test_where_there_is_no_terminal_it_is_lines_with_a_last_one(
     assert last.startswith("encoding [b] : 40 texts in 0:00:0")
 
 
+def test_a_large_document_does_not_stand_at_none(tmp_path: Path) -> None:
+    steps: list[float] = []
+
+    @contextlib.contextmanager
+    def watched(self: Terminal, title: str, total: object, unit: str) -> Iterator[object]:
+        yield steps.append
+
+    long = Document("long", " ".join(f"Dogs bark {i} times at night." for i in range(3000)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Terminal, "bar", watched)
+        with DocumentIndex.open(tmp_path / "index", WordEncoder(window=40)) as index:
+            index.sync([long], background=False)
+    told = [step for step in steps if step]
+    assert len(told) > 5
+    assert max(told) < 0.5
+    assert sum(told) == pytest.approx(1)
+
+
 def test_what_is_short_or_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     for terminal in (Terminal(), Terminal(quiet=True, every=0.01)):
         with terminal.bar("encoding", 2, "texts") as advance:

@@ -72,7 +72,8 @@ class Stored:
 class Indexer:
     """One pass over a collection of documents, whose points a maker makes and `points` stores in the engine.
 
-    The work is told how many documents are done, `on_progress` the number of every finished part.
+    The work is told how many documents are encoded, of a long one the share; `on_progress` the number of
+    every part that is stored.
     """
 
     engine: Engine
@@ -173,13 +174,17 @@ class Indexer:
                     f"document {longest.document.id!r} is longer than the model reads and would be split, "
                     "but its vector was given; make the index with passages=None, or let it encode"
                 )
+            self.work(len(rows))
             return partial(self.maker.points, pieces, encoded.take(rows))
         if len(pieces) <= _WINDOW:
-            return partial(self.maker.points, pieces, self._encoded(pieces))
+            made = partial(self.maker.points, pieces, self._encoded(pieces))
+            self.work(len(rows))
+            return made
         points: list[Point] = []
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
             points += self.maker.points(part, self._encoded(part))
+            self.work(len(rows) * len(part) / len(pieces))
         return lambda: points
 
     def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
@@ -217,9 +222,7 @@ class Indexer:
         return len(gone)
 
     def _told(self, writer: Writer) -> None:
-        done = writer.take_done()
-        self.work(len(done))
-        self._report(len(done))
+        self._report(len(writer.take_done()))
 
     def _report(self, count: int) -> None:
         if self.on_progress is not None and count:
