@@ -56,7 +56,7 @@ Then your own documents:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the demo's index is made, once.  [default: in the user's cache]",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of TCP.  [default: a free one]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of TCP; a free one if not given.")
 @click.option("--page/--no-page", default=True, show_default=True, help="Open the page in the browser.")
 def demo(*, folder: Path | None, port: int, page: bool) -> None:
     """Take a tour: index the demo, open a page to search it in, and say what to try.
