@@ -1,9 +1,10 @@
 # Three commands matter: `make demo`, `make eval` and `make test`. They make what they need: an environment in .venv with
-# everything in it. PYTHON picks the interpreter, EXTRAS what is installed.
+# everything in it. PYTHON picks the interpreter, EXTRAS what is installed, TORCH where torch comes from.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 EXTRAS ?= pyserini,offline,dev
+TORCH ?=
 DATASET ?= demo
 ARGS ?=
 # A process more than cores, and one thread in each: a file's tests stay together, as they share fixtures. A process
@@ -62,11 +63,12 @@ dist: $(INSTALLED) ## Build the wheel and the source distribution, and check wha
 
 install: $(INSTALLED) ## Make the environment
 
-# torch comes first and on its own: as somebody's dependency it can bring gigabytes of CUDA packages.
+# torch comes first and on its own: as somebody's dependency it can bring gigabytes of CUDA packages, half of all.
+# Its build without: TORCH="--index-url https://download.pytorch.org/whl/cpu"
 $(VENV)/.torch:
-	@echo "Making the environment in $(VENV); this takes a few minutes the first time."
+	@echo "Making the environment in $(VENV); this takes some minutes the first time."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet torch==2.13.0
+	$(BIN)/python -m pip install --quiet $(TORCH) torch==2.13.0
 	@touch $@
 
 # A copy, not an editable install, whose folder mapping mypy does not follow; renewed when a source changes.
