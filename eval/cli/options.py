@@ -112,21 +112,22 @@ class SystemChoice(click.Choice[str]):
         return value if system.fits or not self._fits else super().convert(value, param, ctx)
 
 
-def takes_index(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command --index, --json and --quiet; it gets a `Location` and an `Output`.
+def location_of(target: str | None) -> Location:
+    """Where --index points to; a usage error without it."""
+    if not target:
+        raise click.UsageError(_WHICH)
+    return Location.at(target)
 
-    One with --server gets no location where that is given.
-    """
+
+def takes_index(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --index, --json and --quiet; it gets a `Location` and an `Output`."""
 
     @index_option
     @json_option
     @quiet_option
     @functools.wraps(function)
     def command(*, target: str | None, as_json: bool, quiet: bool, **others: Any) -> Any:
-        if not target and not others.get("server"):
-            raise click.UsageError(_WHICH)
-        location = None if others.get("server") else Location.at(str(target))
-        return function(location=location, out=Output(as_json=as_json, quiet=quiet), **others)
+        return function(location=location_of(target), out=Output(as_json=as_json, quiet=quiet), **others)
 
     return command
 

@@ -51,8 +51,8 @@ class Counting:
         return [[float(x) for x in row] for row in self.model.encode(texts).dense]
 
 
-class LangChain:
-    """A collection of langchain-qdrant."""
+class Host:
+    """A collection of texts as a framework makes it; `make` fills it, embedded by `counting`."""
 
     def __init__(
         self,
@@ -62,10 +62,20 @@ class LangChain:
         rows: list[dict[str, Any]] = METADATA,
         **more: Any,
     ) -> None:
+        self.counting = Counting()
+        self.make(url, name, texts, rows, **more)
+
+
+class LangChain(Host):
+    """A collection of langchain-qdrant."""
+
+    def make(
+        self, url: str | None, name: str, texts: list[str], rows: list[dict[str, Any]], **more: Any
+    ) -> None:
         from langchain_core.embeddings import Embeddings
         from langchain_qdrant import QdrantVectorStore
 
-        self.counting = counting = Counting()
+        counting = self.counting
 
         class Embedder(Embeddings):
             def embed_documents(self, texts: list[str]) -> list[list[float]]:
@@ -119,23 +129,18 @@ class LangChain:
         return document.page_content, {key: meta[key] for key in METADATA[0]}, meta["relevance_score"]
 
 
-class LlamaIndex:
+class LlamaIndex(Host):
     """A collection of llama-index-vector-stores-qdrant, below a `VectorStoreIndex`."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        name: str = "docs",
-        texts: list[str] = TEXTS,
-        rows: list[dict[str, Any]] = METADATA,
-        **more: Any,
+    def make(
+        self, url: str | None, name: str, texts: list[str], rows: list[dict[str, Any]], **more: Any
     ) -> None:
         from llama_index.core import StorageContext, VectorStoreIndex
         from llama_index.core.embeddings import BaseEmbedding
         from llama_index.core.schema import TextNode
         from llama_index.vector_stores.qdrant import QdrantVectorStore
 
-        self.counting = counting = Counting()
+        counting = self.counting
 
         class Embedder(BaseEmbedding):
             def _get_text_embedding(self, text: str) -> list[float]:
@@ -197,21 +202,15 @@ class LlamaIndex:
         return document.node.text, {key: meta[key] for key in METADATA[0]}, document.score
 
 
-class Haystack:
+class Haystack(Host):
     """A collection of qdrant-haystack."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        name: str = "docs",
-        texts: list[str] = TEXTS,
-        rows: list[dict[str, Any]] = METADATA,
-    ) -> None:
+    def make(self, url: str | None, name: str, texts: list[str], rows: list[dict[str, Any]]) -> None:
         from haystack import Document, component
         from haystack_integrations.components.retrievers.qdrant import QdrantEmbeddingRetriever
         from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
 
-        self.counting = counting = Counting()
+        counting = self.counting
 
         @component
         class TextEmbedder:

@@ -16,7 +16,16 @@ from click.core import ParameterSource
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.opening import load_model, open_index
-from surprise_rerank.eval.cli.options import filled_with, format_option, id_option, takes_index, text_option
+from surprise_rerank.eval.cli.options import (
+    filled_with,
+    format_option,
+    id_option,
+    index_option,
+    json_option,
+    location_of,
+    quiet_option,
+    text_option,
+)
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
 from surprise_rerank.eval.cli.sources import Sources, skipped_lines
@@ -136,11 +145,12 @@ def _kinds() -> tuple[type, ...]:
     help="Send the documents to a running `serve`, in place of --index. Token: $SURPRISE_RERANK_TOKEN.",
 )
 @set_option(_kinds, but=("tenant",))
-@takes_index
+@index_option
+@json_option
+@quiet_option
 def index(
     *,
-    location: Location | None,
-    out: Output,
+    target: str | None,
     server: str | None,
     sources: tuple[str, ...],
     form: Format | None,
@@ -152,6 +162,8 @@ def index(
     rebuild: bool,
     tenant: str | None,
     settings: Given,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     """Fill an index, or bring it up to date.
 
@@ -161,15 +173,16 @@ def index(
     settled when it is made; one that exists keeps that until it is rebuilt.
     """
     filling = settings.of(Filling) if settings else Filling()
-    if location is None:
+    out = Output(as_json=as_json, quiet=quiet)
+    if server is not None:
         from surprise_rerank.eval.cli.surprise_rerank.sending import send
 
         _require_reading(settings)
         documents = _sources(sources, form, id_field, text_field, filling)
         documents.require_readable()
-        send(str(server), documents, out)
+        send(server, documents, out)
         return
-    location = replace(location, prefer_grpc=filling.grpc)
+    location = replace(location_of(target), prefer_grpc=filling.grpc)
     if delete:
         if sources or rebuild or prune:
             raise click.UsageError("--delete goes without SOURCE, --prune and --rebuild")

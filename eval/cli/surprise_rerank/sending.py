@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
@@ -28,7 +29,7 @@ def send(url: str, sources: Sources, out: Output) -> None:
         StoreError: if no server answers, or it fails.
         DataError: if the server refuses them, in its words.
     """
-    token = os.environ.get("SURPRISE_RERANK_TOKEN")
+    token = os.environ.get(TOKEN_VARIABLE)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     done, stored = Counter[str](), 0
     with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as client:
