@@ -124,6 +124,8 @@ class _Comparer:
             by_surprise = index.manifest.options.surprise_vector and self._settings.similarity != "cosine"
             using = SURPRISE if by_surprise else DENSE
             asked = augmented_query(queries) if by_surprise else queries
+            status = index.status()
+            limit *= -(-status.points // max(status.documents, 1))  # several passages may be of one document
             requests = [
                 models.QueryRequest(
                     query=models.NearestQuery(nearest=vector),
@@ -139,13 +141,13 @@ class _Comparer:
                 for start in range(0, len(requests), _REQUEST)
                 for records in index.storage.engine.query_batch(requests[start : start + _REQUEST])
             ]
-        pairs = [
-            (query, self._row_of[record.payload[ID]])
+        pairs = {
+            (query, self._row_of[record.payload[ID]]): None
             for query, records in enumerate(answers)
             for record in records
             if record.payload[ID] in self._row_of  # one that came since, or a copy, is none
-        ]
-        query, key = np.array(pairs, np.int64).reshape(-1, 2).T
+        }
+        query, key = np.array(list(pairs), np.int64).reshape(-1, 2).T
         return query, key
 
     @cached_property

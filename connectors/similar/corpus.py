@@ -16,7 +16,16 @@ import numpy.typing as npt
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
-from surprise_rerank.connectors.qdrant.schema import DENSE, DOCUMENT_FIELDS, ID, TEXT, TITLE, TOKEN_VECTORS
+from surprise_rerank.connectors.qdrant.schema import (
+    DENSE,
+    DOCUMENT_FIELDS,
+    ID,
+    NUMBER,
+    TEXT,
+    TITLE,
+    TOKEN_VECTORS,
+    Record,
+)
 from surprise_rerank.connectors.similar.folder import (
     EXTRA,
     other_job,
@@ -72,32 +81,51 @@ def open_index(where: str) -> DocumentIndex:
 
 
 def of_index(index: DocumentIndex, tokens: bool) -> Iterator[Batch]:
-    """What an index holds, in the order of its points.
+    """What an index holds, in the order of its points; of split documents the mean of their vectors.
 
     Raises:
-        DataError: if it holds documents in passages, or no token vectors where they are needed.
+        DataError: if dynamax needs token vectors that it does not hold, or holds of passages.
     """
-    status = index.status()
-    if status.points != status.documents:
+    splits = index.manifest.options.passages is not None
+    if tokens and (splits or not index.manifest.options.tokens):
+        what = "token vectors of passages" if splits else "no token vectors"
         raise DataError(
-            f"{index.where} holds {status.documents} documents in {status.points} passages, and neighbours "
-            "are found of whole documents; give the documents' files, or an index made with --no-passages"
+            f"{index.where} holds {what}, and dynamax compares those of whole documents; choose another "
+            "similarity, or give the documents' files"
         )
-    if tokens and not index.manifest.options.tokens:
-        raise DataError(
-            f"{index.where} holds no token vectors, which dynamax compares; choose another similarity, or "
-            "give the documents' files"
-        )
-    fields = (*DOCUMENT_FIELDS, *(TOKEN_FIELDS if tokens else ()))
+    fields = (*DOCUMENT_FIELDS, *(TOKEN_FIELDS if tokens else ()), *((NUMBER,) if splits else ()))
     names = (DENSE, TOKEN_VECTORS) if tokens else (DENSE,)
-    for records in index.storage.engine.scroll(fields, names, batch=_WINDOW if tokens else CHUNK):
-        if records:
-            documents = [
-                Document(r.payload[ID], r.payload.get(TEXT, ""), r.payload.get(TITLE, "")) for r in records
-            ]
-            dense = unit_rows(np.array([record.vectors[DENSE] for record in records], np.float32))
-            kept = index.pools.tokens_of(records) if tokens else None
-            yield documents, dense, kept
+    stream = filter(None, index.storage.engine.scroll(fields, names, batch=_WINDOW if tokens else CHUNK))
+    if splits:
+        yield from _of_passages(stream)
+        return
+    for records in stream:
+        kept = index.pools.tokens_of(records) if tokens else None
+        yield [_document(record) for record in records], unit_rows(_dense(records)), kept
+
+
+def _of_passages(stream: Iterable[Sequence[Record]]) -> Iterator[Batch]:
+    """Documents by the order of their first passages, which hold the texts."""
+    documents: dict[str, Document] = {}
+    sums: dict[str, Float32Array] = {}
+    for records in stream:
+        for record, vector in zip(records, unit_rows(_dense(records)), strict=True):
+            name = record.payload[ID]
+            sums[name] = sums[name] + vector if name in sums else vector
+            if record.payload.get(NUMBER, 0) == 0:
+                documents[name] = _document(record)
+    names = iter(documents)
+    while chunk := list(islice(names, CHUNK)):
+        vectors = np.stack([sums[name] for name in chunk])
+        yield [documents[name] for name in chunk], unit_rows(vectors), None
+
+
+def _document(record: Record) -> Document:
+    return Document(record.payload[ID], record.payload.get(TEXT, ""), record.payload.get(TITLE, ""))
+
+
+def _dense(records: Sequence[Record]) -> Float32Array:
+    return np.array([record.vectors[DENSE] for record in records], np.float32)
 
 
 def store(folder: Path, batches: Iterable[Batch]) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from surprise_rerank.connectors.similar import comparing as comparing_module
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.loading import load_encoder
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import main
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -290,6 +292,25 @@ def test_the_graph_of_an_index_finds_the_same_pairs_as_all_products(index, simil
         None, SimilaritySettings(k=3, similarity=similarity, search="graph"), index=index
     )
     assert pairs(graph) == pairs(exact)
+
+
+def test_of_split_documents_the_means_of_their_passages_are_compared(tmp_path, encoder):
+    whole = [Document(d.id, f"{d.text}. {d.text} dogs. " * 3) for d in word_documents(30)]
+    options = IndexOptions(passages=Passages(tokens=8, overlap=0), surprise_vector=True)
+    with DocumentIndex.open(tmp_path / "split", encoder, options=options) as opened:
+        opened.sync(whole)
+        opened.set_ensemble(opened.ensemble())
+        ids = [d.id for d in whole]
+        stored = opened.pools.fetch(ids, frozenset({"dense"}))
+        assert len(stored.ids) > 2 * len(whole)
+        rows = [unit_rows(stored.dense[[own == name for own in stored.ids]]).mean(axis=0) for name in ids]
+    settings = SimilaritySettings(k=3)
+    expected = similar_documents((ids, np.array(rows)), settings)
+    for search in ("exact", "graph"):
+        found = similar_documents(None, replace(settings, search=search), index=str(tmp_path / "split"))
+        assert sorted(pairs(found)) == sorted(pairs(expected))
+    with pytest.raises(DataError, match="token vectors of passages"):
+        similar_documents(None, SimilaritySettings(similarity="dynamax"), index=str(tmp_path / "split"))
 
 
 def test_documents_are_compared_with_those_of_an_index_by_its_model(index, encoder):
