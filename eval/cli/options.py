@@ -45,8 +45,8 @@ report_option = click.option(
     metavar="FILE",
     multiple=True,
     type=NEW_FILE,
-    help="Write the result to a file, too: .html, a page with pictures that needs no other file; .json or "
-    ".md. Several times.",
+    help="Write the result to a file, too: .html, a page with pictures that needs no other file; or "
+    ".json. Several times.",
 )
 config_option = click.option(
     "--config",
@@ -141,7 +141,6 @@ def present(
     report: Report,
     files: tuple[Path, ...],
     *,
-    details: bool = True,
     as_json: bool = False,
     quiet: bool = False,
     values: Mapping[str, Any] | None = None,
@@ -154,6 +153,6 @@ def present(
     if as_json:
         Output(as_json=True).json(report_values(report) if values is None else values)
     else:
-        print_report(report, details=details, quiet=quiet)
+        print_report(report, quiet=quiet)
     for file in files:
         write_report(report, file)

@@ -17,8 +17,6 @@ from surprise_rerank.errors import DataError, refuse_unknown
 Kind = TypeVar("Kind")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_SWITCH = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
-_EXPECTED = {int: "a whole number", float: "a number", bool: "yes or no"}
 # An attribute in a docstring, or several with one text; what follows is further indented.
 _ATTRIBUTE = re.compile(r"^    ([a-z]\w*(?:, \w+)*): (.*(?:\n {8,}.*)*)", re.MULTILINE)
 
@@ -141,10 +139,9 @@ def _list(known: Mapping[str, _Key]) -> None:
     rows = []
     for key, (hint, default, does) in known.items():
         name = f"{key}PATH" if key.endswith(".") else f"{key}={_shown(default)}"
-        choices = [
-            own for part in _alternatives(hint) if get_origin(part) is Literal for own in _expected(part)
-        ]
-        rows.append((name, f"{does} ({', '.join(choices)})" if choices else does))
+        literals = [own for own in _alternatives(hint) if get_origin(own) is Literal]
+        choices = ", ".join(str(choice) for own in literals for choice in get_args(own))
+        rows.append((name, f"{does} ({choices})" if choices else does))
     width = max(len(name) for name, _ in rows)
     for name, does in rows:
         click.echo(f"{name:<{width}}  {does}".rstrip())
@@ -175,39 +172,25 @@ def _values(given: Sequence[str], known: Mapping[str, _Key]) -> dict[str, Any]:
 
 
 def _value(key: str, text: str, hint: Any) -> Any:
-    alternatives = _alternatives(hint)
+    """A value of the type: of tuples, with commas between; of settings classes, whether there are any."""
+    from pydantic import TypeAdapter, ValidationError
+
+    alternatives, part = _alternatives(hint), _part(hint)
     if text == "none" and type(None) in alternatives:
         return None
-    expected: list[str] = []
-    for own in alternatives:
-        if own is type(None):
-            continue
-        try:
-            return _read(text, own)
-        except (ValueError, KeyError):
-            expected += _expected(own)
-    raise click.UsageError(f"--set {key}={text}: expected {' or '.join(expected)}")
-
-
-def _expected(hint: Any) -> Sequence[str]:
-    if get_origin(hint) is Literal:
-        return [str(own) for own in get_args(hint)]
-    if get_origin(hint) in (tuple, Sequence):
-        return [f"{_expected(get_args(hint)[0])[0]}, or several with commas between"]
-    return [_EXPECTED[bool if dataclasses.is_dataclass(hint) else hint]]
+    value: Any = text
+    if any(get_origin(own) is tuple for own in alternatives):
+        value = [own.strip() for own in text.split(",") if own.strip()]
+    try:
+        read = TypeAdapter(hint if part is None else bool).validate_python(value)
+    except ValidationError as error:
+        wrong = (
+            own["msg"].removeprefix("Input should be ") for own in error.errors() if own["loc"] != ("none",)
+        )
+        expected = " or ".join(dict.fromkeys(wrong))
+        raise click.UsageError(f"--set {key}={text}: expected {expected}") from error
+    return read if part is None else part() if read else None
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-
-
-def _read(text: str, hint: Any) -> Any:
-    if hint is bool:
-        return _SWITCH[text]
-    if dataclasses.is_dataclass(hint):
-        return hint() if _SWITCH[text] else None  # type: ignore[operator]
-    if get_origin(hint) is Literal:
-        return {str(own): own for own in get_args(hint)}[text]
-    if get_origin(hint) in (tuple, Sequence):
-        return tuple(_read(part.strip(), get_args(hint)[0]) for part in text.split(",") if part.strip())
-    return hint(text)

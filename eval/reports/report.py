@@ -45,7 +45,7 @@ class Table:
         rows: of as many cells each.
         keys: how many of the first columns identify a row.
         notes: what a reader must know.
-        detail: whether it is for files alone: a terminal shows it on request.
+        detail: whether it is for files alone.
         verdict: what it shows, in a sentence; empty where that is not said.
     """
 

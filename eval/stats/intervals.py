@@ -11,7 +11,7 @@ from scipy import stats
 
 from surprise_rerank.core.arrays import Float64Array, IntArray
 
-Verdict: TypeAlias = Literal["win", "loss", "tie", "none"]
+Verdict: TypeAlias = Literal["win", "loss", "tie"]
 
 RESAMPLES = 10_000
 
@@ -37,10 +37,10 @@ class Differences:
     low: Float64Array
     high: Float64Array
 
-    def verdict(self, i: int) -> Verdict:
-        """Whether system i wins, loses or ties, by whether its interval excludes 0; `none` without one."""
+    def verdict(self, i: int) -> Verdict | None:
+        """Whether system i wins, loses or ties, by whether its interval excludes 0; None without one."""
         if np.isnan(self.low[i]) or np.isnan(self.high[i]):
-            return "none"
+            return None
         if self.low[i] > 0:
             return "win"
         return "loss" if self.high[i] < 0 else "tie"

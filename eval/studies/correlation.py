@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,16 +16,17 @@ from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.reports.records import read_values
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 
-# A score and the similarity that it is of.
+# A score and the similarity that it is of; what it is of each model.
 Score: TypeAlias = tuple[str, str]
+Scores: TypeAlias = dict[Score, dict[str, float]]
+# Model -> task -> accuracy.
+Accuracies: TypeAlias = dict[str, dict[str, float]]
 Values: TypeAlias = Mapping[str, Any]
 
 _LEAST_MODELS = 3
 # All orders of up to `_EXACT_MODELS` models are tried for a p-value; of more, `_ORDERS` random ones.
 _EXACT_MODELS = 7
 _ORDERS = 9999
-# With more rows, a terminal shows the correlations with the mean alone.
-_FEW = 40
 _COEFFICIENTS: Mapping[str, Callable[..., Any]] = {
     "Spearman": stats.spearmanr,
     "Pearson": stats.pearsonr,
@@ -56,80 +56,60 @@ def correlate(reports: Sequence[Values]) -> Report:
     have. Of duplicate scores of a model, the last one counts. The table `correlation-mean` is with the mean
     accuracy, `correlation` Spearman's with every task; rows are scores and similarities.
     """
-    found = _Collected()
-    for report in reports:
-        found.add(report)
-    tasks, shared = _tasks(found.downstream)
-    means = {model: float(np.mean([own[t] for t in shared])) for model, own in found.downstream.items()}
-    rows = {score: _Row(values, means) for score, values in found.intrinsic.items()}
-    rows = {score: row for score, row in rows.items() if len(row.models) >= _LEAST_MODELS}
+    scores, accuracies, repeated = _collected(reports)
+    tasks, shared = _tasks(accuracies)
+    means = {model: float(np.mean([own[task] for task in shared])) for model, own in accuracies.items()}
+    both = {
+        score: {model: value for model, value in values.items() if model in means}
+        for score, values in scores.items()
+    }
+    rows = {score: values for score, values in both.items() if len(values) >= _LEAST_MODELS}
     if not rows:
-        scored = dict.fromkeys(model for values in found.intrinsic.values() for model in values)
-        both = [model for model in found.downstream if model in scored]
+        known = list(dict.fromkeys(model for values in both.values() for model in values))
         raise DataError(
-            f"{len(both)} models with an intrinsic score and downstream accuracies "
-            f"({', '.join(both) or 'none'}), expected {_LEAST_MODELS} or more that share a score; intrinsic "
+            f"{len(known)} models with an intrinsic score and downstream accuracies "
+            f"({', '.join(known) or 'none'}), expected {_LEAST_MODELS} or more that share a score; intrinsic "
             "scores are those that `rerank-eval words`, `sentences` and `sts` wrote with --report FILE.json"
         )
+    names = [Column("score"), Column("similarity"), Column("models")]
+    with_mean: list[tuple[Cell, ...]] = [
+        (*score, len(values), *_with_mean(values, means)) for score, values in rows.items()
+    ]
+    by_task: list[tuple[Cell, ...]] = [
+        (*score, len(values), *(_with_task(values, accuracies, task) for task in tasks), cells[3])
+        for (score, values), cells in zip(rows.items(), with_mean, strict=True)
+    ]
+    of_mean = (Column("Spearman", 3), Column("p", 4), Column("Pearson", 3), Column("Kendall", 3))
+    exact = f"p: of Spearman's coefficient, two-sided, by permutation (exact up to {_EXACT_MODELS} models), "
+    notes = [*_notes(rows, len(scores) - len(rows))]
+    if len(shared) < len(tasks):
+        notes.append(f"mean: over {', '.join(shared)}, which all models have")
+    for model, table in repeated:
+        notes.append(f"{model} is given more than once in tables {table!r}: the later one counts")
     return Report(
         title="Correlation of intrinsic scores with downstream accuracy, over models",
-        tables=(_with_mean(rows), _by_task(rows, found, tasks)),
-        plots=tuple(_plots(rows)),
-        notes=tuple(_notes(found, rows, tasks, shared)),
-        facts={
-            "models": {model: dict(accuracies) for model, accuracies in found.downstream.items()},
-            "tasks of the mean": shared,
-        },
+        tables=(
+            Table(
+                "correlation-mean",
+                "Correlation with the mean accuracy",
+                (*names, *of_mean),
+                tuple(with_mean),
+                keys=2,
+                notes=(f"{exact}of each row alone.",),
+            ),
+            Table(
+                "correlation",
+                "Spearman correlation with every task",
+                (*names, *(Column(task, 2) for task in (*tasks, "mean"))),
+                tuple(by_task),
+                keys=2,
+                detail=True,
+            ),
+        ),
+        plots=tuple(_plots(rows, means)),
+        notes=tuple(notes),
+        facts={"models": accuracies, "tasks of the mean": shared},
     )
-
-
-@dataclass
-class _Collected:
-    """The scores of all reports."""
-
-    downstream: dict[str, dict[str, float]] = field(default_factory=dict)
-    intrinsic: dict[Score, dict[str, float]] = field(default_factory=dict)
-    repeated: dict[tuple[str, str], None] = field(default_factory=dict)
-
-    def add(self, report: Values) -> None:
-        """Take the scores of a report; they replace those of earlier ones."""
-        tables = {name: rows for name, rows in report["tables"].items() if name in _TABLES}
-        for table, rows in tables.items():
-            for model, score, value in _cells(table, rows):
-                if table == "downstream" and score[0] == "mean":
-                    continue  # over whichever tasks were measured there
-                if table == "downstream":
-                    into, key = self.downstream.setdefault(model, {}), score[0]
-                else:
-                    into, key = self.intrinsic.setdefault(score, {}), model
-                if key in into:
-                    self.repeated[model, table] = None
-                into[key] = value
-
-
-class _Row:
-    """A score and the mean accuracy, over the models that have both."""
-
-    def __init__(self, values: Mapping[str, float], means: Mapping[str, float]) -> None:
-        self.models = [model for model in values if model in means]
-        self.x = np.array([values[model] for model in self.models])
-        self.y = np.array([means[model] for model in self.models])
-
-    def p_value(self) -> float:
-        """Two-sided, of Spearman's coefficient, by permutation; NaN where it is not defined."""
-        if math.isnan(coefficient("Spearman", self.x, self.y)):
-            return math.nan
-        x, y = (stats.zscore(stats.rankdata(values)) for values in (self.x, self.y))
-        exact = len(x) <= _EXACT_MODELS
-        result = stats.permutation_test(
-            (x,),
-            lambda ranks, axis: (ranks * y).mean(axis=axis),
-            permutation_type="pairings",
-            vectorized=True,
-            n_resamples=math.factorial(len(x)) if exact else _ORDERS,
-            rng=np.random.default_rng(0),
-        )
-        return float(result.pvalue)
 
 
 def coefficient(name: str, x: Float64Array, y: Float64Array) -> float:
@@ -150,17 +130,34 @@ def _files(place: Path) -> list[Path]:
     return files
 
 
+def _collected(reports: Sequence[Values]) -> tuple[Scores, Accuracies, dict[tuple[str, str], None]]:
+    """Scores and accuracies of all reports, and the models and tables of those that come twice."""
+    scores: Scores = {}
+    accuracies: Accuracies = {}
+    repeated: dict[tuple[str, str], None] = {}
+    for table, rows in (own for report in reports for own in report["tables"].items() if own[0] in _TABLES):
+        for model, score, value in _cells(table, rows):
+            if table == "downstream":
+                own, key = accuracies.setdefault(model, {}), score[0]
+            else:
+                own, key = scores.setdefault(score, {}), model
+            if key in own:
+                repeated[model, table] = None
+            own[key] = value
+    return scores, accuracies, repeated
+
+
 def _cells(table: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Score, float]]:
     """Model, score and value of every number; higher is better."""
     keys, wanted = _TABLES[table]
     for row in rows:
         model, *more = map(str, list(row.values())[:keys])
         similarity = more[0] if more else ""
+        # Of some years, or of whichever tasks were measured there: means of others are another score.
+        partial = table == "downstream" or (table == "sts" and len(row) < keys + 6)
         for column, cell in list(row.items())[keys:]:
-            if wanted is not None and column not in wanted:
+            if (wanted is not None and column not in wanted) or (column == "mean" and partial):
                 continue
-            if column == "mean" and table == "sts" and len(row) < keys + 6:
-                continue  # of some years only: means of other years are another score
             if isinstance(cell, int | float):
                 # In the table of downstream tasks, MR are the movie reviews.
                 sign = -1 if wanted == _RANKS and column == "MR" else 1
@@ -179,7 +176,7 @@ def _label(table: str, data_set: Sequence[str], column: str) -> str:
             return " ".join((*data_set, column))
 
 
-def _tasks(downstream: Mapping[str, Mapping[str, float]]) -> tuple[list[str], list[str]]:
+def _tasks(downstream: Accuracies) -> tuple[list[str], list[str]]:
     """The tasks of any model, and those of all models."""
     if not downstream:
         raise DataError(
@@ -193,88 +190,59 @@ def _tasks(downstream: Mapping[str, Mapping[str, float]]) -> tuple[list[str], li
     return tasks, shared
 
 
-def _with_mean(rows: Mapping[Score, _Row]) -> Table:
-    columns = [Column("score"), Column("similarity"), Column("models"), Column("Spearman", 3), Column("p", 4)]
-    cells: list[tuple[Cell, ...]] = []
-    for score, row in rows.items():
-        spearman, *others = (coefficient(name, row.x, row.y) for name in _COEFFICIENTS)
-        cells.append((*score, len(row.models), spearman, row.p_value(), *others))
-    return Table(
-        "correlation-mean",
-        "Correlation with the mean accuracy",
-        (*columns, Column("Pearson", 3), Column("Kendall", 3)),
-        tuple(cells),
-        keys=2,
-        notes=(
-            "p: of Spearman's coefficient, two-sided, by permutation (exact up to "
-            f"{_EXACT_MODELS} models), of each row alone.",
-        ),
+def _with_mean(values: Mapping[str, float], means: Mapping[str, float]) -> tuple[float, ...]:
+    """Spearman's coefficient with the mean accuracy and its p, and the other coefficients."""
+    x, y = (np.array([own[model] for model in values]) for own in (values, means))
+    spearman, *others = (coefficient(name, x, y) for name in _COEFFICIENTS)
+    return spearman, math.nan if math.isnan(spearman) else _p_value(x, y), *others
+
+
+def _p_value(x: Float64Array, y: Float64Array) -> float:
+    """Two-sided, of Spearman's coefficient, by permutation."""
+    ranks, others = (stats.zscore(stats.rankdata(values)) for values in (x, y))
+    result = stats.permutation_test(
+        (ranks,),
+        lambda ordered, axis: (ordered * others).mean(axis=axis),
+        permutation_type="pairings",
+        vectorized=True,
+        n_resamples=math.factorial(len(x)) if len(x) <= _EXACT_MODELS else _ORDERS,
+        rng=np.random.default_rng(0),
     )
+    return float(result.pvalue)
 
 
-def _by_task(rows: Mapping[Score, _Row], found: _Collected, tasks: Sequence[str]) -> Table:
-    cells: list[tuple[Cell, ...]] = []
-    for score, row in rows.items():
-        values = found.intrinsic[score]
-        by_task = [_with_task(values, found.downstream, task) for task in tasks]
-        cells.append((*score, len(row.models), *by_task, coefficient("Spearman", row.x, row.y)))
-    columns = (Column("score"), Column("similarity"), Column("models"))
-    return Table(
-        "correlation",
-        "Spearman correlation with every task",
-        (*columns, *(Column(task, 2) for task in tasks), Column("mean", 2)),
-        tuple(cells),
-        keys=2,
-        detail=len(rows) > _FEW,
-    )
-
-
-def _with_task(
-    values: Mapping[str, float], downstream: Mapping[str, Mapping[str, float]], task: str
-) -> float:
+def _with_task(values: Mapping[str, float], accuracies: Accuracies, task: str) -> float:
     """Over the models that have the score and the task; NaN where these are fewer than 3."""
-    pairs = [(value, downstream[m][task]) for m, value in values.items() if task in downstream.get(m, {})]
+    pairs = [(value, accuracies[m][task]) for m, value in values.items() if task in accuracies[m]]
     return coefficient("Spearman", *np.array(pairs).T) if len(pairs) >= _LEAST_MODELS else math.nan
 
 
-def _plots(rows: Mapping[Score, _Row]) -> Iterator[Plot]:
+def _plots(rows: Scores, means: Mapping[str, float]) -> Iterator[Plot]:
     """MRR and the mean accuracy, for words and for sentences; by cosine, where it was measured."""
     for kind in ("words", "sentences"):
-        label = f"{kind} MRR"
-        similarities = [similarity for name, similarity in rows if name == label]
-        if not similarities:
-            continue
-        similarity = "cosine" if "cosine" in similarities else similarities[0]
-        row = rows[label, similarity]
-        rho = coefficient("Spearman", row.x, row.y)
-        yield Plot(
-            "scatter",
-            f"EvalRank of {kind} and downstream accuracy",
-            f"MRR, {similarity}",
-            "mean accuracy in %",
-            tuple(
-                Series(model, (float(x),), (float(y),))
-                for model, x, y in zip(row.models, row.x, row.y, strict=True)
-            ),
-            finding=f"Every point is a model; Spearman's coefficient of the {len(row.models)} is {rho:.2f}.",
-        )
+        measured = {own: values for (name, own), values in rows.items() if name == f"{kind} MRR"}
+        if measured:
+            similarity = "cosine" if "cosine" in measured else next(iter(measured))
+            values = measured[similarity]
+            rho = _with_mean(values, means)[0]
+            yield Plot(
+                "scatter",
+                f"EvalRank of {kind} and downstream accuracy",
+                f"MRR, {similarity}",
+                "mean accuracy in %",
+                tuple(Series(model, (value,), (means[model],)) for model, value in values.items()),
+                finding=f"Every point is a model; Spearman's coefficient of the {len(values)} is {rho:.2f}.",
+            )
 
 
-def _notes(
-    found: _Collected, rows: Mapping[Score, _Row], tasks: Sequence[str], shared: Sequence[str]
-) -> Iterator[str]:
-    models = list(dict.fromkeys(model for row in rows.values() for model in row.models))
-    fewest = min(len(row.models) for row in rows.values())
+def _notes(rows: Scores, dropped: int) -> Iterator[str]:
+    models = list(dict.fromkeys(model for values in rows.values() for model in values))
+    fewest = min(map(len, rows.values()))
     yield f"{len(models)} models: {', '.join(models)}; MR counts negatively"
     orders = math.factorial(fewest) if fewest <= _EXACT_MODELS else _ORDERS + 1
     yield (
         f"Few models say little: with {fewest}, no p-value can fall below {2 / orders:.2g}, "
         f"and of {len(rows)} rows some agree by chance; variants of one model are hardly models of their own."
     )
-    if len(shared) < len(tasks):
-        yield f"mean: over {', '.join(shared)}, which all models have"
-    for model, table in found.repeated:
-        yield f"{model} is given more than once in tables {table!r}: the later one counts"
-    dropped = len(found.intrinsic) - len(rows)
     if dropped:
         yield f"{dropped} scores of fewer than {_LEAST_MODELS} models with downstream accuracies are left out"

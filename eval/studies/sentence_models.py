@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -72,9 +72,9 @@ def load_sentence_model(name: str) -> SentenceModel:
     return SentenceModel(shown, encoder)
 
 
-def load_sentence_models(names: Sequence[str]) -> Iterator[SentenceModel]:
+def load_sentence_models(names: Sequence[str], terminal: Terminal) -> Iterator[SentenceModel]:
     """Models for sentence benchmarks, by `load_each`."""
-    return load_each(names, load_sentence_model, Terminal(quiet=True))
+    return load_each(names, load_sentence_model, terminal)
 
 
 def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Terminal) -> Iterator[Model]:
@@ -86,7 +86,11 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
         terminal: for a message before each.
     """
     distinct = list(dict.fromkeys(names))
-    require_distinct([Path(name).name for name in distinct])
+    if not distinct:
+        raise DataError("no model to evaluate; give at least one")
+    refuse_duplicates(
+        [Path(name).name for name in distinct], "models", "give each once, or rename one's file"
+    )
 
     def one_by_one() -> Iterator[Model]:
         for name in distinct:
@@ -95,23 +99,6 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
             yield loaded
 
     return one_by_one()
-
-
-def distinct_models(models: Iterable[SentenceModel]) -> Iterator[SentenceModel]:
-    """The models, one after the other."""
-    seen: list[str] = []
-    for model in models:
-        seen.append(model.name)
-        require_distinct(seen)
-        yield model
-    require_distinct(seen)
-
-
-def require_distinct(names: Sequence[str]) -> None:
-    """Refuse an empty list of models, and names that tables could not distinguish."""
-    if not names:
-        raise DataError("no model to evaluate; give at least one")
-    refuse_duplicates(names, "models", "give each once, or rename one's file")
 
 
 def refuse_duplicates(names: Sequence[str], what: str, advice: str) -> None:

@@ -1,13 +1,98 @@
-"""Settings that several studies share. Imports nothing heavy, because `--help` reads this."""
+"""Settings of the studies, as options and `--set` have them. Imports nothing heavy: `--help` reads this."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
+
+from surprise_rerank.errors import DataError
 
 # As `encoders.loading.DEFAULT_MODEL`, which `--help` cannot wait for.
 MODEL = "all-MiniLM-L6-v2"
+WORD_VECTORS = "glove-6b-50d"
+# As `classify.labels.DEFAULT_TEMPLATE`.
+TEMPLATE = "this matter is {}"
+TASKS = ("SCICITE", "MR", "CR", "MPQA", "SUBJ", "SST2", "SST5", "TREC", "MRPC", "SICK-E")
+# What learns from few examples.
+FEW_SHOT_SYSTEMS = ("cosine", "surprise", "cosine-linear", "surprise-linear", "logistic", "setfit")
+
+Background: TypeAlias = Literal["pairs", "basic", "wiki"]
+Weight: TypeAlias = float | Literal["crossover"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSettings:
+    """What benchmarks of words and sentences share.
+
+    Attributes:
+        models: of words or sentences.
+        data: the folder of the benchmarks' files.
+        post_process: measure once more, without the first two principal components of the vocabulary or of
+            the sentence vectors; `+pp` after the model's name marks it.
+    """
+
+    models: tuple[str, ...] = (WORD_VECTORS,)
+    data: Path | None = None
+    post_process: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankSettings(BenchmarkSettings):
+    """How items are ranked.
+
+    Attributes:
+        measures: what is ranked by.
+        as_published: let the last bits of cosine and l2 decide between equal similarities, as in the
+            published figures.
+    """
+
+    measures: tuple[str, ...] = ("cosine", "l2", "surprise-crossover")
+    as_published: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordSettings(RankSettings):
+    """Among which words one is ranked.
+
+    Attributes:
+        vocabulary: the words of the pairs; with the basic ones; with those of Wikipedia, too.
+    """
+
+    vocabulary: Background = "wiki"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StsSettings(BenchmarkSettings):
+    """How similarities are compared.
+
+    Attributes:
+        similarities: names of the register, `cosine` for that of the model's own sentence vectors, or `all`;
+            by default the paper's, over raw word vectors, or over unit token vectors of an encoder.
+        baseline: the similarity that the others are compared with.
+        sets: data sets; also STS-B-dev, STS-B-train, SICK-R-trial, SICK-R-train, STR-characters.
+        resamples: bootstrap resamples for the intervals of differences; 0 for no intervals.
+    """
+
+    similarities: tuple[str, ...] | None = None
+    baseline: str = "cosine"
+    sets: tuple[str, ...] = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STR")
+    resamples: int = 10_000
+
+    def __post_init__(self) -> None:
+        if self.resamples < 0:
+            raise DataError(f"resamples={self.resamples}: give 0 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DownstreamSettings(BenchmarkSettings):
+    """What is classified.
+
+    Attributes:
+        tasks: of SentEval.
+    """
+
+    tasks: tuple[str, ...] = TASKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,3 +116,147 @@ class LabelledStudy:
     def columns(self) -> dict[str, Any]:
         """The arguments of `read_labelled`."""
         return {"text": self.text, "label": self.label, "on_error": self.on_error}
+
+
+def to_weight(text: str) -> Weight:
+    """A weight of surprise: `crossover`, or a number from 0 to 1; a ValueError else."""
+    if text == "crossover":
+        return "crossover"
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise ValueError(f"{text!r} is not crossover or a number from 0 to 1")
+    return number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifySettings(LabelledStudy):
+    """What is classified, and what is measured.
+
+    Attributes:
+        file: labelled texts.
+        train: labelled texts to learn from: for the logistic regression, or for few_shot.
+        names: YAML of `class: name` or `class: [name, another]`; the class by default, with spaces for _.
+        limit: a quick look: N texts, a random sample that is always the same.
+        templates: what a label's name is put into, at {}; each is measured.
+        weight: how much surprise counts against the cosine, from 0 to 1; crossover: tanh(size of the ensemble
+            / 1000), as published.
+        inductive: compare with the texts of train, not with the tested ones (without their labels).
+        ensemble_size: measure surprise with random ensembles of N texts, such as 3,9,27,81,243,729,2187; the
+            others are tested.
+        few_shot: learn from K examples of each class, of train or of the file, whose others are tested.
+        draws: how many ensembles or examples of each size; 10 by default, of examples 3.
+        test_size: with few_shot, test N texts, drawn at random; all by default.
+        systems: with few_shot, what learns; all by default that the model can be trained for.
+    """
+
+    file: Path
+    train: Path | None = None
+    names: Path | None = None
+    limit: int | None = None
+    templates: tuple[str, ...] = (TEMPLATE,)
+    weight: Weight = "crossover"
+    inductive: bool = False
+    ensemble_size: tuple[int, ...] | None = None
+    few_shot: tuple[int, ...] | None = None
+    draws: int | None = None
+    test_size: int | None = None
+    systems: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        from surprise_rerank.classify.labels import check_template
+
+        for template in self.templates:
+            check_template(template)
+        self._check_ranges()
+        if self.few_shot is None:
+            self._check_without_examples()
+        elif self.ensemble_size is not None:
+            raise DataError("few_shot and ensemble_size are two studies; give one of them")
+        elif len(self.templates) > 1:
+            raise DataError("few_shot takes one of templates")
+        if self.inductive and (self.train is None or self.few_shot or self.ensemble_size):
+            raise DataError("inductive compares with the texts of train, without another study; give it")
+        unknown = [name for name in self.systems or () if name not in FEW_SHOT_SYSTEMS]
+        if unknown:
+            raise DataError(f"there is no system {unknown[0]!r}; choose from {', '.join(FEW_SHOT_SYSTEMS)}")
+
+    def _check_ranges(self) -> None:
+        if not (self.weight == "crossover" or 0 <= self.weight <= 1):
+            raise DataError(f"weight={self.weight}: give crossover, or a number from 0 to 1")
+        for name in ("limit", "draws", "test_size"):
+            if (getattr(self, name) or 1) < 1:
+                raise DataError(f"{name}={getattr(self, name)}: give a number from 1")
+        for name in ("ensemble_size", "few_shot"):
+            sizes = getattr(self, name)
+            if sizes is not None and min(sizes, default=0) < 1:
+                raise DataError(f"{name}={','.join(map(str, sizes))}: give whole numbers from 1, as 3,9,21")
+
+    def _check_without_examples(self) -> None:
+        for name in ("test_size", "systems"):
+            if getattr(self, name):
+                raise DataError(f"{name} is for few_shot, which is not given")
+        if self.draws is not None and self.ensemble_size is None:
+            raise DataError("draws is for few_shot and ensemble_size; give one of them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSettings(LabelledStudy):
+    """What is clustered, and how.
+
+    Attributes:
+        files: labelled texts.
+        clusters: how many clusters; as many as there are labels by default.
+        repeats: beginnings of k-means.
+        assignments: what to compare.
+        limit: a quick look: N texts, a random sample that is always the same.
+    """
+
+    files: tuple[Path, ...]
+    clusters: int | None = None
+    repeats: int = 20
+    assignments: tuple[str, ...] = (
+        *("cosine", "surprise", "surprise@0.75"),
+        *("pooled", "percentile", "empirical"),
+    )
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("clusters", "repeats", "limit"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise DataError(f"{name}={value}: give a number from 1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffTopicSettings:
+    """What is measured.
+
+    Attributes:
+        datasets: corpora with judged questions; each one's questions are off-topic for the others.
+        files: more off-topic questions.
+        models: of the vectors.
+        split: which judged questions; test by default.
+        alphas: shares of off-topic questions that thresholds should let through.
+        limit: the most off-topic questions of a source, drawn at random.
+        depth: size of the pools.
+        cache: folder of indexes; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
+    """
+
+    datasets: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+    models: tuple[str, ...] = (MODEL,)
+    split: str | None = None
+    alphas: tuple[float, ...] = (0.05, 0.2)
+    limit: int = 1000
+    depth: int = 100
+    cache: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.alphas or not all(0 < own < 1 for own in self.alphas):
+            given = ",".join(map(str, self.alphas))
+            raise DataError(f"alphas={given}: give shares between 0 and 1 with commas between, as .05,.2")
+        if self.limit < 20 or self.depth < 1:
+            raise DataError(f"limit={self.limit} and depth={self.depth}: give 20 or more, and 1 or more")

@@ -51,12 +51,12 @@ USES = [
     (f"index docs.jsonl --set year {NEW}", "write KEY=VALUE"),
     (f"index docs.jsonl --set poling=2 {NEW}", "did you mean 'pooling'?"),
     (f"index docs.jsonl --set pooling=0 {NEW}", "merged by a factor of at least 1"),
-    (f"index docs.jsonl --set pooling=two {NEW}", "--set pooling=two: expected a number"),
+    (f"index docs.jsonl --set pooling=two {NEW}", "--set pooling=two: expected a valid number"),
     (f"index docs.jsonl --set passages.tokens=8 --set passages.overlap=9 {NEW}", "choose an overlap below 8"),
     (f"index docs.jsonl --set passages=no --set passages.best=2 {NEW}", "passages=no goes without"),
     (f"index docs.jsonl --set pooling=2 {OWN}", "made with pooling=3.5, asked for is pooling=2.0"),
     (f"index docs.jsonl --set tokens=no {OWN}", "made with tokens=True, asked for is tokens=False"),
-    (f"index docs.jsonl --set payload_indexes.metadata.year=number {NEW}", "expected keyword or integer"),
+    (f"index docs.jsonl --set payload_indexes.metadata.year=number {NEW}", "expected 'keyword', 'integer'"),
     (f"index docs.jsonl --set precision=int8 {NEW}", "has word vectors, which are computed in float32"),
     (f"index docs.jsonl --set shards=2 {NEW}", "a folder has no shards"),
     (f"search {OWN}", "what is the question?"),
@@ -103,7 +103,7 @@ USES = [
     ("rerank-eval --set depth=3", "no setting 'depth'"),
     ("rerank-eval --limit 3 words", "--limit is for retrieval; words's options follow words"),
     ("rerank-eval sts --similarities dynmax-jaccard", "did you mean 'dynamax-jaccard'?"),
-    ("rerank-eval classify q.txt --set few_shot=x", "expected a whole number"),
+    ("rerank-eval classify q.txt --set few_shot=x", "expected a valid integer"),
     ("rerank-eval classify q.txt --set weight=2", "give crossover, or a number from 0 to 1"),
 ]
 

@@ -14,12 +14,13 @@ from click.testing import CliRunner, Result
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
 from surprise_rerank.classify.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import cluster as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats.significance import holm
 from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering, find_assignments, measure
-from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
+from surprise_rerank.eval.studies.settings import ClusterSettings
 
 TOPICS = {
     "animal": "dog cat horse sheep cow goat",
@@ -64,7 +65,8 @@ def file(tmp_path: Path) -> Path:
 def evaluate(vectors: Path, file: Path, tmp_path: Path) -> Callable[..., Report]:
     def run(*names: str, **more: object) -> Report:
         own = {"models": (str(vectors),), "files": (file,), "cache": tmp_path / "c", "repeats": 3}
-        return evaluate_clustering(ClusterSettings(assignments=names, **{**own, **more}))  # type: ignore[arg-type]
+        settings = ClusterSettings(assignments=names, **{**own, **more})  # type: ignore[arg-type]
+        return evaluate_clustering(settings, Terminal(quiet=True))
 
     return run
 

@@ -13,28 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from words import WordEncoder
 
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.cli.rerank_eval.studies import downstream as command
 from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.studies import sentence_models
 from surprise_rerank.eval.studies.downstream import evaluation
 from surprise_rerank.eval.studies.downstream.classifier import Examples, accuracy, fit, fit_each, take_step
 from surprise_rerank.eval.studies.downstream.evaluation import classify, evaluate_downstream
-from surprise_rerank.eval.studies.downstream.settings import TASKS, DownstreamSettings
 from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, Part, read_task
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
+from surprise_rerank.eval.studies.settings import TASKS, DownstreamSettings
 
-PUBLISHED = {
-    "SCICITE": 70.9,
-    "MR": 62.7,
-    "CR": 69.8,
-    "MPQA": 79.0,
-    "SUBJ": 83.0,
-    "SST2": 63.2,
-    "SST5": 34.9,
-    "TREC": 66.6,
-    "MRPC": 71.0,
-    "SICK-E": 70.0,
-}
 MRPC_HEADER = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
 SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
@@ -112,11 +102,6 @@ def test_every_task_is_read(data: Path) -> None:
         for part in task.parts.values():
             assert np.bincount(part.labels).tolist() == [12] * len(task.classes)
             assert len(part.others) == (len(part) if name in ("MRPC", "SICK-E") else 0)
-
-
-def test_the_tasks_folder_itself_can_be_named(data: Path) -> None:
-    for name in TASKS[:-1]:
-        assert read_task(name, data / "downstream").texts == read_task(name, data).texts
 
 
 def test_texts_keep_their_words_and_an_empty_one_is_a_point(tmp_path: Path) -> None:
@@ -290,7 +275,8 @@ def test_a_class_of_few_examples_is_refused() -> None:
 
 
 def downstream(models: list[str], data: Path, **more: object) -> Report:
-    return evaluate_downstream(DownstreamSettings(models=tuple(models), data=data, **more))  # type: ignore[arg-type]
+    settings = DownstreamSettings(models=tuple(models), data=data, **more)  # type: ignore[arg-type]
+    return evaluate_downstream(settings, Terminal(quiet=True))
 
 
 def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, tmp_path: Path) -> None:
@@ -322,7 +308,7 @@ def test_post_processed_vectors_are_measured_once_more(data: Path, vectors: Path
 
 def test_every_text_is_encoded_once(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = WordEncoder()
-    monkeypatch.setattr(evaluation, "load_sentence_model", lambda name: SentenceModel(name, encoder))
+    monkeypatch.setattr(sentence_models, "load_sentence_model", lambda name: SentenceModel(name, encoder))
     downstream(["words"], data, tasks=["MR", "CR", "SST2"], post_process=True)
     assert len(encoder.encoded_texts) == len(set(encoder.encoded_texts)) == 48
 
@@ -348,13 +334,4 @@ def test_a_published_accuracy_is_reached(shared_data: Path, tmp_path: Path) -> N
     toy = shared_data / "evalrank" / "toy_emb.txt"
     report = downstream([str(toy)], shared_data, tasks=["SICK-E"])
     found = report.table("downstream").cell("toy_emb.txt", "SICK-E")
-    assert found == pytest.approx(PUBLISHED["SICK-E"], abs=3)
-
-
-@pytest.mark.shared
-@pytest.mark.slow
-def test_all_published_accuracies_are_reached(shared_data: Path, tmp_path: Path) -> None:
-    toy = shared_data / "evalrank" / "toy_emb.txt"
-    report = downstream([str(toy)], shared_data)
-    found = {name: report.table("downstream").cell("toy_emb.txt", name) for name in TASKS}
-    assert found == pytest.approx(PUBLISHED, abs=3)
+    assert found == pytest.approx(70.0, abs=3)

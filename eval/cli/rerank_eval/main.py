@@ -183,7 +183,7 @@ def _compare(
                 encoder = load_model(chosen)
         evaluations.append(evaluate(replace(chosen, dataset=name), terminal, encoder))
     report = compare(evaluations, chosen.baseline)
-    present(report, reports, details=False, as_json=as_json, quiet=quiet)
+    present(report, reports, as_json=as_json, quiet=quiet)
     if run_dir is not None:
         write_results(run_dir, evaluations, report)
         terminal.say(f"runs and figures are in {run_dir}")

@@ -1,11 +1,11 @@
-"""The studies of `rerank-eval`: words, sentences and texts, by their settings and one call each."""
+"""The studies of `rerank-eval`: options and help of each, and the function from its settings to a report."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,17 +20,17 @@ from surprise_rerank.eval.cli.options import (
     reports,
 )
 from surprise_rerank.eval.cli.settings import Given, set_option
-from surprise_rerank.eval.studies.classify.settings import ClassifySettings
-from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
-from surprise_rerank.eval.studies.downstream.settings import TASKS, DownstreamSettings
-from surprise_rerank.eval.studies.evalrank.settings import RankSettings, Vocabulary
-from surprise_rerank.eval.studies.off_topic.settings import OffTopicSettings
-from surprise_rerank.eval.studies.settings import MODEL
-from surprise_rerank.eval.studies.sts.settings import DataSets, StsSettings
-
-if TYPE_CHECKING:
-    from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.studies.settings import (
+    MODEL,
+    WORD_VECTORS,
+    ClassifySettings,
+    ClusterSettings,
+    DownstreamSettings,
+    OffTopicSettings,
+    RankSettings,
+    StsSettings,
+    WordSettings,
+)
 
 STUDIES: list[click.Command] = []
 _KEPT = "What was made stays; run the same command again to go on."
@@ -80,12 +80,18 @@ _measures = _names(
 
 
 def _study(
-    kinds: tuple[type, ...], epilog: str, *options: Any, details: bool = False
-) -> Callable[[Callable[..., Report]], click.Command]:
-    """Make a command of a function from settings, a terminal and the values of options to a report."""
+    kind: type, evaluate: str, epilog: str, *options: Any
+) -> Callable[[Callable[[], None]], click.Command]:
+    """Make a command of a docstring: its options and `--set` are fields of the settings.
 
-    def make(function: Callable[..., Report]) -> click.Command:
-        @functools.wraps(function)
+    Args:
+        kind: the settings.
+        evaluate: module below `eval.studies`, and function from settings and a terminal to a report.
+        epilog: of the help.
+        options: the most used fields.
+    """
+
+    def make(described: Callable[[], None]) -> click.Command:
         def command(
             *, settings: Given, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any
         ) -> None:
@@ -93,15 +99,19 @@ def _study(
             from surprise_rerank.eval.reports.writing import check_files
 
             check_files(reports)
+            module, _, name = evaluate.rpartition(".")
             with when_interrupted(_KEPT):
-                report = function(settings, Terminal(quiet=quiet), **values)
-            present(report, reports, details=details, as_json=as_json, quiet=quiet)
+                run = getattr(import_module(f"surprise_rerank.eval.studies.{module}"), name)
+                report = run(settings.of(kind, **values), Terminal(quiet=quiet))
+            present(report, reports, as_json=as_json, quiet=quiet)
 
         taken: list[str] = []
-        decorated: Any = reports(set_option(lambda: kinds, but=taken)(command))
+        decorated: Any = reports(set_option(lambda: (kind,), but=taken)(command))
         for option in reversed(options):
             decorated = option(decorated)
-        made: click.Command = click.command(function.__name__.replace("_", "-"), epilog=epilog)(decorated)
+        made: click.Command = click.command(
+            described.__name__.replace("_", "-"), help=described.__doc__, epilog=epilog
+        )(decorated)
         taken += [own.name for own in made.params if own.name]
         STUDIES.append(made)
         return made
@@ -110,7 +120,8 @@ def _study(
 
 
 @_study(
-    (RankSettings, Vocabulary),
+    WordSettings,
+    "evalrank.words.evaluate_words",
     """\b
     Examples:
       rerank-eval words --data benchmarks --model toy_emb.txt --model glove-6b-50d
@@ -124,38 +135,21 @@ def _study(
     (surprise-pooled, surprise-pooled-mixed), half way to it (surprise-shrunk)
     """,
     _data,
-    _models("glove-6b-50d"),
+    _models(WORD_VECTORS),
     _measures,
-    details=True,
 )
-def words(
-    given: Given,
-    terminal: Terminal,
-    *,
-    data: Path | None,
-    models: tuple[str, ...],
-    measures: tuple[str, ...],
-) -> Report:
+def words() -> None:
     """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
     The rank of a pair is the number of words that are more similar to its first word than its second one is.
     MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better. The report
     also has the correlations with people's judgements on 13 word-similarity sets.
     """
-    from surprise_rerank.eval.studies.evalrank.data import read_word_ranking, read_word_similarity
-    from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures
-    from surprise_rerank.eval.studies.evalrank.words import evaluate_words
-    from surprise_rerank.eval.studies.sentence_models import load_sentence_models
-
-    check_measures(measures, DENSE_MEASURES)
-    task = read_word_ranking(data, given.of(Vocabulary).vocabulary)
-    sets = read_word_similarity(data)
-    own = given.of(RankSettings, measures=measures)
-    return evaluate_words(load_sentence_models(models), task, sets, own, terminal)
 
 
 @_study(
-    (RankSettings,),
+    RankSettings,
+    "evalrank.sentences.evaluate_sentences",
     """\b
     Examples:
       rerank-eval sentences --data benchmarks --model toy_emb.txt --model glove-6b-50d
@@ -168,36 +162,20 @@ def words(
     rest of `rerank-eval --systems help`; DynaMax takes some minutes, what has no fast form takes hours
     """,
     _data,
-    _models("glove-6b-50d"),
+    _models(WORD_VECTORS),
     _measures,
-    details=True,
 )
-def sentences(
-    given: Given,
-    terminal: Terminal,
-    *,
-    data: Path | None,
-    models: tuple[str, ...],
-    measures: tuple[str, ...],
-) -> Report:
+def sentences() -> None:
     """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
     The rank of a pair is the number of sentences that are more similar to its first sentence than its second
     one is. MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better.
     """
-    from surprise_rerank.eval.studies.evalrank.data import read_sentence_ranking
-    from surprise_rerank.eval.studies.evalrank.measures import check_measures
-    from surprise_rerank.eval.studies.evalrank.sentences import evaluate_sentences, sentence_measures
-    from surprise_rerank.eval.studies.sentence_models import load_sentence_models
-
-    check_measures(measures, sentence_measures())
-    task = read_sentence_ranking(data)
-    own = given.of(RankSettings, measures=measures)
-    return evaluate_sentences(load_sentence_models(models), task, own, terminal)
 
 
 @_study(
-    (StsSettings, DataSets),
+    StsSettings,
+    "sts.evaluation.evaluate_sts",
     """\b
     Examples:
       rerank-eval sts --data benchmarks
@@ -206,7 +184,7 @@ def sentences(
       rerank-eval sts --data benchmarks --baseline max-jaccard-raw --set resamples=1000
     """,
     _data,
-    _models("glove-6b-50d"),
+    _models(WORD_VECTORS),
     _names(
         "--similarities",
         None,
@@ -221,33 +199,18 @@ def sentences(
         help="The similarity that the others are compared with.",
     ),
 )
-def sts(
-    given: Given,
-    terminal: Terminal,
-    *,
-    data: Path | None,
-    models: tuple[str, ...],
-    similarities: tuple[str, ...] | None,
-    baseline: str,
-) -> Report:
+def sts() -> None:
     """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
 
     The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
     baseline have bootstrap intervals, and a sub-task is won or lost where the interval excludes 0.
     Similarities that are fitted are fitted on the sentences of a data set, without their judgements.
     """
-    from surprise_rerank.eval.studies.sentence_models import load_sentence_models
-    from surprise_rerank.eval.studies.sts.data import read_data_sets
-    from surprise_rerank.eval.studies.sts.evaluation import check_similarities, evaluate_sts
-
-    own = given.of(StsSettings, similarities=similarities, baseline=baseline)
-    check_similarities(own)
-    data_sets = read_data_sets(data, given.of(DataSets).sets, other_parts=own.post_process)
-    return evaluate_sts(load_sentence_models(models), data_sets, own, terminal)
 
 
 @_study(
-    (DownstreamSettings,),
+    DownstreamSettings,
+    "downstream.evaluation.evaluate_downstream",
     """\b
     Examples:
       rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
@@ -255,23 +218,21 @@ def sts(
       rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --report downstream.json
     """,
     _data,
-    _models("glove-6b-50d"),
-    _names("--tasks", TASKS, "What to classify, with commas between."),
+    _models(WORD_VECTORS),
+    _names("--tasks", DownstreamSettings().tasks, "What to classify, with commas between."),
 )
-def downstream(given: Given, terminal: Terminal, **values: Any) -> Report:
+def downstream() -> None:
     """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
 
     A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
     regularisation is chosen without the test set, and it is stopped early, as the published figures were
     made. Every text is encoded once.
     """
-    from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
-
-    return evaluate_downstream(given.of(DownstreamSettings, **values), terminal)
 
 
 @_study(
-    (ClassifySettings,),
+    ClassifySettings,
+    "classify.evaluation.evaluate_classification",
     """\b
     Examples:
       rerank-eval classify ag_news.test.jsonl --set 'templates=this matter is {},{}'
@@ -310,22 +271,19 @@ def downstream(given: Given, terminal: Terminal, **values: Any) -> Report:
     _text,
     _label,
     _limit,
-    details=True,
 )
-def classify(given: Given, terminal: Terminal, **values: Any) -> Report:
+def classify() -> None:
     """Classify labelled texts by the names of their labels: cosine and surprise side by side.
 
     A text's vector is compared with those of the labels' names in a template. Surprise compares each
     similarity with those of an ensemble of texts, by default the tested ones without their labels. Vectors
     are kept in the cache. `--set ensemble_size=` and `--set few_shot=` are the paper's other two studies.
     """
-    from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
-
-    return evaluate_classification(given.of(ClassifySettings, **values), terminal)
 
 
 @_study(
-    (ClusterSettings,),
+    ClusterSettings,
+    "cluster.evaluation.evaluate_clustering",
     """\b
     Examples:
       rerank-eval cluster tweet.jsonl searchsnippets.jsonl --model all-MiniLM-L6-v2 --model glove-6b-50d
@@ -349,20 +307,18 @@ def classify(given: Given, terminal: Terminal, **values: Any) -> Report:
     _label,
     _limit,
 )
-def cluster(given: Given, terminal: Terminal, **values: Any) -> Report:
+def cluster() -> None:
     """Compare clusters of texts with their labels: V-measure and ARI.
 
     Each repeat finds centres by k-means; every assignment takes the same ones, and is compared with the
     cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.
     Texts are encoded once; vectors are kept in the cache.
     """
-    from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
-
-    return evaluate_clustering(given.of(ClusterSettings, **values), terminal)
 
 
 @_study(
-    (OffTopicSettings,),
+    OffTopicSettings,
+    "off_topic.evaluation.evaluate_off_topic",
     """\b
     Examples:
       rerank-eval off-topic --dataset beir/scifact,beir/nfcorpus
@@ -393,15 +349,12 @@ def cluster(given: Given, terminal: Terminal, **values: Any) -> Report:
         help="The most off-topic questions of a source, drawn at random.",
     ),
 )
-def off_topic(given: Given, terminal: Terminal, **values: Any) -> Report:
+def off_topic() -> None:
     """Off-topic questions: which statistic finds them, and how many pass a threshold.
 
     Half of the off-topic questions are the background that thresholds are set on, the other half is put to
     the test.
     """
-    from surprise_rerank.eval.studies.off_topic.evaluation import evaluate_off_topic
-
-    return evaluate_off_topic(given.of(OffTopicSettings, **values), terminal)
 
 
 _CORRELATION = """\b
@@ -426,7 +379,7 @@ def correlation(*, places: tuple[Path, ...], reports: tuple[Path, ...], as_json:
     from surprise_rerank.eval.studies.correlation import correlate, read_reports
 
     check_files(reports)
-    present(correlate(read_reports(places)), reports, details=False, as_json=as_json)
+    present(correlate(read_reports(places)), reports, as_json=as_json)
 
 
 STUDIES.append(correlation)

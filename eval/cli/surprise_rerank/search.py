@@ -83,7 +83,7 @@ def _kinds() -> tuple[type, ...]:
     metavar="[FILE]",
     is_flag=False,
     flag_value=_HERE,
-    help="Explain the ranking: here, or in a file (.html, a page with pictures; .json or .md).",
+    help="Explain the ranking: here, or in a file (.html, a page with pictures; or .json).",
 )
 @set_option(_kinds)
 @model_option
@@ -145,7 +145,6 @@ def search(
         present(
             report,
             () if file is None else (file,),
-            details=False,
             quiet=out.quiet,
             values=values,
             as_json=out.as_json,

@@ -9,11 +9,11 @@ import numpy as np
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Table
-from surprise_rerank.eval.studies.classify.settings import ClassifySettings
 from surprise_rerank.eval.studies.classify.systems import HALF_POOLED, by_labels, qualities
 from surprise_rerank.eval.studies.classify.task import Task
 from surprise_rerank.eval.studies.labelled import COSINE, LabelledVectors
 from surprise_rerank.eval.studies.measurements import Measurements
+from surprise_rerank.eval.studies.settings import ClassifySettings
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Weight
 

@@ -13,7 +13,6 @@ from surprise_rerank.eval.reports.report import Plot, Report, Table
 from surprise_rerank.eval.stats.significance import holm
 from surprise_rerank.eval.studies.classify.ensemble_size import EnsembleSizes
 from surprise_rerank.eval.studies.classify.few_shot import FewShot
-from surprise_rerank.eval.studies.classify.settings import ClassifySettings
 from surprise_rerank.eval.studies.classify.systems import (
     LOGISTIC,
     ZERO_SHOT,
@@ -25,19 +24,19 @@ from surprise_rerank.eval.studies.classify.systems import (
 from surprise_rerank.eval.studies.classify.task import Task, read_task
 from surprise_rerank.eval.studies.labelled import COSINE, LabelledVectors, load_models
 from surprise_rerank.eval.studies.measurements import Measurements
+from surprise_rerank.eval.studies.settings import ClassifySettings
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # In place of a template, for a system that uses no label names.
 _NO_TEMPLATE = "-"
 
 
-def evaluate_classification(settings: ClassifySettings, terminal: Terminal | None = None) -> Report:
+def evaluate_classification(settings: ClassifySettings, terminal: Terminal) -> Report:
     """Classify labelled texts with every model.
 
     Returns:
         The table `zero-shot`, or `ensemble-size`, or `few-shot`.
     """
-    terminal = terminal or Terminal(quiet=True)
     task = read_task(settings)
     kind = FewShot if settings.few_shot else EnsembleSizes if settings.ensemble_size else ZeroShot
     study: ZeroShot | EnsembleSizes | FewShot = kind(task, settings, terminal)

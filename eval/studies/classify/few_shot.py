@@ -25,11 +25,11 @@ from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, ModelError
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.studies.classify.setfit_baseline import EXTRA, setfit_answers
-from surprise_rerank.eval.studies.classify.settings import FEW_SHOT_SYSTEMS, ClassifySettings
 from surprise_rerank.eval.studies.classify.systems import LOGISTIC, by_labels, logistic_regression, qualities
 from surprise_rerank.eval.studies.classify.task import Task
 from surprise_rerank.eval.studies.labelled import LabelledVectors
 from surprise_rerank.eval.studies.measurements import Measurements
+from surprise_rerank.eval.studies.settings import FEW_SHOT_SYSTEMS, ClassifySettings
 from surprise_rerank.surprise.ensemble import Ensemble
 
 SETFIT = "setfit"
@@ -119,7 +119,6 @@ class FewShot:
             max(self._shots),
             self._task.classes,
             np.random.default_rng((seed, 1)),
-            balanced=not self._settings.unbalanced,
         )
         examples = source[picked]
         if self._task.train is None and size is None:
@@ -145,9 +144,8 @@ class FewShot:
 
     def notes(self) -> Iterator[str]:
         """Notes for readers."""
-        settings = self._settings
-        drawn = "for each class on average, at least 1 of each" if settings.unbalanced else "of each class"
-        yield f"k: examples {drawn}, drawn from {self._source.name}; a smaller k's are among a larger one's"
+        source = self._source.name
+        yield f"k: examples of each class, drawn from {source}; a smaller k's are among a larger one's"
         tested = " or ".join(map(str, sorted({len(own) for _, own in self._draws})))
         yield f"texts tested: {tested}, of {self._task.texts.name}; draws of examples: {len(self._draws)}"
         yield "cosine, surprise: the encoder fine-tuned once for both; -linear: a linear map of its vectors"
@@ -159,9 +157,7 @@ class FewShot:
                 f"epochs, above the loss of {training.target_loss:g}"
             )
         if any(key[-1] == SETFIT for key in self.found):
-            steps = settings.setfit_steps
-            cut = "one epoch of all pairs" if steps is None else f"at most {steps} steps of 16 pairs"
-            yield f"setfit: its defaults, {cut}, and a logistic regression as head"
+            yield "setfit: its defaults, one epoch of all pairs, and a logistic regression as head"
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,10 +185,8 @@ class _Learner:
         texts = self.task.texts.texts
         if system == SETFIT:
             tested = [texts[row] for row in self.tested]
-            encoder, steps = self.model.encoder, self.settings.setfit_steps
-            places, seconds = setfit_answers(
-                encoder, self._examples, self._truth, tested, self.seed, steps=steps
-            )
+            encoder = self.model.encoder
+            places, seconds = setfit_answers(encoder, self._examples, self._truth, tested, self.seed)
             return places, None, seconds, None
         if system == LOGISTIC:
             own, tested_vectors = self._frozen
@@ -249,10 +243,8 @@ class _Learner:
         return _Trained(moved, mapped(tested, weights), history)
 
 
-def draw_examples(
-    truth: IntArray, shots: int, classes: Sequence[str], rng: np.random.Generator, *, balanced: bool = True
-) -> IntArray:
-    """Rows of a few examples, in the order in which they were drawn.
+def draw_examples(truth: IntArray, shots: int, classes: Sequence[str], rng: np.random.Generator) -> IntArray:
+    """Rows of a few examples of each class, in the order in which they were drawn.
 
     The draws of several numbers of shots are nested, where the generator is in the same state: the examples
     of a smaller number are among those of a larger one.
@@ -262,22 +254,15 @@ def draw_examples(
         shots: k, at least 1.
         classes: the names of the L classes; those without any text are passed over.
         rng: the randomness.
-        balanced: k of each class; otherwise k for each class on average, at least 1 of each.
     """
     order = rng.permutation(len(truth))
     present = np.unique(truth)
     own = [order[truth[order] == place] for place in present]
-    wanted = shots * len(present)
-    if not balanced:
-        if wanted > len(truth):
-            raise DataError(f"{wanted} examples are asked for and there are {len(truth)} texts; give less")
-        first = np.array([rows[0] for rows in own], dtype=np.int64)
-        return np.concatenate([first, order[~np.isin(order, first)]])[:wanted]
     for place, rows in zip(present.tolist(), own, strict=True):
         if len(rows) < shots:
             raise DataError(
                 f"the class {classes[place]!r} has {len(rows)} texts, {shots} examples are asked for; give "
-                "less, or unbalanced"
+                "less"
             )
     # One of each class after the other, so that the first examples are of all classes.
     return np.stack([rows[:shots] for rows in own], axis=1).ravel()

@@ -17,8 +17,8 @@ from surprise_rerank.core.files import disk_errors
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.text_vectors import dense_vectors
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.studies.classify.settings import ClassifySettings
 from surprise_rerank.eval.studies.labelled import LabelledTexts, read_labelled
+from surprise_rerank.eval.studies.settings import ClassifySettings
 
 # Class -> its name, or several descriptions whose vectors' mean counts.
 LabelNames: TypeAlias = Mapping[str, tuple[str, ...]]

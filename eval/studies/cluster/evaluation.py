@@ -17,11 +17,10 @@ from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
-from surprise_rerank.eval.studies.classify.settings import to_weight
-from surprise_rerank.eval.studies.cluster.settings import ClusterSettings
 from surprise_rerank.eval.studies.labelled import COSINE, SURPRISE, LabelledTexts, load_models, read_labelled
 from surprise_rerank.eval.studies.measurements import Key, Measurements
 from surprise_rerank.eval.studies.sentence_models import refuse_duplicates
+from surprise_rerank.eval.studies.settings import ClusterSettings, to_weight
 from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 # Name as it is shown -> model of the surprise score, and weight: at 0 the nearest centre by the cosine.
@@ -53,14 +52,13 @@ def find_assignments(names: Iterable[str]) -> Assignments:
     return found
 
 
-def evaluate_clustering(settings: ClusterSettings, terminal: Terminal | None = None) -> Report:
+def evaluate_clustering(settings: ClusterSettings, terminal: Terminal) -> Report:
     """Compare assignments of texts to the same k-means centres with the texts' labels.
 
     Returns:
         The tables `cluster` and `cluster-differences`, a row for each file, model and
         assignment.
     """
-    terminal = terminal or Terminal(quiet=True)
     assignments = find_assignments(settings.assignments)
     models = load_models(settings.models, settings.cache or cache_folder(), terminal)
     data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]

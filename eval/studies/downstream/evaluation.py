@@ -21,16 +21,15 @@ from surprise_rerank.eval.studies.downstream.classifier import (
     fit_each,
     predict,
 )
-from surprise_rerank.eval.studies.downstream.settings import DownstreamSettings
 from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, PartName, read_task
 from surprise_rerank.eval.studies.measurements import Measurements
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     SentenceModel,
-    load_each,
-    load_sentence_model,
+    load_sentence_models,
     post_processed,
 )
+from surprise_rerank.eval.studies.settings import DownstreamSettings
 
 SEED = 1111  # SentEval's
 FOLDS = 5
@@ -47,15 +46,14 @@ Vectors = Callable[[tuple[str, ...]], Float32Array]
 _Run = tuple[Float32Array, float, Examples]
 
 
-def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal | None = None) -> Report:
+def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
     """Accuracy of a classifier of sentence vectors.
 
     Returns:
         The tables `downstream`, a row for each model, and `downstream-details`, a row for each model and
         task.
     """
-    terminal = terminal or Terminal(quiet=True)
-    models = load_each(settings.models, load_sentence_model, terminal)
+    models = load_sentence_models(settings.models, terminal)
     tasks = [read_task(name, settings.data) for name in dict.fromkeys(settings.tasks)]
     found = Measurements("model", "task")
     for model in models:

@@ -14,7 +14,7 @@ import numpy as np
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.errors import DatasetError
 from surprise_rerank.eval.line_files import data_folder, place, read_lines, read_rows
-from surprise_rerank.eval.studies.downstream.settings import TASKS
+from surprise_rerank.eval.studies.settings import TASKS
 
 PartName: TypeAlias = Literal["all", "train", "dev", "test"]
 T = TypeVar("T")

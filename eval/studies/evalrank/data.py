@@ -11,7 +11,7 @@ import numpy as np
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.line_files import data_folder, number, read_rows
-from surprise_rerank.eval.studies.evalrank.settings import Background
+from surprise_rerank.eval.studies.settings import Background
 
 WORD_SIMILARITY_SETS = (
     "WS-353-ALL",

@@ -11,7 +11,7 @@ from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.eval.reports.report import Column, Plot, Report, Series, Table
 from surprise_rerank.eval.studies.evalrank.data import RankingTask
 from surprise_rerank.eval.studies.evalrank.ranks import HITS_AT, Measure, Ranks, ranks
-from surprise_rerank.eval.studies.evalrank.settings import RankSettings
+from surprise_rerank.eval.studies.settings import RankSettings
 
 PUBLISHED_NOTE = (
     "As published: the last bits of cosine and l2 decide, so that the second item of one pair in four, or in "

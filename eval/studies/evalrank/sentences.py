@@ -11,51 +11,47 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.studies.evalrank.data import RankingTask
+from surprise_rerank.eval.studies.evalrank.data import RankingTask, read_sentence_ranking
 from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures, dense_measure
 from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankOutcome, rank_report, ranked
 from surprise_rerank.eval.studies.evalrank.ranks import Items
-from surprise_rerank.eval.studies.evalrank.settings import RankSettings
 from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     SentenceModel,
-    distinct_models,
+    load_sentence_models,
     post_processed,
 )
+from surprise_rerank.eval.studies.settings import RankSettings
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.kernels import own_memberships
 from surprise_rerank.similarities.table import CorpusStatistics, find_similarity, with_raw
 
 
-def sentence_measures() -> tuple[str, ...]:
-    """The names of all measures: those of sentence vectors, and the similarities of token vectors."""
-    return (*DENSE_MEASURES, *with_raw())
+def evaluate_sentences(settings: RankSettings, terminal: Terminal) -> Report:
+    """EvalRank of sentences."""
+    check_measures(settings.measures, (*DENSE_MEASURES, *with_raw()))
+    task = read_sentence_ranking(settings.data)
+    return rank_sentences(load_sentence_models(settings.models, terminal), task, settings, terminal)
 
 
-def evaluate_sentences(
-    models: Iterable[SentenceModel],
-    task: RankingTask,
-    settings: RankSettings | None = None,
-    terminal: Terminal | None = None,
+def rank_sentences(
+    models: Iterable[SentenceModel], task: RankingTask, settings: RankSettings, terminal: Terminal
 ) -> Report:
-    """EvalRank of sentences.
+    """The report of models.
 
     Sentence vectors are centred over the background, and for all measures but `l2` scaled to length 1.
     Similarities of token vectors compare tokens as the model gives them. What has to be fitted, IDF for one,
     is fitted on the background.
     """
-    settings = settings or RankSettings()
-    check_measures(settings.measures, sentence_measures())
-    terminal = terminal or Terminal(quiet=True)
     of_vectors = [kind for kind in dict.fromkeys(settings.measures) if kind in DENSE_MEASURES]
     of_tokens = [kind for kind in dict.fromkeys(settings.measures) if kind not in DENSE_MEASURES]
     row = {sentence: i for i, sentence in enumerate(task.background)}
     pairs = np.array([[row[first], row[second]] for first, second in task.pairs])
     outcomes: list[RankOutcome] = []
     notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
-    for model in distinct_models(models):
+    for model in models:
         with terminal.bar(f"encoding with {model.name}", len(row), "sentences") as advance:
             encoded = model.encoder.encode(task.background, on_progress=advance)
         tokens = encoded.require_tokens()

@@ -10,38 +10,48 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.stats.correlations import correlations
-from surprise_rerank.eval.studies.evalrank.data import RankingTask, WordSimilaritySet
+from surprise_rerank.eval.studies.evalrank.data import (
+    RankingTask,
+    WordSimilaritySet,
+    read_word_ranking,
+    read_word_similarity,
+)
 from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures, dense_measure
 from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankOutcome, rank_report, ranked
 from surprise_rerank.eval.studies.evalrank.ranks import Items
-from surprise_rerank.eval.studies.evalrank.settings import RankSettings
 from surprise_rerank.eval.studies.evalrank.vocabulary import Vocabulary
-from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, distinct_models
+from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, load_sentence_models
+from surprise_rerank.eval.studies.settings import RankSettings, WordSettings
 
 _AGREEMENT = (*map(Column, ("model", "similarity", "data set", "Pearson", "Spearman", "Kendall", "pairs")),)
 
 
-def evaluate_words(
+def evaluate_words(settings: WordSettings, terminal: Terminal) -> Report:
+    """EvalRank of words, and how similarities of words agree with people's."""
+    check_measures(settings.measures, DENSE_MEASURES)
+    task = read_word_ranking(settings.data, settings.vocabulary)
+    sets = read_word_similarity(settings.data)
+    return rank_words(load_sentence_models(settings.models, terminal), task, sets, settings, terminal)
+
+
+def rank_words(
     models: Iterable[SentenceModel],
     task: RankingTask,
-    sets: Sequence[WordSimilaritySet] = (),
-    settings: RankSettings | None = None,
-    terminal: Terminal | None = None,
+    sets: Sequence[WordSimilaritySet],
+    settings: RankSettings,
+    terminal: Terminal,
 ) -> Report:
-    """EvalRank of words, and how similarities of words agree with people's.
+    """The report of models.
 
     Vectors are centred over the vocabulary, and for all measures but `l2` scaled to length 1; an unknown word
     has the mean of the processed vectors. An encoder's vocabulary is the words of task and sets.
     """
-    settings = settings or RankSettings()
-    check_measures(settings.measures, DENSE_MEASURES)
-    terminal = terminal or Terminal(quiet=True)
     words = list(dict.fromkeys([*task.background, *(w for s in sets for pair in s.pairs for w in pair)]))
     row = {word: i for i, word in enumerate(words)}
     outcomes: list[RankOutcome] = []
     agreements: list[tuple[Cell, ...]] = []
     notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
-    for model in distinct_models(models):
+    for model in models:
         vocabulary = Vocabulary.of(model, words, terminal)
         notes += _unknown(model.name, task, dict(zip(words, vocabulary.rows >= 0, strict=True)))
         for processed in (False, True) if settings.post_process else (False,):

@@ -33,8 +33,8 @@ from surprise_rerank.eval.studies.off_topic.scores import (
     passed,
     totals,
 )
-from surprise_rerank.eval.studies.off_topic.settings import OffTopicSettings
 from surprise_rerank.eval.studies.sentence_models import refuse_duplicates
+from surprise_rerank.eval.studies.settings import OffTopicSettings
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
 

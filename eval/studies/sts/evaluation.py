@@ -11,10 +11,10 @@ from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats.intervals import difference_intervals
-from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, distinct_models
-from surprise_rerank.eval.studies.sts.data import DataSet
+from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, load_sentence_models
+from surprise_rerank.eval.studies.settings import StsSettings
+from surprise_rerank.eval.studies.sts.data import DataSet, read_data_sets
 from surprise_rerank.eval.studies.sts.scoring import COSINE, EncodedPairs
-from surprise_rerank.eval.studies.sts.settings import StsSettings
 from surprise_rerank.eval.studies.sts.systems import Compared, StsSystem
 from surprise_rerank.eval.studies.sts.tables import plots, tables
 from surprise_rerank.similarities.bags import word_lists
@@ -44,13 +44,9 @@ def check_similarities(settings: StsSettings) -> None:
 
 
 def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:
-    """The names of similarities for a model: the baseline first, once each.
+    """The names of similarities for a model: the baseline first, once each; `all` are those of the register.
 
-    Args:
-        model: decides on the default: the paper's similarities, over raw vectors for word vectors, over unit
-            vectors for other encoders.
-        names: as given; `all` means the whole registry; None for the default.
-        baseline: is always among them.
+    By default the paper's, over raw vectors for word vectors, over unit vectors for other encoders.
     """
     if names is None:
         raw = model.word_vectors is not None
@@ -59,30 +55,24 @@ def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline
     return tuple(dict.fromkeys((baseline, *wanted)))
 
 
-def evaluate_sts(
-    models: Iterable[SentenceModel],
-    data_sets: Sequence[DataSet],
-    settings: StsSettings | None = None,
-    terminal: Terminal | None = None,
-) -> Report:
-    """Measure how well similarities of sentences agree with people.
-
-    Args:
-        models: at least one, of different names; an iterator may load them one at a time.
-        data_sets: at least one, read by `read_data_sets`.
-        settings: how to compare.
-        terminal: for progress; quiet by default.
-    """
-    settings = settings or StsSettings()
-    terminal = terminal or Terminal(quiet=True)
+def evaluate_sts(settings: StsSettings, terminal: Terminal) -> Report:
+    """Measure how well similarities of sentences agree with people."""
     check_similarities(settings)
-    if not data_sets:
-        raise DataError("no data set to measure on; give at least one")
+    data_sets = read_data_sets(settings.data, settings.sets, other_parts=settings.post_process)
+    return compare_similarities(
+        load_sentence_models(settings.models, terminal), data_sets, settings, terminal
+    )
+
+
+def compare_similarities(
+    models: Iterable[SentenceModel], data_sets: Sequence[DataSet], settings: StsSettings, terminal: Terminal
+) -> Report:
+    """The report of models on data sets."""
     systems: list[StsSystem] = []
     compared: list[Compared] = []
     notes: dict[str, None] = {}
     unknown: dict[str, dict[str, int]] = {}
-    for model in distinct_models(models):
+    for model in models:
         own, unknown[model.name] = _measured(model, data_sets, settings, terminal, notes)
         systems += own
         compared += _compared(own, data_sets, settings, terminal) if settings.resamples else []
@@ -96,7 +86,8 @@ def evaluate_sts(
     for system in systems:
         for task, found in system.correlations.items():
             if not found.defined:
-                notes[f"{system.name}: no correlation on {task}, where it is the same for every pair"] = None
+                name = f"{system.model} {system.similarity}"
+                notes[f"{name}: no correlation on {task}, where it is the same for every pair"] = None
     facts = {
         "baseline": settings.baseline,
         "resamples": settings.resamples,
@@ -173,9 +164,10 @@ def _compared(
                 resamples=settings.resamples,
             )
             for i, own in enumerate(others):
-                mean, low, high = differences.values[i], differences.low[i], differences.high[i]
-                points = (100 * float(mean), 100 * float(low), 100 * float(high))
-                found.append(Compared(own.model, own.similarity, task.name, points, differences.verdict(i)))
+                ends = (differences.values[i], differences.low[i], differences.high[i])
+                value, low, high = (100 * float(end) for end in ends)
+                verdict = differences.verdict(i)
+                found.append(Compared(own.model, own.similarity, task.name, value, low, high, verdict))
             advance(1)
     place = {(s.model, s.similarity): i for i, s in enumerate(others)}
     return sorted(found, key=lambda c: place[c.model, c.similarity])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,11 +30,6 @@ class StsSystem:
     scores: dict[str, Float64Array] = field(default_factory=dict)
     correlations: dict[str, Correlations] = field(default_factory=dict)
 
-    @property
-    def name(self) -> str:
-        """Both names."""
-        return f"{self.model} {self.similarity}"
-
     def add(self, data_set: DataSet, values: Float64Array) -> None:
         """Take the similarities of a data set's pairs, sub-task after sub-task."""
         ends = np.cumsum([len(task) for task in data_set.subtasks])
@@ -42,13 +38,7 @@ class StsSystem:
             self.correlations[task.name] = correlations(part, task.judgements)
 
     def mean(self, data_set: DataSet, *, by_size: bool = False) -> Correlations:
-        """The mean over a data set's sub-tasks.
-
-        Args:
-            data_set: one that was measured.
-            by_size: whether a sub-task weighs as much as it has pairs (EvalRank's way), or all weigh the same
-                (fuzzymax's).
-        """
+        """The mean over a data set's sub-tasks, as fuzzymax has it; by their sizes, as EvalRank has it."""
         sizes = [len(task) for task in data_set.subtasks]
         return mean_correlations(
             [self.correlations[task.name] for task in data_set.subtasks], sizes if by_size else None
@@ -60,23 +50,16 @@ class StsSystem:
         return [*means, sum(means) / len(means)]
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A system compared with its baseline on a sub-task.
-
-    Attributes:
-        model: its name.
-        similarity: its name.
-        task: name of the sub-task.
-        points: difference, low and high end of its interval, in Pearson correlation x 100.
-        verdict: win, loss or tie; `none` without an interval.
-    """
+class Compared(NamedTuple):
+    """A system beside its baseline on a sub-task, in Pearson correlation x 100, with a 95 % interval."""
 
     model: str
     similarity: str
     task: str
-    points: tuple[float, float, float]
-    verdict: Verdict
+    difference: float
+    low: float
+    high: float
+    verdict: Verdict | None
 
     @property
     def in_years(self) -> bool:

@@ -28,14 +28,7 @@ _PAPER = (
 def tables(
     systems: Sequence[StsSystem], data_sets: Sequence[DataSet], compared: Sequence[Compared], baseline: str
 ) -> tuple[Table, ...]:
-    """All tables, those of details last.
-
-    Args:
-        systems: at least one.
-        data_sets: that they were measured on.
-        compared: systems and their baselines; none, where no intervals were asked for.
-        baseline: the similarity.
-    """
+    """All tables; without intervals, none of differences."""
     years = [data_set for data_set in data_sets if data_set.name in YEARS]
     found = [_years(systems, years)] if years else []
     if years and compared:
@@ -88,10 +81,7 @@ def _differences(compared: Sequence[Compared], baseline: str) -> Table:
         "sts-differences",
         f"Difference of Pearson correlations to {baseline} x 100, with BCa 95 % intervals",
         (*_SYSTEM, Column("sub-task"), *ends),
-        tuple(
-            (c.model, c.similarity, c.task, *c.points, None if c.verdict == "none" else c.verdict)
-            for c in compared
-        ),
+        tuple(compared),
         keys=3,
         notes=(
             "A win or a loss has an interval that excludes 0. Without a verdict: a similarity that is the "
@@ -102,7 +92,7 @@ def _differences(compared: Sequence[Compared], baseline: str) -> Table:
 
 
 def _wins(compared: Sequence[Compared], baseline: str) -> Table:
-    counts: dict[tuple[str, str], Counter[Verdict]] = {}
+    counts: dict[tuple[str, str], Counter[Verdict | None]] = {}
     for c in compared:
         if c.in_years:
             counts.setdefault((c.model, c.similarity), Counter())[c.verdict] += 1
@@ -138,14 +128,15 @@ def _lines(systems: Sequence[StsSystem], years: Sequence[DataSet], baseline: str
     others = sorted((s for s in defined if s not in baselines), key=lambda s: -means[s][-1])
     shown = [*baselines, *others[: max(1, _LINES - len(baselines))]]
     x = tuple(year.name for year in years)
-    best = best_of({s.name: means[s][-1] for s in shown}, 1)
+    names = {s: f"{s.model} {s.similarity}" for s in shown}
+    best = best_of({names[s]: means[s][-1] for s in shown}, 1)
     left = f"; the best of {len(systems)}" if len(shown) < len(systems) else ""
     return Plot(
         "line",
         "Mean Pearson correlation by year",
         "",
         "Pearson correlation x 100",
-        tuple(Series(s.name, x, tuple(means[s][:-1])) for s in shown),
+        tuple(Series(names[s], x, tuple(means[s][:-1])) for s in shown),
         f"Means over each year's sub-tasks{left}.",
         finding=f"Over all years {best}." if best else "",
     )
@@ -156,8 +147,8 @@ def _bars(compared: Sequence[Compared], baseline: str) -> Iterator[Plot]:
     chosen = [c for c in compared if c.in_years] or compared
     found: dict[str, dict[str, list[float]]] = {}
     for c in chosen:
-        if not math.isnan(c.points[0]):
-            found.setdefault(c.model, {}).setdefault(c.similarity, []).append(c.points[0])
+        if not math.isnan(c.difference):
+            found.setdefault(c.model, {}).setdefault(c.similarity, []).append(c.difference)
     for model, differences in found.items():
         means = {name: sum(values) / len(values) for name, values in differences.items()}
         names = sorted(means, key=lambda name: -means[name])
