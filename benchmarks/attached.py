@@ -9,8 +9,7 @@ The store's own order is compared with what the attached collection ranks by, as
 questions are those of the other half of the data set's. `--sparse-model` stores the vectors of a learned
 sparse encoder in place of BM25's, and prints what these are worth.
 
-`scale` attaches a large collection of random vectors: seconds, bytes received and memory until the first
-ranked question.
+`scale` attaches a large collection of random vectors: seconds and memory until the first ranked question.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import httpx
 import ir_measures
 import numpy as np
 from qdrant_client import QdrantClient, models
@@ -190,25 +188,6 @@ def _print(
         print(f"| {name} | {' | '.join(shown)} | {ms:.1f} |")
 
 
-class _Received:
-    """Counts the bytes of the server's answers."""
-
-    def __init__(self, client: QdrantClient) -> None:
-        self.bytes = 0
-        inner = getattr(getattr(client._client, "openapi_client", None), "client", None)
-        http = getattr(inner, "_client", None)
-        if isinstance(http, httpx.Client):
-            http.event_hooks["response"].append(self._count)
-
-    def _count(self, response: httpx.Response) -> None:
-        self.bytes += len(response.read())
-
-    def taken(self) -> str:
-        """The bytes since the last call."""
-        found, self.bytes = self.bytes, 0
-        return f"{found / 2**20:.1f} MiB" if found else "-"
-
-
 def _scale(given: argparse.Namespace, client: QdrantClient) -> None:
     rng = np.random.default_rng(0)
     n, d = given.points, given.dimension
@@ -217,16 +196,14 @@ def _scale(given: argparse.Namespace, client: QdrantClient) -> None:
     for points in _random_points(rng, n, d):
         client.upsert(_NAME, points)
     encoder = FunctionEncoder(_embedding(d), name="random")
-    received = _Received(client)
     rows = []
 
     def step(name: str, act: Callable[[], object]) -> object:
-        received.taken()
         begun = time.perf_counter()
         found = act()
         seconds = time.perf_counter() - begun
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        rows.append((name, seconds, received.taken(), f"{memory:.2f} GiB"))
+        rows.append((name, seconds, f"{memory:.2f} GiB"))
         return found
 
     collection = step("attach", lambda: Collection.attach(client, _NAME, embed=encoder))
@@ -236,9 +213,9 @@ def _scale(given: argparse.Namespace, client: QdrantClient) -> None:
     step("statistics, and first question by surprise", lambda: collection.pipeline("surprise").search("a b"))
     step("next question by surprise", lambda: collection.pipeline("surprise").search("a b"))
     step("statistics counted again", collection.refresh)
-    print("| step | seconds | received | most memory so far |\n|---|---|---|---|")
-    for name, seconds, size, memory in rows:
-        print(f"| {name} | {seconds:.2f} | {size} | {memory} |")
+    print("| step | seconds | most memory so far |\n|---|---|---|")
+    for name, seconds, memory in rows:
+        print(f"| {name} | {seconds:.2f} | {memory} |")
 
 
 def _embedding(d: int) -> Callable[[list[str]], list[list[float]]]:

@@ -11,8 +11,6 @@ many callers at once would see each.
 from __future__ import annotations
 
 import argparse
-import cProfile
-import pstats
 import time
 from pathlib import Path
 
@@ -41,7 +39,6 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=10)
     parser.add_argument("--questions", type=int, default=200)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--profile", action="store_true", help="show where auto's time goes")
     given = parser.parse_args()
     if given.threads:
         torch.set_num_threads(given.threads)
@@ -64,10 +61,6 @@ def main() -> None:
             print(
                 f"{name:8s} median {median:6.1f} ms, 95th {late:6.1f} ms, {median / base:4.1f} times cosine"
             )
-        if given.profile:
-            profile = cProfile.Profile()
-            profile.runcall(lambda: [pipelines["auto"].search(q, given.top) for q in questions])
-            pstats.Stats(profile).sort_stats("tottime").print_stats(25)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ slow-down over the loop's. The rounds alternate, so that a noisy moment hits eve
 from __future__ import annotations
 
 import argparse
+import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,59 +55,41 @@ def busy(programs: int) -> Iterator[None]:
             program.wait()
 
 
-def taken(
-    works: dict[str, Callable[[str], object]], questions: Sequence[str]
-) -> dict[str, list[tuple[float, float]]]:
-    """Work -> milliseconds of every question, and of processor that all threads used for it."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
-    for question in questions:
-        for name, work in works.items():
-            begun, used = time.perf_counter(), time.process_time()
-            work(question)
-            found[name].append((1000 * (time.perf_counter() - begun), 1000 * (time.process_time() - used)))
-    return found
-
-
 def main() -> None:
     """Print a line for each system and number of busy programs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--index", type=Path, required=True)
     parser.add_argument("--dataset", default="beir/scifact")
-    parser.add_argument("--split")
-    parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--programs", type=int, nargs="+", default=[0, 2, 6])
     parser.add_argument("--questions", type=int, default=25, help="of each round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--top", type=int, default=10)
     given = parser.parse_args()
     print(machine.describe("torch", "numpy", "qdrant-edge-py"))
-    encoder = load_encoder(given.model)
-    questions = list(load_dataset(given.dataset, given.split).queries.values())
-    with DocumentIndex.open(given.index, encoder) as index:
-        pipelines = {name: index.pipeline(name) for name in SYSTEMS}
+    questions = itertools.cycle(load_dataset(given.dataset).queries.values())
+    milliseconds: dict[tuple[int, str], list[float]] = {}
+    with DocumentIndex.open(given.index, load_encoder()) as index:
         works: dict[str, Callable[[str], object]] = {LOOP: lambda _: loop()}
-        for name, pipeline in pipelines.items():
-            works[name] = lambda question, pipeline=pipeline: pipeline.search(question, given.top)
-        taken(works, questions[:WARM])
-        measured: dict[int, dict[str, list[tuple[float, float]]]] = {k: {} for k in given.programs}
-        for number in range(given.rounds):
-            begin = number * given.questions
-            asked = [questions[i % len(questions)] for i in range(begin, begin + given.questions)]
+        works |= {name: index.pipeline(name).search for name in SYSTEMS}
+        for question in itertools.islice(questions, WARM):
+            for work in works.values():
+                work(question)
+        for _ in range(given.rounds):
+            asked = list(itertools.islice(questions, given.questions))
             for programs in given.programs:
                 with busy(programs):
-                    for name, times in taken(works, asked).items():
-                        measured[programs].setdefault(name, []).extend(times)
-    print(f"{given.dataset}, {given.rounds} rounds of {given.questions} questions; milliseconds")
-    alone = {name: np.median(times, axis=0)[0] for name, times in measured[given.programs[0]].items()}
-    for programs, rows in measured.items():
-        explained = np.median(rows[LOOP], axis=0)[0] / alone[LOOP]
-        for name, times in rows.items():
-            (middle, used), late = np.median(times, axis=0), np.percentile(times, 95, axis=0)[0]
-            print(
-                f"beside {programs}  {name:8s} median {middle:7.1f}  95th {late:7.1f}  processor {used:6.1f}"
-                f"  {middle / alone[name]:5.2f} times alone, explained {explained:5.2f}, "
-                f"factor {middle / alone[name] / explained:4.2f}"
-            )
+                    for question, (name, work) in itertools.product(asked, works.items()):
+                        begun = time.perf_counter()
+                        work(question)
+                        took = 1000 * (time.perf_counter() - begun)
+                        milliseconds.setdefault((programs, name), []).append(took)
+    medians = {key: float(np.median(own)) for key, own in milliseconds.items()}
+    alone = {name: medians[given.programs[0], name] for name in works}
+    for (programs, name), median in medians.items():
+        times, explained = median / alone[name], medians[programs, LOOP] / alone[LOOP]
+        print(
+            f"beside {programs}  {name:8s} median {median:7.1f} ms, {times:5.2f} times alone, "
+            f"explained {explained:5.2f}, factor {times / explained:4.2f}"
+        )
 
 
 if __name__ == "__main__":

@@ -382,15 +382,6 @@ def rule_table(trials: Trials) -> Table:
     return Table("rule", "The cosine below a border of the offset share", columns, tuple(rows), notes=notes)
 
 
-def forms_table(trials: Trials) -> Table:
-    """Every form's value on all data sets."""
-    names = list(trials)
-    values = sorted(((value(trials, names, form), str(form)) for form in with_rules()), reverse=True)
-    columns = (Column("form"), Column("mean of accuracy and macro F1"))
-    rows = tuple((form, own) for own, form in values)
-    return Table("forms", "Every form on what is chosen on", columns, rows, detail=True)
-
-
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), envvar="SURPRISE_RERANK_DATA")
 @click.option("--cache", type=click.Path(path_type=Path), help="Where vectors and indexes are kept.")
@@ -405,7 +396,7 @@ def main(data: Path | None, cache: Path | None, reports: tuple[Path, ...], *, qu
     forms = left_out_forms(trials)
     left_out = left_out_table(trials, forms)
     tables = (left_out, gains_table(left_out), chosen_table(trials, forms), rule_table(trials))
-    present(Report("The classifier's default", (*tables, forms_table(trials))), reports, details=False)
+    present(Report("The classifier's default", tables), reports)
 
 
 if __name__ == "__main__":

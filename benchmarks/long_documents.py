@@ -75,7 +75,7 @@ def main() -> None:
             passages=passages,
         )
         tables += compare([replace(evaluate(settings, Terminal()), name=name)]).tables
-    present(Report("Long documents, cut and in passages", tuple(tables)), tuple(given.report), details=False)
+    present(Report("Long documents, cut and in passages", tuple(tables)), tuple(given.report))
 
 
 if __name__ == "__main__":

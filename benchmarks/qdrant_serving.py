@@ -8,13 +8,11 @@ The ways take turns, ten questions each, so that a busy machine slows all of the
 questions would charge one way for torch's threads of the one before, which wait for more work in a loop.
 
 Two indexes of the same documents: one stores merged tokens, as a new index does, the other every token.
-`--only NAME` runs the ways whose name has it, for the process's peak of memory.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -48,11 +46,6 @@ EVERY_TOKEN = replace(OPTIONS, pooling=1.0, surprise_vector=False, bm25=None)
 _TURN = 10
 NATIVE = "DynaMax inside Qdrant, ids only"
 CLIENT = "DynaMax on the client"
-RATIOS = (
-    ("DynaMax on the client / inside Qdrant", CLIENT, NATIVE),
-    ("formula / plain search, ids only", "surprise by formula, ids only", "cosine, ids only"),
-    ("formula / plain search, documents", "surprise by formula, documents", "cosine, documents"),
-)
 Way = Callable[[Query], object]
 
 
@@ -88,17 +81,6 @@ def opened(folder: Path, options: IndexOptions, given: argparse.Namespace, encod
     return index
 
 
-def report(seconds: dict[str, list[float]]) -> None:
-    """Print each way's times, their ratios, and the memory."""
-    medians = {name: 1000 * float(np.median(own)) for name, own in seconds.items()}
-    for name, own in seconds.items():
-        print(f"{name:<45} {medians[name]:8.2f} ms   95 %: {1000 * float(np.quantile(own, 0.95)):8.2f} ms")
-    for what, above, below in RATIOS:
-        if above in medians and below in medians:
-            print(f"{what}: {medians[above] / medians[below]:.2f}")
-    print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
-
-
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -106,7 +88,6 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--depth", type=int, default=100)
     parser.add_argument("--questions", type=int, default=100)
-    parser.add_argument("--only", default="", help="run the ways whose name has this")
     given = parser.parse_args()
     encoder = load_encoder()
     with ExitStack() as stack:
@@ -139,7 +120,6 @@ def main() -> None:
                 HybridRetriever(index, SparseRetriever(index), exact=True), depth
             ),
         }
-        ways = {name: way for name, way in ways.items() if given.only in name}
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         for way in ways.values():
             way(queries[0])
@@ -151,7 +131,9 @@ def main() -> None:
                     begun = time.perf_counter()
                     way(query)
                     seconds[name].append(time.perf_counter() - begun)
-    report(seconds)
+    for name, own in seconds.items():
+        median, late = 1000 * np.percentile(own, [50, 95])
+        print(f"{name:<45} {median:8.2f} ms   95 %: {late:8.2f} ms")
 
 
 if __name__ == "__main__":

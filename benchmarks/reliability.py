@@ -181,7 +181,7 @@ def main(
             for role, kind, values in shares(documents, questions):
                 found[name.removeprefix("beir/"), model, role, kind] = values
     tables = (summary(found), *(times_claimed(found, role) for role in ROLES), every_share(found))
-    present(Report("What p of the surprise score says", tables), reports, details=False)
+    present(Report("What p of the surprise score says", tables), reports)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,16 @@
-"""A question on a Qdrant server, by REST and by gRPC, beside Edge: milliseconds, requests, bytes on the wire.
+"""A question on a Qdrant server, by REST and by gRPC, beside Edge: milliseconds and requests.
 
     python benchmarks/server_latency.py --dataset DATA/beir/cranfield --folder FOLDER --url URL
 
 Documents are in passages, as a new index has them, with augmented vectors and an ensemble of the documents.
 What is timed is retrieving and re-ranking ids; the questions are encoded before. Systems and engines take
 turns, ten questions each; this process's processor time is Qdrant's, too, in Edge, and the client's alone on
-a server. `surprise/vector` is the system `surprise` in the mode `vector`. Bytes are those of both
-directions, headers included, through a relay that nothing is timed through. FOLDER keeps the Edge index for
+a server. `surprise/vector` is the system `surprise` in the mode `vector`. FOLDER keeps the Edge index for
 another run; the server's collection is deleted again, unless it is kept (`--keep`).
 """
 
 from __future__ import annotations
 
-import cProfile
-import pstats
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -26,7 +23,7 @@ import ir_measures
 import numpy as np
 from machine import describe
 from qdrant_client import QdrantClient
-from served import EncodedOnce, Relay, drop, settle
+from served import EncodedOnce, drop, settle
 
 from surprise_rerank import Query
 from surprise_rerank.candidates import Ranking
@@ -100,25 +97,16 @@ def timed(
     return seconds, runs
 
 
-def costs(way: Way, index: DocumentIndex, relay: Relay, queries: list[Query]) -> tuple[float, float, float]:
-    """Requests, and bytes up and down, of a question on average."""
+def requests(way: Way, index: DocumentIndex, queries: list[Query]) -> float:
+    """Requests of a question on average."""
     storage: Any = index.storage
     way(queries[0])  # what is read once
     engine = storage.engine
     storage.engine = counting = _Counting(engine)
-    relay.taken()
     for query in queries:
         way(query)
-    up, down = relay.taken()
     storage.engine = engine
-    return counting.asked / len(queries), up / len(queries), down / len(queries)
-
-
-def show_profile(own: Way, queries: list[Query]) -> None:
-    """Print where the time goes."""
-    profiler = cProfile.Profile()
-    profiler.runcall(lambda: [own(query) for query in queries])
-    pstats.Stats(profiler).sort_stats("tottime").print_stats(35)
+    return counting.asked / len(queries)
 
 
 @click.command()
@@ -133,7 +121,6 @@ def show_profile(own: Way, queries: list[Query]) -> None:
 @click.option("--depth", default=100, show_default=True)
 @click.option("--questions", type=int, help="How many of them; all by default.")
 @click.option("--keep", is_flag=True, help="Leave the server's collection for another run.")
-@click.option("--profile", default="", help="Show where the time of ENGINE:SYSTEM goes, such as gRPC:auto.")
 @report_option
 def main(
     dataset: str,
@@ -145,7 +132,6 @@ def main(
     depth: int,
     questions: int | None,
     keep: bool,
-    profile: str,
     reports: tuple[Path, ...],
 ) -> None:
     """Print one line for each system."""
@@ -175,22 +161,13 @@ def main(
             settle(client, collection)
         ways = {(name, kind): way(name, index, depth) for name in names for kind, index in indexes.items()}
         seconds, runs = timed(ways, queries)
-        spent: dict[tuple[str, str], tuple[float, float, float]] = {}
-        if url is not None:
-            relay = stack.enter_context(Relay(url, grpc_port))
-            for kind, how in _KINDS.items():
-                index = opened(replace(server, url=relay.url, grpc_port=relay.grpc_port, **how))
-                for name in names:
-                    spent[name, kind] = costs(way(name, index, depth), index, relay, queries)
-        if profile:
-            kind, _, name = profile.partition(":")
-            show_profile(ways[name, kind], queries)
+        asked = {key: requests(own, indexes[key[1]], queries) for key, own in ways.items()}
     judged = {name: data.qrels[name] for name in texts}
     rows = [
         (
             f"{name}, {kind}",
             *_times(seconds, name, kind),
-            *_wire(spent, name, kind),
+            asked[name, kind],
             _ndcg(judged, runs[name, kind]),
             _alike(runs[name, kind], runs[name, EDGE]),
         )
@@ -204,8 +181,6 @@ def main(
         Column("times Edge", digits=2),
         Column("of this processor, ms", digits=1),
         Column("requests", digits=1),
-        Column("kB up", digits=1),
-        Column("kB down", digits=1),
         Column("nDCG@10"),
         Column("same ten as Edge", digits=3),
     )
@@ -219,14 +194,6 @@ def _times(
     taken, own = 1000 * np.array(seconds[name, kind]).T, 1000 * np.array(seconds[name, EDGE])[:, 0]
     median, late = np.percentile(taken[0], [50, 95])
     return float(median), float(late), float(median / np.median(own)), float(np.median(taken[1]))
-
-
-def _wire(
-    spent: dict[tuple[str, str], tuple[float, float, float]], name: str, kind: str
-) -> tuple[float, float, float]:
-    """Requests, and kB up and down."""
-    asked, up, down = spent.get((name, kind), (float("nan"),) * 3)
-    return asked, up / 1000, down / 1000
 
 
 def _ndcg(judged: dict[str, dict[str, int]], run: dict[str, dict[str, float]]) -> float:

@@ -37,42 +37,11 @@ from surprise_rerank.eval.retrieval.datasets import load_dataset
 
 Asked: TypeAlias = tuple[str, dict[str, Any]]  # a route, and what is sent there
 
-_WORDS = [
-    f"{first}{second}" for first in ("sun", "rain", "snow", "wind") for second in ("", "y", "fall", "light")
-] + [
-    *(
-        "the",
-        "of",
-        "and",
-        "to",
-        "in",
-        "is",
-        "that",
-        "was",
-        "dogs",
-        "bark",
-        "cats",
-        "sleep",
-        "night",
-        "house",
-        "under",
-    ),
-    *(
-        "wing",
-        "lift",
-        "river",
-        "bridge",
-        "old",
-        "long",
-        "people",
-        "work",
-        "years",
-        "made",
-        "first",
-        "water",
-        "small",
-    ),
-]
+_TEXT = (
+    "the of and to in is that was dogs bark cats sleep night house under wing lift river bridge old long "
+    "people work years made first water small sun sunny rain rainy snow snowy wind windy"
+)
+_WORDS = _TEXT.split()
 _DOCUMENTS, _LENGTH = 10, 50
 
 

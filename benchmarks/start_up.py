@@ -1,10 +1,8 @@
 """What the commands below cost from the shell: processor and wall seconds, the best of a few.
 
     python benchmarks/start_up.py
-    git worktree add ../before cc50c44; python benchmarks/start_up.py --against ../before
 
-Wall seconds are those until the first byte of a result, or of an error. With `--against` the
-commands of another checkout run alternately with those of this one, over one index and one cache.
+Wall seconds are those until the first byte of a result, or of an error.
 
 An index of some documents of the built-in demo is made first, and a folder of the same in BEIR's form. Beside
 the commands stand the floor (an empty Python, `import torch`) and the packaged model with one question: what
@@ -26,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import httpx
@@ -68,21 +66,15 @@ class Use:
     until: Callable[[], bool] | None = None
     code_of_exit: int = 0
 
-    def cost(self, checkout: Path | None) -> Cost:
-        """What it costs; one that serves is ended when it is ready.
-
-        Args:
-            checkout: whose package is imported; the installed one by default.
-        """
-        how = ["-P", "-c"] if checkout is None else ["-c"]
+    def cost(self) -> Cost:
+        """What it costs; one that serves is ended when it is ready."""
         arguments = [str(own) for own in self.arguments]
         start = time.perf_counter()
         running = subprocess.Popen(
-            [sys.executable, *how, self.code, *arguments],
+            [sys.executable, "-P", "-c", self.code, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if self.code_of_exit == 0 else subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
-            cwd=checkout,
         )
         assert running.stdout is not None
         if self.until is None:
@@ -168,16 +160,7 @@ def commands(index: Path, beir: Path, port: int) -> Iterator[tuple[str, Use]]:
     yield "`surprise-rerank --help`", Use(_SEARCH, ("--help",))
     yield "`search --help`", Use(_SEARCH, ("search", "--help"))
     yield "`rerank-eval --help`", Use(_EVALUATE, ("--help",))
-    yield (
-        "`rerank-eval --systems help`",
-        Use(
-            _EVALUATE,
-            (
-                "--systems",
-                "help",
-            ),
-        ),
-    )
+    yield "`rerank-eval --systems help`", Use(_EVALUATE, ("--systems", "help"))
     yield "a wrong option", Use(_SEARCH, ("search", _QUESTION, *place, "--sytem", "auto"), code_of_exit=2)
     missing = ("index", folder / "no.jsonl", "--index", folder / "new")
     yield "`index`, no such file", Use(_SEARCH, missing, code_of_exit=2)
@@ -209,39 +192,22 @@ class _Numbered:
         return str(self.folder / f"neighbours-{next(self.counted)}.csv")
 
 
-def measured(use: Use, checkouts: Sequence[Path | None], rounds: int) -> list[Cost]:
-    """The best of a few costs for each checkout, alternately."""
-    for checkout in checkouts:
-        use.cost(checkout)  # caches of pages, and what the first call of a command makes
-    found = [[use.cost(checkout) for checkout in checkouts] for _ in range(rounds)]
-    return [
-        Cost(min(cost.processor for cost in own), min(cost.wall for cost in own))
-        for own in zip(*found, strict=True)
-    ]
-
-
 def main() -> None:
-    """Print the table."""
+    """Print the table: of each command the best of some rounds, after one for caches."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--documents", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="commands that contain this")
-    parser.add_argument("--against", type=Path, help="another checkout, measured alternately with this one")
     asked = parser.parse_args()
-    checkouts: list[Path | None] = [None]
-    if asked.against is not None:
-        checkouts = [asked.against.resolve(), Path(__file__).resolve().parents[1]]
     print(describe("torch", "sentence-transformers", "qdrant-client", "qdrant-edge-py"))
     port = _free_port()
     with prepared(asked.documents) as (index, beir), served(index, port):
-        before = "" if len(checkouts) == 1 else " before | before |"
-        print(f"\n| command |{before} processor seconds | first output |")
-        print(f"|---|{'---|' * 2 * len(checkouts)}")
+        print("\n| command | processor seconds | first output |\n|---|---|---|")
         for name, use in commands(index, beir, port):
             if asked.only in name:
-                costs = measured(use, checkouts, asked.rounds)
-                cells = " | ".join(f"{own.processor:.2f} | {own.wall:.2f}" for own in costs)
-                print(f"| {name} | {cells} |", flush=True)
+                costs = [use.cost() for _ in range(asked.rounds + 1)][1:]
+                processor, wall = (min(own) for own in zip(*map(astuple, costs), strict=True))
+                print(f"| {name} | {processor:.2f} | {wall:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,8 +19,8 @@ from benchmarks.study.left_out import (
     quality_table,
 )
 from benchmarks.study.past_the_pool import past_table
-from benchmarks.study.rankings import asked_by, read_rankings
-from benchmarks.study.verdict_tables import PARTS, PHASES, Place, verdict_tables
+from benchmarks.study.rankings import Phase, asked_by, read_rankings
+from benchmarks.study.verdict_tables import PARTS, Place, verdict_tables
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.loading import load_encoder
@@ -42,9 +42,8 @@ SPLITS = {
     "limit_small": "test",
 }
 LEFT_OUT = ("defaults", "past", "deep", "learned")
+PHASES: tuple[Phase, ...] = ("own", "packaged")
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
-# Data sets with questions for tests, which are looked at last.
-TESTED = ("beir/scifact", "beir/nfcorpus")
 
 
 _cache_option = click.option(
@@ -142,7 +141,7 @@ def _collections(
 
 @main.command()
 @_takes_collections
-@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="[default: all but test]")
+@click.option("--part", "parts", multiple=True, type=click.Choice(PARTS), help="[default: all]")
 @click.option(
     "--rankings",
     "folder",
@@ -166,7 +165,7 @@ def verdicts(
 ) -> None:
     """Whether thresholds keep their promise, and whether the chance of relevance knows weak answers."""
     terminal, kept = Terminal(quiet=quiet), cache or cache_folder()
-    wanted = parts or tuple(part for part in PARTS if part != "test")
+    wanted = parts or PARTS
     names = names or tuple(name for name in SPLITS if name != "limit_small")  # 46 documents tell nothing
     if set(wanted) != {"pass-rates"} and len(names) == 1:
         raise click.ClickException(
@@ -179,12 +178,12 @@ def verdicts(
             for name in names:
                 place = Place(name.removeprefix("beir/"), model, folder)
                 places.append(place)
-                for phase in dict.fromkeys(phase for part in wanted for phase in PHASES[part]):
-                    if (phase == "test" and name not in TESTED) or place.file(phase).is_file():
+                for phase in PHASES:
+                    if place.file(phase).is_file():
                         continue
                     encoder = encoder or load_encoder(model)
                     spec = _spec(data, name)
-                    dataset = load_dataset(spec, "test" if phase == "test" else SPLITS[name])
+                    dataset = load_dataset(spec, SPLITS[name])
                     others = {_spec(data, own): split for own, split in SPLITS.items() if own != name}
                     read_rankings(
                         asked_by(phase, place.name, dataset, others),

@@ -26,7 +26,7 @@ from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
-Phase: TypeAlias = Literal["own", "test", "packaged"]
+Phase: TypeAlias = Literal["own", "packaged"]
 DEPTH = 100
 OWN, OTHERS, PACKAGED = 323, 60, 1260  # how many questions
 # Scores of a candidate; `inclusion` is the token score of `auto`.
@@ -55,8 +55,7 @@ def asked_by(phase: Phase, name: str, dataset: RetrievalDataset, others: Mapping
     """The questions of a phase.
 
     Args:
-        phase: `own` is the collection's questions and some of each other one; `test` is the collection's
-            alone; `packaged` is the package's.
+        phase: `own` is the collection's questions and some of each other one; `packaged` is the package's.
         name: of the collection.
         dataset: its documents, and the questions of the wanted split.
         others: the other data sets, as `--dataset` names them, and the split that is asked.
@@ -64,7 +63,7 @@ def asked_by(phase: Phase, name: str, dataset: RetrievalDataset, others: Mapping
     if phase == "packaged":
         return [Asked("varied", text) for text in varied_questions(PACKAGED)]
     asked = _own(name, dataset)
-    for spec, split in others.items() if phase == "own" else ():
+    for spec, split in others.items():
         questions = list(dict.fromkeys(load_dataset(spec, split).queries.values()))
         asked += [Asked(Path(spec).name, text) for text in _drawn(questions, OTHERS, 1)]
     return asked

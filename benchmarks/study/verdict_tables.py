@@ -30,15 +30,7 @@ from surprise_rerank.core.arrays import BoolArray, Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Table
 from surprise_rerank.thresholds.verdicts import ANSWERED, WEAK
 
-# Part of the tables -> the phases of questions that it needs.
-PHASES: Mapping[str, tuple[Phase, ...]] = {
-    "pass-rates": ("own", "packaged"),
-    "chance": ("own", "packaged"),
-    "predictors": ("own", "packaged"),
-    "removed": ("own", "packaged"),
-    "test": ("own", "packaged", "test"),
-}
-PARTS = tuple(PHASES)
+PARTS = ("pass-rates", "chance", "predictors", "removed")
 SIZES, ALPHAS, CALIBRATIONS, USUAL = (100, 300, 1000), (0.05, 0.2), 20, 300
 # Collections of one subject: medicine; computing and libraries; engineering.
 NEAR = (
@@ -79,20 +71,9 @@ class Place:
 class Rate:
     """How many questions pass a threshold, over `CALIBRATIONS` backgrounds of the same number of questions.
 
-    Attributes:
-        collection: asked.
-        model: of the vectors.
-        system: that ranks.
-        count: background questions.
-        alpha: the share that is promised.
-        far: share of questions of collections about other subjects that pass, mean.
-        near: of collections about the same subject.
-        off: of all other collections.
-        off_spread: standard deviation of `off` over the calibrations.
-        held: share of varied questions that are not in the background, mean.
-        held_spread: its standard deviation.
-        sampling: what that would be if only the draws of both differed.
-        refused: share of the collection's own questions that do not pass.
+    `alpha` is the share that is promised. The means are of questions of collections about other subjects
+    (`far`), the same (`near`) and all others (`off`), and of varied questions that are not in the background
+    (`held`); `sampling` is the deviation of these if only the draws differed. `refused` are own questions.
     """
 
     collection: str
@@ -112,16 +93,10 @@ class Rate:
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What is known of the questions of one phase, by one system.
+    """What is known of q questions, by one system: predictors, surprise of the best document, nDCG@10.
 
-    Attributes:
-        found: the predictors.
-        surprise: (q,) of the best document.
-        ndcg: (q,) nDCG@10.
-        hits: (q,) whether a relevant document is among the first ten.
-        source: (q,) whose question it is.
-        removed: (q,) whether its relevant documents were taken out.
-        name: of the collection.
+    `hits` says whether a relevant document is among the first ten, `source` whose question it is, `removed`
+    whether its relevant documents were taken out.
     """
 
     found: Mapping[str, Float64Array]
@@ -215,9 +190,9 @@ class Opened:
                 rates.append(Rate(*key, *levels, float(sampling), 100 - own_mean))
         return rates
 
-    def answers(self, phase: Phase) -> dict[str, Answers]:
-        """System -> what is known of a phase's questions, by a background of `USUAL` questions."""
-        asked = Rankings.load(self.place.file(phase))
+    def answers(self) -> dict[str, Answers]:
+        """System -> what is known of the questions, by a background of `USUAL` questions."""
+        asked = Rankings.load(self.place.file("own"))
         background = self.packaged.take(np.arange(USUAL))  # the product's
         answers = {}
         for system in SYSTEMS:
@@ -378,20 +353,6 @@ def chance_tables(known: Known) -> list[Table]:
     ]
 
 
-def tested_table(known: Known, tested: Known) -> Table:
-    """The same of test questions, by curves that were fitted without their collection."""
-    curves = chances(known)
-    rows: list[tuple[Cell, ...]] = []
-    for (name, model), answers in tested.items():
-        rows += [
-            (name, model, system, *_quality(answers[system], curves[name]))
-            for system in ("cosine", "fusion", "auto")
-        ]
-    keys = (Column("collection"), Column("model"), Column("system"))
-    columns = (*keys, *_quality_columns())
-    return Table("chance-test", "Test questions", columns, tuple(rows), keys=3, notes=_QUALITY_NOTES)
-
-
 def _share(values: BoolArray) -> float:
     return 100 * float(values.mean()) if values.size else float("nan")
 
@@ -534,27 +495,23 @@ def verdict_tables(places: Sequence[Place], parts: Sequence[str], terminal: Term
     """The tables of some parts.
 
     Args:
-        places: every collection of every model; one whose file of a phase is missing has none of that.
+        places: every collection of every model.
         parts: of `PARTS`.
         terminal: for progress.
     """
     rates: list[Rate] = []
-    known: dict[Phase, dict[tuple[str, str], dict[str, Answers]]] = {"own": {}, "test": {}}
-    phases = {phase for part in parts if part != "pass-rates" for phase in PHASES[part]}
+    own: dict[tuple[str, str], dict[str, Answers]] = {}
     with terminal.bar("measuring", len(places), "collections") as advance:
         for place in places:
             opened = place.opened()
             rates += opened.rates() if "pass-rates" in parts else []
-            for phase, found in known.items():
-                if phase in phases and place.file(phase).is_file():
-                    found[place.name, place.model] = opened.answers(phase)
+            if set(parts) != {"pass-rates"}:
+                own[place.name, place.model] = opened.answers()
             advance(1)
-    own = known["own"]
     made: Mapping[str, Callable[[], Sequence[Table]]] = {
         "pass-rates": lambda: rate_tables(rates),
         "chance": lambda: [*chance_tables(own), reliability_table(own)],
         "predictors": lambda: [predictor_table(own)],
         "removed": lambda: removed_tables(own),
-        "test": lambda: [tested_table(own, known["test"])],
     }
     return [table for part in parts for table in made[part]()]

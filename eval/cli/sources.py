@@ -20,15 +20,7 @@ _PLACES = 3  # that a reason shows
 
 
 class Sources:
-    """Documents of several sources, one after another.
-
-    Args:
-        names: what the user called them.
-        sources: in the same order.
-
-    Attributes:
-        named: names and sources.
-    """
+    """Documents of several sources, one after another; `named` are what the user called them, and they."""
 
     def __init__(self, names: Sequence[str], sources: Sequence[DocumentSource]) -> None:
         self.named = list(zip(names, sources, strict=True))

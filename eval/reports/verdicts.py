@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-
 # The level at which differences are called significant.
 LEVEL = 0.05
 
@@ -31,20 +28,6 @@ def difference_verdict(
     if mean > 0:
         return f"{system} +{short(mean)}{ends} {measure} over {baseline}, {tested}"
     return f"no system is above {baseline} in {measure}; the next is {system}, {short(mean)}{ends}, {tested}"
-
-
-def best_of(values: Mapping[str, float], digits: int = 3) -> str:
-    """The system with the largest value, and the one with the next, without a full stop; empty without two.
-
-    >>> best_of({"cosine": 0.61, "surprise": 0.65, "both": 0.6})
-    'surprise has the most, .650; the next is cosine, .610'
-    """
-    order = sorted((-value, name) for name, value in values.items() if not math.isnan(value))
-    if len(order) < 2:
-        return ""
-    (first, best), (second, following) = order[:2]
-    most, next_most = short(-first, digits), short(-second, digits)
-    return f"{best} has the most, {most}; the next is {following}, {next_most}"
 
 
 def short(number: float, digits: int = 3) -> str:

@@ -28,12 +28,7 @@ _MEANINGS = {
 
 
 def compare(evaluations: Sequence[Evaluation], baseline: str = "cosine") -> Report:
-    """The report of one or several data sets.
-
-    Args:
-        evaluations: by the same measures.
-        baseline: the system that the others are compared with; nothing is compared where it is missing.
-    """
+    """The report of one or several data sets; nothing is compared where the baseline is missing."""
     found = _with_holm([differences(evaluation, baseline) for evaluation in evaluations])
     pairs = list(zip(evaluations, found, strict=True))
     tables = [_systems(evaluation, baseline, beside) for evaluation, beside in pairs]

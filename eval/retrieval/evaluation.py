@@ -38,17 +38,10 @@ AnySystem: TypeAlias = System | ExternalRun
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What came out of one data set.
+    """What came out of one data set, by the systems and measures in the order asked for.
 
-    Attributes:
-        name: data set and split.
-        title: data set, its size, and the model, in a line.
-        measures: names of the measures, in the order asked for.
-        results: one per system, in the order asked for.
-        qrels: question id -> document id -> relevance.
-        notes: what the table's reader must know.
-        facts: everything else that a report records, as JSON values.
-        questions: question id -> its words; where they are missing, plots show the id.
+    `name` is data set and split, `title` a line with the model. `qrels` and `questions` are by question id;
+    `notes` are what the table's reader must know, `facts` everything else that a report records.
     """
 
     name: str
@@ -66,10 +59,7 @@ def evaluate(
 ) -> Evaluation:
     """Load, index what is not indexed yet, run every system over every question, and measure.
 
-    Args:
-        settings: what to evaluate.
-        terminal: for progress and messages; none by default.
-        encoder: the model of the settings, where it is loaded already.
+    `encoder` is the model of the settings, where it is loaded already.
     """
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
@@ -171,13 +161,7 @@ def load_model(settings: RetrievalSettings, dataset: RetrievalDataset | None = N
 
 
 def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir: Path | None = None) -> None:
-    """Refuse what could not be measured, or would get into each other's way, before anything is.
-
-    Args:
-        settings: for each of the data sets.
-        datasets: as `RetrievalSettings.dataset` names them.
-        run_dir: where run files will be written.
-    """
+    """Refuse what could not be measured, or would get into each other's way, before anything is."""
     sources = [open_source(name, settings.split) for name in datasets]
     places = [short_name(f"{source.name}/{source.split}") for source in sources]
     twice = next((place for i, place in enumerate(places) if place in places[:i]), None)

@@ -15,13 +15,7 @@ _NAMED = 8  # questions with the largest gains, and as many with the largest los
 
 
 def plots(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]) -> Iterator[Plot]:
-    """The pictures of one data set.
-
-    Args:
-        evaluation: of at least one system.
-        baseline: the system that the others are compared with.
-        beside: the other systems' differences to it; without them there is only quality and time.
-    """
+    """The pictures of one data set; without differences to the baseline only quality and time."""
     results = {result.name: result for result in evaluation.results}
     if beside:
         ordered = sorted(beside, key=lambda difference: -difference.mean)

@@ -71,12 +71,10 @@ class Resources(SystemInputs):
         )
 
     def retriever(self, usual: PoolName | Run, *, bm25: str = "") -> Retriever:
-        """The first stage of a system.
+        """The first stage of a system: its usual one, unless `pool` says otherwise.
 
-        Args:
-            usual: where it takes its candidates from, unless `pool` says otherwise.
-            bm25: whose BM25 scores of all candidates its re-ranker reads: `bm25` is Qdrant's, `bm25-lucene`
-                Lucene's; none by default.
+        `bm25` says whose BM25 scores of all candidates its re-ranker reads: `bm25` is Qdrant's, `bm25-lucene`
+        Lucene's.
         """
         pool = self.pool or usual
         match pool:

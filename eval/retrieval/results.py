@@ -25,8 +25,7 @@ class SystemResult:
         run: question id -> its ranking.
         values: measure -> mean over the judged questions.
         per_query: measure -> question id -> value.
-        latencies: (n,) seconds of each question, retrieval and re-ranking, without encoding the question; NaN
-            for a run of another program.
+        latencies: (n,) seconds of each question without encoding it; NaN for a run of another program.
         is_run: whether it is one.
     """
 
@@ -45,18 +44,10 @@ class SystemResult:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A system beside the baseline, in one measure over the questions of one data set.
+    """A system minus the baseline, in one measure over the questions of one data set.
 
-    Attributes:
-        system: its name.
-        mean: system minus baseline.
-        low: the lower end of the difference's 95 % BCa interval.
-        high: the upper end.
-        p: of the paired test.
-        corrected: p after Holm's correction for all differences of the report.
-        wins: questions in which the system has more.
-        losses: questions in which it has less.
-        ties: the others.
+    `low` and `high` are the ends of the 95 % BCa interval, `p` is of the paired test, and `corrected` is p
+    after Holm's correction for all differences of the report.
     """
 
     system: str

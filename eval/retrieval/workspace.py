@@ -17,11 +17,11 @@ from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.readers.demo import DEMO
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.core.files import disk_errors
 from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.encoders.base import Encoder, precision_of
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, UnreadableIndexError
+from surprise_rerank.eval.questions import read_questions
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.pools import Resources
@@ -40,12 +40,7 @@ def has_lucene() -> bool:
 
 
 def index_key(spec: str, dataset: RetrievalDataset) -> str:
-    """What an index is remembered by: a folder by its place, anything else by its name.
-
-    Args:
-        spec: as `--dataset` has it.
-        dataset: that it names.
-    """
+    """What an index is remembered by: a folder, as `--dataset` has it, by its place, else the name."""
     folder = Path(spec).expanduser()
     place = str(folder.resolve()) if folder.is_dir() and spec != DEMO else ""
     return f"{place}{dataset.name}"
@@ -99,11 +94,7 @@ class Workspace:
     ) -> Iterator[Resources]:
         """Index what is not indexed yet, and open everything that systems need.
 
-        Args:
-            dataset: whose documents are indexed.
-            anchors: the ensemble that surprise is measured against; the documents where it is None.
-            lessons: judged questions that fusion weights are fitted on.
-            lucene: whether Lucene's BM25 is needed.
+        Surprise is measured against `anchors`, or the documents where there are none.
         """
         folder = self.cache / self.name
         with contextlib.ExitStack() as stack:
@@ -185,34 +176,15 @@ def _told(done: SyncReport, engine: str) -> str:
 
 
 def load_anchors(name: str, spec: str, encoder: Encoder, terminal: Terminal) -> Ensemble | None:
-    """The ensemble that `ensemble` names; None for the documents themselves.
-
-    Args:
-        name: `documents`, `train-questions`, or a text file of one question a line.
-        spec: the data set, for its train questions.
-        encoder: of the documents.
-        terminal: for progress.
-    """
+    """The ensemble of a data set that `ensemble` names; None for the documents themselves."""
     if name == "documents":
         return None
     if name == "train-questions":
         questions = list(judged_questions(spec, "train")[0].values())
+    elif Path(name).is_file():
+        questions = list(read_questions(name))
     else:
-        questions = _questions(Path(name))
+        raise DataError(f"unknown ensemble {name!r}: give documents, train-questions, or a file")
     with terminal.bar("encoding the ensemble", len(questions), "questions") as advance:
         encoded = encoder.encode(questions, kind="query", on_progress=advance)
     return Ensemble.from_vectors(encoded.dense, model=encoder.name)
-
-
-def _questions(path: Path) -> list[str]:
-    if not path.is_file():
-        raise DataError(f"unknown ensemble {str(path)!r}: give documents, train-questions, or a file")
-    with disk_errors(str(path)):
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path} is not a UTF-8 text file of questions ({error.reason})") from error
-    questions = [line for line in lines if line.strip()]
-    if not questions:
-        raise DataError(f"{path} holds no questions; write one a line")
-    return questions

@@ -1,14 +1,11 @@
-"""What an evaluation of retrieval leaves in `--run-dir`: run files, every question's values, the report."""
+"""What an evaluation of retrieval leaves in `--run-dir`: run files, and the report."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from surprise_rerank.core.files import disk_errors, whole_file
-from surprise_rerank.documents import encodable
+from surprise_rerank.core.files import disk_errors
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.reports.writing import write_report
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, short_name
@@ -22,7 +19,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Report) -> None:
-    """A TREC run file per system of ours, `per-question.tsv` and `results.json`.
+    """A TREC run file per system of ours, and `results.json` with every question's values.
 
     Run files of several data sets lie in a folder each, as `{dataset}` in the name of a run says it.
     """
@@ -32,18 +29,4 @@ def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Repor
             if result.is_run:
                 continue  # it is somebody's file already
             write_run(place / f"{result.name}.trec", result.run, result.name)
-    text = io.StringIO()
-    rows = csv.writer(text, delimiter="\t", lineterminator="\n")
-    rows.writerow(("data set", "question", "system", "measure", "value"))
-    for evaluation in evaluations:
-        rows.writerows(_values(evaluation))
-    with disk_errors(str(folder)), whole_file(folder / "per-question.tsv") as file:
-        file.write(encodable(text.getvalue()).encode())
     write_report(report, folder / "results.json")
-
-
-def _values(evaluation: Evaluation) -> Iterator[tuple[str, str, str, str, float]]:
-    for result in evaluation.results:
-        for measure, values in result.per_query.items():
-            for query, value in values.items():
-                yield evaluation.name, query, result.name, measure, value

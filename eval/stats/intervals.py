@@ -53,17 +53,11 @@ def difference_intervals(
     *,
     resamples: int = RESAMPLES,
 ) -> Differences:
-    """BCa 95 % intervals of many systems' differences to a baseline, over the same pairs.
+    """BCa 95 % intervals of (k, n) systems' differences to an (n,) baseline, over the same pairs.
 
     (Efron and Tibshirani, 'An Introduction to the Bootstrap', 1993, chapter 14; scipy's `bootstrap` over
     pairs.) A resample is how often it has each pair. A correlation is made of means of z, z^2 and z g, so
     that one product of those counts with 3 columns a system gives all differences in all resamples.
-
-    Args:
-        gold: (n,) judgements.
-        systems: (k, n) similarities.
-        baseline: (n,) the baseline's similarities.
-        resamples: of the n pairs.
     """
     n = len(gold)
     if not len(systems):

@@ -23,15 +23,9 @@ def paired_randomization(
 ) -> float:
     """Two-sided p-value of the paired randomisation test (Smucker, Allan and Carterette, CIKM 2007).
 
-    Under the null hypothesis the two systems' values of a question could be swapped; the p-value is the share
-    of random swaps whose mean difference is at least as large as the one that was seen. For one question it
-    is 1.
-
-    Args:
-        first: (n,) values of one system, a question each.
-        second: (n,) values of the other, of the same questions.
-        resamples: number of random swaps; with few questions all of them are tried.
-        seed: of the random swaps.
+    Under the null hypothesis the two systems' (n,) values of a question could be swapped; the p-value is the
+    share of random swaps whose mean difference is at least as large as the one that was seen. With few
+    questions all swaps are tried; for one question it is 1.
     """
     from scipy import stats  # here, because it takes long to import, and one system is compared with none
 
@@ -54,14 +48,7 @@ def difference_interval(
 ) -> tuple[float, float]:
     """The 95 % interval of the mean of second - first, by the BCa bootstrap over questions (Efron, 1987).
 
-    Args:
-        first: (n,) values of one system, a question each.
-        second: (n,) values of the other, of the same questions.
-        resamples: number of samples.
-        seed: of the samples.
-
-    Returns:
-        Its ends; both are the difference itself where all questions have the same.
+    Both ends are the difference itself where all questions have the same.
     """
     from scipy import stats
 

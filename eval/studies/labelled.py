@@ -71,13 +71,9 @@ class LabelledTexts:
 def read_labelled(
     path: Path, *, text: str | None = None, label: str = "label", on_error: OnError = "raise"
 ) -> LabelledTexts:
-    """Read a file of labelled texts.
+    """Read labelled texts of JSONL, CSV, TSV (each may end in `.gz`) or Parquet, by the name's ending.
 
-    Args:
-        path: JSONL, CSV, TSV (each may end in `.gz`) or Parquet, by its name's ending.
-        text: the column of the text; found by its usual names by default (`text`, `content`, `body`, ...).
-        label: the column of the label: strings, whole numbers, or true and false.
-        on_error: whether a row without a text or a label is an error, or skipped and counted.
+    The column of texts is found by its usual names; labels are strings, whole numbers, or true and false.
     """
     if text == label:
         raise DataError(f"{path}: text and label are both the column {label!r}; name two different ones")

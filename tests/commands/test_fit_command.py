@@ -26,8 +26,8 @@ from surprise_rerank.connectors.systems.fitted_weights import (
 )
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
-from surprise_rerank.eval.cli.questions import read_judged_questions, read_judgements
 from surprise_rerank.eval.cli.surprise_rerank.main import command
+from surprise_rerank.eval.questions import read_judged_questions, read_judgements
 from surprise_rerank.rerank.weight_fitting import WeightFit
 
 PAIRS = 40

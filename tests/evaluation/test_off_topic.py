@@ -14,7 +14,7 @@ from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.cli.rerank_eval.main import command
-from surprise_rerank.eval.studies.off_topic.evaluation import halves, read_questions
+from surprise_rerank.eval.studies.off_topic.evaluation import halves, questions_of
 from surprise_rerank.eval.studies.off_topic.scores import (
     FUSION,
     AskedQuestion,
@@ -82,8 +82,8 @@ def test_auroc_counts_pairs_and_takes_what_found_nothing_for_the_least():
 def test_questions_come_from_texts_and_tables_each_once(tmp_path: Path):
     (tmp_path / "some.txt").write_text("Why?\n\n  What   now? \nWhy?\n")
     (tmp_path / "some.jsonl").write_text('{"text": "Who?", "label": "x"}\n')
-    assert read_questions(tmp_path / "some.jsonl") == ["Who?"]
-    asked_once = read_questions(tmp_path / "some.txt")
+    assert questions_of(tmp_path / "some.jsonl") == ["Who?"]
+    asked_once = questions_of(tmp_path / "some.txt")
     with pytest.raises(DataError, match="few holds 2 questions; give at least 20"):
         halves("few", asked_once, 100)
     many = list(map(str, range(100)))

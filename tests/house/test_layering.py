@@ -34,7 +34,7 @@ ROOMS = [
     *(f"connectors.{own}" for own in ("highlights", "readers", "systems", "ranked", "document_index")),
     *(f"connectors.{own}" for own in ("attached", "qdrant", "similar", "server", "components", "filters")),
     "connectors",
-    *("eval.line_files", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
+    *("eval.line_files", "eval.questions", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
     *(
         f"eval.cli.{own}"
         for own in ("exits", "settings", "questions", "sources", "opening", "output", "options")

@@ -16,7 +16,7 @@ from real_server import server_url
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.engines.placement import Placement, Replica, Shard, difference
+from surprise_rerank.connectors.qdrant.engines.placement import difference
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
 from surprise_rerank.errors import IndexMismatchError, SurpriseRerankError
@@ -143,22 +143,6 @@ def test_a_folder_has_no_nodes(tmp_path: Path) -> None:
         assert index.placement() is None
     shown = CliRunner().invoke(command, ["status", "--index", str(tmp_path / "index"), "--json"])
     assert json.loads(shown.output)["placement"] is None
-
-
-def test_of_many_shards_those_are_shown_that_are_not_active() -> None:
-    from surprise_rerank.eval.cli.surprise_rerank.status import _shard_facts
-
-    def shard(number: int, state: str) -> Shard:
-        return Shard(number, (Replica(7, "http://a:6335/", state, 3),))
-
-    lost = Shard(41, (Replica(7, "http://a:6335/", "Active", None, is_reached=False),))
-    assert not lost.is_active
-    assert str(lost) == "http://a:6335/ active, not reached"
-    own = (*(shard(i, "Active") for i in range(40)), shard(40, "Dead"))
-    first, dead, others = _shard_facts(Placement("x@1", 2, 1, own))
-    assert first == ("shards", "41 shards, 2 copies of each, a write waits for 1")
-    assert dead == ("shard 40", "http://a:6335/ dead, 3 points")
-    assert others == ("", "40 others are active")
 
 
 def keys(*given: str) -> list[str]:

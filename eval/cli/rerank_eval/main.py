@@ -92,7 +92,7 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--run-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write TREC run files, every question's values and a JSON of everything that was measured here.",
+    help="Write TREC run files here, and results.json with everything, every question's values, too.",
 )
 @click.option(
     "--limit",

@@ -22,8 +22,7 @@ from surprise_rerank.surprise.score import probability
 _BARS = 10  # candidates whose scores are drawn
 _COMPARED = 4  # documents whose tokens are side by side
 _HEADING = 90  # characters of a text in place of a title
-_WORDS_COMPARED, _WORDS = 2, 5  # of the tokens that were merged into one vector
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_WORDS = 2  # of the tokens that were merged into one vector
 # Scorer -> its name for readers, and what it looks at.
 NAMES = {
     "bm25": ("BM25", "the question's words in the document, rare ones counting more"),
@@ -71,7 +70,7 @@ def _report(
     if explanation.shares:
         tables.append(_scorers(explanation))
     if any(explanation.matches.values()):
-        tables += [_best_matches(explanation), _tokens(explanation)]
+        tables.append(_best_matches(explanation))
     tables.append(_steps(values))
     plots = [_contributions(hits, explanation)] if explanation.shown and explanation.shares else []
     plots += [_histogram(own, explanation.places(own)) for own in explanation.distributions]
@@ -98,24 +97,12 @@ def _verdict(hits: Sequence[Hit], explanation: RankingExplanation) -> Iterator[s
         return
     top = explanation.shown[0]
     places = [
-        f"{ordinal(place)} by {_name(name)}" if place else f"not found by {_name(name)}"
+        f"{place} by {_name(name)}" if place else f"not found by {_name(name)}"
         for name, ranks in _before(explanation).items()
         for place in (ranks[top],)
     ]
-    before = f", {' and '.join(places)} before" if places else ""
-    yield f"{ordinal(top + 1).capitalize()} is {shortened(_heading(hits[0]), _HEADING)!r}{before}."
-
-
-def ordinal(number: int) -> str:
-    """A place in words, or with its ending.
-
-    >>> [ordinal(n) for n in (1, 2, 3, 11, 21, 112)]
-    ['first', 'second', 'third', '11th', '21st', '112th']
-    """
-    if number <= len(_ORDINALS):
-        return _ORDINALS[number - 1]
-    ending = "th" if number // 10 % 10 == 1 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"
+    before = f", before {' and '.join(places)}" if places else ""
+    yield f"Rank {top + 1} is {shortened(_heading(hits[0]), _HEADING)!r}{before}."
 
 
 def _name(scorer: str) -> str:
@@ -238,25 +225,7 @@ def _best_matches(explanation: RankingExplanation) -> Table:
 
 
 def _in_short(match: TokenMatch) -> str:
-    return f"{match.matched(_WORDS_COMPARED)} {match.similarity:.2f} {match.share:.0%}"
-
-
-def _tokens(explanation: RankingExplanation) -> Table:
-    ids, names = explanation.ranking.ids, ("rank", "id", "of the question", "of the document")
-    rows = [
-        (row + 1, ids[row], m.token, m.matched(_WORDS), m.similarity, m.contribution, 100 * m.share)
-        for row in explanation.shown
-        for m in explanation.matches.get(row, ())
-    ]
-    return Table(
-        "tokens",
-        "Which token matched which",
-        (*map(Column, (*names, "similarity", "gave")), Column("% of the score", 1)),
-        tuple(rows),
-        keys=3,
-        notes=("Of each token of the question the nearest one in the document's best passage.",),
-        detail=True,
-    )
+    return f"{match.matched(_WORDS)} {match.similarity:.2f} {match.share:.0%}"
 
 
 def _contributions(hits: Sequence[Hit], explanation: RankingExplanation) -> Plot:

@@ -12,8 +12,8 @@ from surprise_rerank.documents import stripped_question
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, present, takes_index
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.questions import STANDARD_INPUT, read_questions
 from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.questions import STANDARD_INPUT, read_questions
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location

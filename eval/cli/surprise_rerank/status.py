@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 DOCUMENTS = "documents"  # the source of an ensemble of all of them
 LEVELS = (0.2, 0.1, 0.05, 0.01)  # of off-topic questions that thresholds let through
-_MANY_SHARDS = 30
 _BLOCK = 512  # bytes, the unit of st_blocks
 
 _EXAMPLES = """\b
@@ -100,13 +99,9 @@ def _of_index(location: Location) -> tuple[dict[str, Any], list[tuple[str, str]]
 
 
 def _shard_facts(spread: Placement | None) -> list[tuple[str, str]]:
-    """Each shard's nodes; of very many only those of which a copy is not active."""
-    if spread is None:
-        return []
-    own = spread.shards
-    shown = own if len(own) <= _MANY_SHARDS else [shard for shard in own if not shard.is_active]
-    facts = [("shards", str(spread)), *((f"shard {shard.number}", str(shard)) for shard in shown)]
-    return facts if len(shown) == len(own) else [*facts, ("", f"{len(own) - len(shown)} others are active")]
+    """Each shard's nodes."""
+    shards = [] if spread is None else [(f"shard {own.number}", str(own)) for own in spread.shards]
+    return [("shards", str(spread)), *shards] if shards else []
 
 
 def _backgrounds(index: Searched) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:

@@ -15,14 +15,14 @@ from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.opening import model_of, open_index, open_kept, open_with_model
 from surprise_rerank.eval.cli.options import FILE, SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.questions import (
+from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.surprise_rerank.status import DOCUMENTS, LEVELS, background_facts, members
+from surprise_rerank.eval.questions import (
     STANDARD_INPUT,
     read_judged_questions,
     read_judgements,
     read_questions,
 )
-from surprise_rerank.eval.cli.settings import Given, set_option
-from surprise_rerank.eval.cli.surprise_rerank.status import DOCUMENTS, LEVELS, background_facts, members
 
 if TYPE_CHECKING:
     import numpy as np

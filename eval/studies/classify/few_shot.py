@@ -244,16 +244,10 @@ class _Learner:
 
 
 def draw_examples(truth: IntArray, shots: int, classes: Sequence[str], rng: np.random.Generator) -> IntArray:
-    """Rows of a few examples of each class, in the order in which they were drawn.
+    """Rows of so many examples of each class that has texts, in the order in which they were drawn.
 
     The draws of several numbers of shots are nested, where the generator is in the same state: the examples
     of a smaller number are among those of a larger one.
-
-    Args:
-        truth: (n,) places of the texts' classes.
-        shots: k, at least 1.
-        classes: the names of the L classes; those without any text are passed over.
-        rng: the randomness.
     """
     order = rng.permutation(len(truth))
     present = np.unique(truth)

@@ -21,19 +21,10 @@ EXTRA = "setfit"
 def setfit_answers(
     encoder: Encoder, examples: Sequence[str], truth: IntArray, texts: Sequence[str], seed: int
 ) -> tuple[IntArray, float]:
-    """What SetFit with its defaults, one epoch of all pairs among them, makes of n texts.
+    """(n,) places of the classes that SetFit with its defaults chooses, and the seconds of training.
 
-    The encoder, a sentence-transformers model, stays as it is. Texts have no prompt, as SetFit uses none.
-
-    Args:
-        encoder: that training starts from.
-        examples: m texts, of two classes at least.
-        truth: (m,) places of their classes.
-        texts: to classify.
-        seed: of the training, and of every generator that there is.
-
-    Returns:
-        (n,) places of the classes that were chosen, and the seconds of training.
+    The encoder, a sentence-transformers model, stays as it is. Texts have no prompt, as SetFit uses none. The
+    seed is that of every generator that there is.
     """
     setfit = import_extra("setfit", EXTRA)
     datasets = import_extra("datasets", EXTRA)

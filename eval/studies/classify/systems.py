@@ -35,12 +35,7 @@ def by_labels(
 ) -> tuple[IntArray, float | None]:
     """(n,) places of the chosen classes by the similarity to the labels, and the weight of surprise.
 
-    Args:
-        system: of `ZERO_SHOT`.
-        labels: class -> (d,) vector, in the order of the classes' characters.
-        texts: (n, d) vectors.
-        ensemble: of vectors that similarities are compared with, under the cosine.
-        weight: of surprise.
+    `system` is of `ZERO_SHOT`; `labels` have vectors in the order of the classes' characters.
     """
     plain = system == COSINE
     how = {"weight": 0.0} if plain else {"model": _MODELS[system], "weight": weight}
@@ -50,13 +45,7 @@ def by_labels(
 
 
 def logistic_regression(examples: Float32Array, truth: IntArray, texts: Float32Array) -> IntArray:
-    """(n,) places of the chosen classes of a logistic regression on vectors, to convergence.
-
-    Args:
-        examples: (m, d) unit vectors.
-        truth: (m,) places of their classes.
-        texts: (n, d) unit vectors.
-    """
+    """(n,) places of the chosen classes of a logistic regression on unit vectors, to convergence."""
     if len(np.unique(truth)) < 2:
         raise DataError(f"all {len(truth)} examples are of one class; give some of two at least")
     model = LogisticRegression(max_iter=_ITERATIONS).fit(examples.astype(np.float64), truth)

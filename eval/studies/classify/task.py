@@ -85,10 +85,8 @@ def read_task(settings: ClassifySettings) -> Task:
 def label_names(classes: Iterable[str], given: LabelNames | None) -> LabelNames:
     """The names of classes, in the order of the classes' characters.
 
-    Args:
-        classes: that texts are labelled with.
-        given: the names; by default a class's own, with spaces for its underscores. Classes that no text is
-            labelled with can be chosen all the same.
+    By default a class's own, with spaces for its underscores. Classes of given names that no text is labelled
+    with can be chosen all the same.
     """
     found = sorted(set(classes))
     names = {name: (name.replace("_", " "),) for name in found} if given is None else given

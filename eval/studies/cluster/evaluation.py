@@ -89,15 +89,7 @@ def evaluate_clustering(settings: ClusterSettings, terminal: Terminal) -> Report
 def measure(
     vectors: Float32Array, labels: Sequence[str], assignments: Assignments, clusters: int, seed: int
 ) -> dict[str, dict[str, float | None]]:
-    """Assignment -> its measures, on the same centres; shares x 100.
-
-    Args:
-        vectors: (n, d) of the texts.
-        labels: (n,) what the clusters are compared with.
-        assignments: the cosine first.
-        clusters: k, at most n.
-        seed: of the centres.
-    """
+    """Assignment, the cosine first -> its measures for (n, d) vectors, on the same centres; shares x 100."""
     with warnings.catch_warnings():
         # Fewer different texts than clusters: some stay empty, which is counted.
         warnings.simplefilter("ignore", ConvergenceWarning)

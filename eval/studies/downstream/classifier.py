@@ -109,13 +109,7 @@ def take_step(
         s <- .99 s + .01 g^2,  w <- w - .01 g / (sqrt(s) + 1e-8)
 
     as `torch.optim.RMSprop` has it, with weight decay. A step takes less than torch needs to set one up.
-
-    Args:
-        weights: (d, classes, k).
-        squares: (d, classes, k) s.
-        features: (n, d) of a batch.
-        targets: (n, classes, 1) ones where the class is.
-        decay: (k,) the l2 of each.
+    Weights and s are (d, classes, k), features (n, d), targets (n, classes, 1) and the l2 of each (k,).
     """
     shape = weights.shape
     logits = (features @ weights.reshape(shape[0], -1)).reshape(-1, *shape[1:])

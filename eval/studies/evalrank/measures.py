@@ -1,21 +1,25 @@
-"""The measures of vectors under which EvalRank is computed.
+"""The measures under which EvalRank is computed, of vectors and of token vectors.
 
-The vectors are (m, d), processed as EvalRank does it, and the cosine is their dot product: the one vector of
+Vectors are (m, d), processed as EvalRank does it, and the cosine is their dot product: the one vector of
 all unknown words, a mean, is shorter than 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+import torch
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, row_norms
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure
+from surprise_rerank.similarities.bags import Texts
+from surprise_rerank.similarities.definitions import Similarity
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight, has_spread
 
@@ -45,6 +49,8 @@ _ROUNDING = 1e-6
 # Neighbours that CSLS takes the mean of (Conneau et al., ICLR 2018).
 _NEIGHBOURS = 10
 _BLOCK = 512
+# The kernels of token vectors take maxima and sums of float32 products.
+_TOKEN_ROUNDING = 1e-5
 
 
 def check_measures(names: Sequence[str], known: Sequence[str]) -> None:
@@ -85,7 +91,7 @@ class Cosine(Measure):
         vectors: (m, d) float32, of the items.
     """
 
-    error = _ROUNDING
+    error = rounding = _ROUNDING
 
     def __init__(self, vectors: Float32Array) -> None:
         self.wide = vectors.astype(np.float64)
@@ -101,10 +107,6 @@ class Cosine(Measure):
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) cosines of n pairs of items."""
         return self.dots(first, second)
-
-    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) what a cosine must exceed to be more than the pair's."""
-        return self.scores(first, second) + _ROUNDING
 
     def rows(self, first: IntArray) -> Float64Array:
         """(b, m) cosines of b first items and every item."""
@@ -183,6 +185,8 @@ class Csls(Cosine):
         items: that are ranked.
     """
 
+    rounding = 2 * _ROUNDING
+
     def __init__(self, items: Items) -> None:
         super().__init__(items.unit)
         count = min(_NEIGHBOURS, int((items.counts > 0).sum()) - 1)
@@ -198,10 +202,6 @@ class Csls(Cosine):
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) scores of n pairs of items."""
         return 2 * self.dots(first, second) - self.nearness[first] - self.nearness[second]
-
-    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) what a score must exceed to be more than the pair's."""
-        return self.scores(first, second) + 2 * _ROUNDING
 
     def rows(self, first: IntArray) -> Float64Array:
         """(b, m) scores of b first items and every item."""
@@ -241,3 +241,39 @@ class SurpriseMeasure(Cosine):
     def _of(self, cosines: Float64Array, second: IntArray) -> Float64Array:
         chosen = Moments(self.moments.mean[second], self.moments.deviation[second])
         return self.surprise.scores_from(cosines, chosen).score
+
+
+class TokenMeasure(Measure):
+    """A similarity of token vectors, the first item being the query.
+
+    Args:
+        similarity: of bags of tokens.
+        texts: m items.
+    """
+
+    rounding = _TOKEN_ROUNDING
+
+    def __init__(self, similarity: Similarity, texts: Texts) -> None:
+        self.similarity = similarity
+        self.texts = texts
+
+    def scores(self, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) scores of n pairs of items."""
+        pairs = zip(first.tolist(), second.tolist(), strict=True)
+        values = [self.similarity.pair(self.texts[a], self.texts[b]) for a, b in pairs]
+        return np.array(values, dtype=np.float64)
+
+    def rows(self, first: IntArray) -> Float64Array:
+        """(b, m) scores of b first items and every item."""
+        # A thread for every question: torch's own threads wait for each other in a loop, and beside another
+        # busy program that took ten times as long.
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            with ThreadPoolExecutor(threads) as workers:
+                return np.stack(list(workers.map(self._row, first.tolist())))
+        finally:
+            torch.set_num_threads(threads)
+
+    def _row(self, first: int) -> Float64Array:
+        return self.similarity.pool(self.texts[first], self.texts)

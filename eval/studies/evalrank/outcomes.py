@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.eval.reports.report import Column, Plot, Report, Series, Table
 from surprise_rerank.eval.studies.evalrank.data import RankingTask
-from surprise_rerank.eval.studies.evalrank.ranks import HITS_AT, Measure, Ranks, ranks
+from surprise_rerank.eval.studies.evalrank.ranks import Measure, ranks
 from surprise_rerank.eval.studies.settings import RankSettings
 
+HITS_AT = tuple(range(1, 16))
 PUBLISHED_NOTE = (
     "As published: the last bits of cosine and l2 decide, so that the second item of one pair in four, or in "
     "two, counts against itself."
@@ -21,32 +21,26 @@ PUBLISHED_NOTE = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankOutcome:
-    """The ranks of one model's pairs under one measure.
-
-    Attributes:
-        model: its name.
-        measure: the similarity's name.
-        ranks: of the pairs.
-    """
+    """The (n,) ranks of one model's pairs under one measure, from 1."""
 
     model: str
     measure: str
-    ranks: Ranks
+    ranks: IntArray
+
+    @property
+    def mean_reciprocal(self) -> float:
+        """MRR, the mean of 1 / rank."""
+        return float((1.0 / self.ranks).mean())
+
+    def hits(self, k: int) -> float:
+        """Hits@k, the share of pairs whose rank is at most k."""
+        return float((self.ranks <= k).mean())
 
 
 def ranked(
     model: str, name: str, measure: Measure, pairs: IntArray, counts: IntArray, terminal: Terminal
 ) -> RankOutcome:
-    """The ranks under a measure.
-
-    Args:
-        model: its name.
-        name: of the measure.
-        measure: of the items.
-        pairs: (n, 2) items, first and second.
-        counts: (m,) how often each item is in the background.
-        terminal: for progress.
-    """
+    """The ranks of pairs under a measure of this name; arguments as of `ranks`."""
     with terminal.bar(f"{model}: {name}", len(pairs), "pairs") as advance:
         return RankOutcome(model, name, ranks(measure, pairs, counts, advance))
 
@@ -65,8 +59,7 @@ def rank_report(
         *(Column("Hits@1", 4, "max"), Column("Hits@3", 4, "max")),
     )
     rows = tuple(
-        (o.model, o.measure, o.ranks.mean, o.ranks.mean_reciprocal, o.ranks.hits(1), o.ranks.hits(3))
-        for o in outcomes
+        (o.model, o.measure, float(o.ranks.mean()), o.mean_reciprocal, o.hits(1), o.hits(3)) for o in outcomes
     )
     title = f"EvalRank, {items}: {len(task.pairs)} pairs among {len(task.background)} {items}"
     notes = (
@@ -78,25 +71,21 @@ def rank_report(
         _hits(model, [outcome for outcome in outcomes if outcome.model == model])
         for model in dict.fromkeys(outcome.model for outcome in outcomes)
     )
-    facts = _facts(task, outcomes, settings)
-    return Report(f"EvalRank of {items}", (table, *more), plots, facts=facts)
-
-
-def _hits(model: str, outcomes: Sequence[RankOutcome]) -> Plot:
-    x = tuple(map(float, HITS_AT))
-    best = max(outcomes, key=lambda outcome: outcome.ranks.mean_reciprocal)
-    series = tuple(Series(o.measure, x, tuple(map(o.ranks.hits, HITS_AT))) for o in outcomes)
-    finding = f"The largest MRR has {best.measure}, {best.ranks.mean_reciprocal:.4f}."
-    return Plot("line", f"Hits@k of {model}", "k", "Hits@k", series, finding=finding)
-
-
-def _facts(task: RankingTask, outcomes: Sequence[RankOutcome], settings: RankSettings) -> dict[str, Any]:
-    return {
+    facts = {
         "settings": {
             "post_process": settings.post_process,
             "as_published": settings.as_published,
             "pairs": len(task.pairs),
             "background": len(task.background),
         },
-        "hits": {f"{o.model} / {o.measure}": list(map(o.ranks.hits, HITS_AT)) for o in outcomes},
+        "hits": {f"{o.model} / {o.measure}": list(map(o.hits, HITS_AT)) for o in outcomes},
     }
+    return Report(f"EvalRank of {items}", (table, *more), plots, facts=facts)
+
+
+def _hits(model: str, outcomes: Sequence[RankOutcome]) -> Plot:
+    x = tuple(map(float, HITS_AT))
+    best = max(outcomes, key=lambda outcome: outcome.mean_reciprocal)
+    series = tuple(Series(o.measure, x, tuple(map(o.hits, HITS_AT))) for o in outcomes)
+    finding = f"The largest MRR has {best.measure}, {best.mean_reciprocal:.4f}."
+    return Plot("line", f"Hits@k of {model}", "k", "Hits@k", series, finding=finding)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.encoders.base import Progress
 from surprise_rerank.errors import DataError
 
-HITS_AT = tuple(range(1, 16))
 # Scores that are in memory together.
 _BLOCK = 1 << 21
 
@@ -30,9 +28,10 @@ class Measure:
 
     Attributes:
         error: by how much a number of `rows` may differ from the score.
+        rounding: by how much two scores must differ to be different.
     """
 
-    error = 0.0
+    error = rounding = 0.0
 
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) scores of n pairs of items, as defined."""
@@ -40,36 +39,11 @@ class Measure:
 
     def limits(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) what a score must exceed to be more than that of the pair, rounding aside."""
-        raise NotImplementedError
+        return self.scores(first, second) + self.rounding
 
     def rows(self, first: IntArray) -> Float64Array:
         """(b, m) scores of b first items and every item, by matrix products."""
         raise NotImplementedError
-
-
-@dataclass(frozen=True, eq=False)
-class Ranks:
-    """The ranks of n pairs.
-
-    Attributes:
-        ranks: (n,) from 1.
-    """
-
-    ranks: IntArray
-
-    @cached_property
-    def mean(self) -> float:
-        """MR, the mean rank."""
-        return float(self.ranks.mean())
-
-    @cached_property
-    def mean_reciprocal(self) -> float:
-        """MRR, the mean of 1 / rank."""
-        return float((1.0 / self.ranks).mean())
-
-    def hits(self, k: int) -> float:
-        """Hits@k, the share of pairs whose rank is at most k."""
-        return float((self.ranks <= k).mean())
 
 
 def ranks(
@@ -78,12 +52,12 @@ def ranks(
     counts: IntArray,
     on_progress: Progress | None = None,
     block: int = _BLOCK,
-) -> Ranks:
-    """The ranks of many pairs.
+) -> IntArray:
+    """(n,) ranks of (n, 2) pairs of items, from 1.
 
     Args:
         measure: of the items.
-        pairs: (n, 2) items, first and second.
+        pairs: first and second.
         counts: (m,) how often each item is in the background; 0 for one that is not.
         on_progress: called with the number of pairs of every finished block.
         block: how many scores are in memory together.
@@ -105,7 +79,7 @@ def ranks(
                 above[i] += counts[unsure[exact > limits[i]]].sum()
         if on_progress is not None:
             on_progress(len(chosen))
-    return Ranks(np.maximum(above, 1))
+    return np.maximum(above, 1)
 
 
 def distinct(vectors: Float32Array) -> tuple[IntArray, IntArray]:

@@ -12,10 +12,14 @@ from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.evalrank.data import RankingTask, read_sentence_ranking
-from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures, dense_measure
+from surprise_rerank.eval.studies.evalrank.measures import (
+    DENSE_MEASURES,
+    TokenMeasure,
+    check_measures,
+    dense_measure,
+)
 from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankOutcome, rank_report, ranked
 from surprise_rerank.eval.studies.evalrank.ranks import Items
-from surprise_rerank.eval.studies.evalrank.token_measure import TokenMeasure
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     SentenceModel,

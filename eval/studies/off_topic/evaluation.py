@@ -16,7 +16,7 @@ from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.line_files import read_lines
+from surprise_rerank.eval.questions import read_questions
 from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.fitting import Lessons
@@ -42,10 +42,10 @@ _FEWEST = 20  # off-topic questions of a source; halves of fewer are too small t
 Halves = tuple[Sequence[str], Sequence[str]]
 
 
-def read_questions(path: Path) -> list[str]:
+def questions_of(path: Path) -> list[str]:
     """The questions of a file: the column `text` or `question` of a table, or the lines of a text."""
     if path.suffix in (".txt", ""):
-        return list(read_lines(path))
+        return list(read_questions(str(path)))
     return [document.text for document in open_documents(path, fields=Fields(id="row"))]
 
 
@@ -88,14 +88,9 @@ def evaluate_off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report
 
 @dataclass(eq=False)
 class Measured:
-    """One corpus, searched with one model's vectors.
+    """One corpus, searched with one model's vectors: with its own questions, and with those of other sources.
 
-    Attributes:
-        names: the corpus' and the model's, as tables have them.
-        scorers: that scored.
-        on_topic: its own judged questions.
-        background: the halves of other sources' questions that thresholds are set on.
-        others: source -> the other half.
+    Thresholds are set on the halves in `background`; `others` has the other half of each source.
     """
 
     names: tuple[str, str]
@@ -112,7 +107,7 @@ class Measured:
 def _sources(settings: OffTopicSettings) -> dict[str, Halves]:
     """The questions of all data sets, judged or not, and of files."""
     texts = [(own.name, [*own.queries().values()]) for own in map(open_source, settings.datasets)]
-    texts += [(path.name.partition(".")[0], read_questions(path)) for path in dict.fromkeys(settings.files)]
+    texts += [(path.name.partition(".")[0], questions_of(path)) for path in dict.fromkeys(settings.files)]
     names = [name for name, _ in texts]
     refuse_duplicates(names, "sources of questions", "give each once, or rename a file")
     if len(names) < 2:

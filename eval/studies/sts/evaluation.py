@@ -97,7 +97,7 @@ def compare_similarities(
     return Report(
         "Semantic textual similarity",
         tables(systems, data_sets, compared, settings.baseline),
-        plots(systems, data_sets, compared, settings.baseline),
+        tuple(plots(compared, settings.baseline)),
         tuple(notes),
         facts,
     )

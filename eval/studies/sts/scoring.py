@@ -19,12 +19,8 @@ COSINE = "cosine"
 class EncodedPairs:
     """A data set's sentences, each encoded once.
 
-    Args:
-        model: encodes them.
-        data_set: whose pairs are to be compared.
-        post_process: whether vectors without their first two principal components are wanted. These are the
-            components of all sentences of the data set, those of other parts included, once each.
-        on_progress: called with the number of sentences of every finished batch.
+    For `post_process`, vectors are kept without their first two principal components, too: those of all
+    sentences of the data set, other parts included, once each.
     """
 
     def __init__(
@@ -60,11 +56,8 @@ class EncodedPairs:
     def similarities(self, name: str, statistics: WordStatistics) -> Float64Array:
         """(n,) similarities of the pairs of all sub-tasks, one after the other, by the reference form.
 
-        What is fitted is fitted on the data set's sentences, as often as they are in pairs.
-
-        Args:
-            name: `cosine` of the model's own sentence vectors, or one of the registry.
-            statistics: how often words are used.
+        What is fitted is fitted on the data set's sentences, as often as they are in pairs, and on how often
+        words are used. `cosine` is that of the model's own sentence vectors.
         """
         if name == COSINE:
             return self._cosines(self._dense)

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
-from surprise_rerank.eval.reports.verdicts import best_of
 from surprise_rerank.eval.stats.correlations import Correlations
 from surprise_rerank.eval.stats.intervals import Verdict
 from surprise_rerank.eval.studies.sts.data import YEARS, DataSet
@@ -18,7 +17,6 @@ _SYSTEM = (Column("model"), Column("similarity"))
 _CORRELATIONS = (Column("Pearson"), Column("Spearman"), Column("Kendall"))
 # With more systems, a terminal has no room for all of them under every data set.
 _FEW = 10
-_LINES = 8  # that readers can distinguish
 _PAPER = (
     "Published for DynaMax-Jaccard beside average-cosine, over three sets of word vectors (GloVe, fastText, "
     "word2vec) and 24 sub-tasks: 77.8 % wins, 1.4 % losses, 20.8 % ties (Zhelezniak et al., ICLR 2019)."
@@ -52,15 +50,6 @@ def tables(
     of_tasks = (*_SYSTEM, Column("sub-task"), *_CORRELATIONS, Column("pairs"))
     found.append(Table("sts-subtasks", "Correlations by sub-task", of_tasks, rows, keys=3, detail=True))
     return tuple(found)
-
-
-def plots(
-    systems: Sequence[StsSystem], data_sets: Sequence[DataSet], compared: Sequence[Compared], baseline: str
-) -> tuple[Plot, ...]:
-    """The years as lines, and each model's mean differences to the baseline as bars."""
-    years = [data_set for data_set in data_sets if data_set.name in YEARS]
-    found = [_lines(systems, years, baseline)] if len(years) > 1 else []
-    return (*found, *_bars(compared, baseline))
 
 
 def _years(systems: Sequence[StsSystem], years: Sequence[DataSet]) -> Table:
@@ -120,29 +109,7 @@ def _cells(found: Correlations) -> tuple[float, float, float]:
     return found.pearson, found.spearman, found.kendall
 
 
-def _lines(systems: Sequence[StsSystem], years: Sequence[DataSet], baseline: str) -> Plot:
-    """The baselines and the best others; the rest would only hide them."""
-    means = {s: s.year_means(years) for s in systems}
-    defined = [s for s in systems if not math.isnan(means[s][-1])]
-    baselines = [s for s in defined if s.similarity == baseline]
-    others = sorted((s for s in defined if s not in baselines), key=lambda s: -means[s][-1])
-    shown = [*baselines, *others[: max(1, _LINES - len(baselines))]]
-    x = tuple(year.name for year in years)
-    names = {s: f"{s.model} {s.similarity}" for s in shown}
-    best = best_of({names[s]: means[s][-1] for s in shown}, 1)
-    left = f"; the best of {len(systems)}" if len(shown) < len(systems) else ""
-    return Plot(
-        "line",
-        "Mean Pearson correlation by year",
-        "",
-        "Pearson correlation x 100",
-        tuple(Series(names[s], x, tuple(means[s][:-1])) for s in shown),
-        f"Means over each year's sub-tasks{left}.",
-        finding=f"Over all years {best}." if best else "",
-    )
-
-
-def _bars(compared: Sequence[Compared], baseline: str) -> Iterator[Plot]:
+def plots(compared: Sequence[Compared], baseline: str) -> Iterator[Plot]:
     """A picture for each model: the mean difference of every similarity, on the years if there are some."""
     chosen = [c for c in compared if c.in_years] or compared
     found: dict[str, dict[str, list[float]]] = {}

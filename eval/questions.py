@@ -1,4 +1,4 @@
-"""Questions of files, of the standard input and of the command line; judged ones, and their judgements."""
+"""Questions of files and of the standard input; judged ones, and their judgements."""
 
 from __future__ import annotations
 
