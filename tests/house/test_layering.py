@@ -35,10 +35,7 @@ ROOMS = [
     *(f"connectors.{own}" for own in ("attached", "qdrant", "similar", "server", "components", "filters")),
     "connectors",
     *("eval.line_files", "eval.questions", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
-    *(
-        f"eval.cli.{own}"
-        for own in ("exits", "settings", "questions", "sources", "opening", "output", "options")
-    ),
+    *(f"eval.cli.{own}" for own in ("exits", "settings", "sources", "opening", "output", "options")),
     *("eval.cli", "eval"),
 ]
 # The core makes arrays of arrays: stores, data sets and terminals belong to connectors and eval.
