@@ -24,9 +24,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from surprise_rerank.candidates import verdict_json
 from surprise_rerank.connectors.context_window import (
     Answer,
-    ExplainAnswer,
-    SearchAnswer,
-    StatusAnswer,
     explained_answer,
     one_line,
     search_answer,
@@ -144,7 +141,6 @@ class _Tool(NamedTuple):
 
     title: str
     takes: type[StatusArguments]
-    gives: type[BaseModel]
     answer: Callable[[Service, Any], Awaitable[Answer]]
 
 
@@ -170,9 +166,9 @@ async def _status(service: Service, asked: StatusArguments) -> Answer:
 
 
 _TOOLS = {
-    "search": _Tool("Search the documents", SearchArguments, SearchAnswer, _search),
-    "explain": _Tool("Explain a ranking", ExplainArguments, ExplainAnswer, _explain),
-    "status": _Tool("What is indexed", StatusArguments, StatusAnswer, _status),
+    "search": _Tool("Search the documents", SearchArguments, _search),
+    "explain": _Tool("Explain a ranking", ExplainArguments, _explain),
+    "status": _Tool("What is indexed", StatusArguments, _status),
 }
 
 
@@ -190,7 +186,6 @@ def mcp_server(service: Service) -> Server[Any]:
                 title=tool.title,
                 description=" ".join((tool.takes.__doc__ or "").split()),
                 input_schema=tool.takes.model_json_schema(),
-                output_schema=tool.gives.model_json_schema(),
                 annotations=hints,
             )
             for name, tool in _TOOLS.items()
