@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,6 @@ from surprise_rerank.rerank.auto import SCORERS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
 from surprise_rerank.thresholds.chance import USUAL_CHANCE, AnswerChance
-from surprise_rerank.thresholds.scales import Lines, lines_of
 from surprise_rerank.thresholds.varied_questions import question_shares
 
 # Fewer questions are not enough for a threshold.
@@ -52,6 +51,18 @@ _POOL = 100
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
 _FORMAT = 4
+# Questions of no slope that a slope is measured with: a few of a length of their own should not decide alone.
+_STEADY = 10
+# Deviations below this share of the mean are rounding.
+_NO_SPREAD = 1e-7
+
+
+class Lines(NamedTuple):
+    """Usual best scores of each scorer, m = a + b log |q|, in arrays of one shape."""
+
+    means: Float64Array  # a, for a question of one word
+    slopes: Float64Array  # b; 0 for scores that do not follow the length
+    deviations: Float64Array  # sigma around the line; 1 where there is no spread
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +76,8 @@ class QuestionBackground:
         totals: (n,) max over documents of T of every question, ascending; minus infinity where nothing was.
         shares: (n,) what each of them counts, 1 but for near-duplicates.
         texts: the n questions in the order of `totals`, so that they can be asked again.
-        scorer: what made the rankings, for readers: for example model and system.
+        scorer, origin, made: what made the rankings, where the questions come from, and the day; for readers.
         documents: over how many documents of an index; 0 of texts from elsewhere, or where unknown.
-        origin: where the questions come from, for readers; empty where unknown.
-        made: the day, as in 2026-11-23; empty where unknown.
         depth: size of the pools.
         scripts: that the questions, or the documents, are written in; see `verdicts.scripts_of`.
         chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
@@ -309,6 +318,37 @@ class QuestionBackground:
         """(n,) T of (k, n) scores; one that is NaN is no evidence either way."""
         z = (scores - self.means_for(question)[:, None]) / self.scales.deviations[:, None]
         return np.asarray(self.weights @ np.nan_to_num(z, nan=0.0, posinf=np.inf, neginf=-np.inf))
+
+
+def lines_of(
+    best: Float64Array, logs: Float64Array, shares: Float64Array, follows: list[bool]
+) -> tuple[Lines, Lines]:
+    """The (k,) lines of the best scores of n questions, and the (n, k) ones of all but one, for each one.
+
+    A question that is measured with scales of which it is a part seems less unusual than a new one. `best`
+    is (n, k), minus infinity where a question has none by a scorer; (n,) `logs` are logarithms of lengths,
+    (n,) `shares` what each question counts, and `follows` tells k times whether the mean follows the length.
+    """
+    weights = np.where(np.isfinite(best), shares[:, None], 0.0)
+    values = np.where(np.isfinite(best), best, 0.0)
+    centre = (weights * values).sum(axis=0) / np.maximum(weights.sum(axis=0), 1e-300)
+    x, y = np.broadcast_to(logs[:, None], best.shape), values - centre
+    # (6, n, k) addends of count, x, y, xx, xy, yy.
+    sums = weights * np.stack([np.ones_like(y), x, y, x * x, x * y, y * y])
+    whole = sums.sum(axis=1, keepdims=True)
+    return _lines(whole[:, 0], centre, np.array(follows)), _lines(whole - sums, centre, np.array(follows))
+
+
+def _lines(sums: Float64Array, centre: Float64Array, follows: np.ndarray) -> Lines:
+    count = np.maximum(sums[0], 1e-300)
+    x, y, xx, xy, yy = sums[1:] / count
+    # A sum over words cannot fall with their number.
+    slopes = np.where(follows, np.maximum((xy - x * y) / (np.maximum(xx - x * x, 0) + _STEADY / count), 0), 0)
+    rest = yy - y * y - 2 * slopes * (xy - x * y) + slopes**2 * (xx - x * x)
+    means = centre + y - slopes * x
+    deviations = np.sqrt(np.maximum(rest, 0.0))
+    known = (sums[0] > 0) & (deviations > _NO_SPREAD * np.maximum(np.abs(means), 1e-30))
+    return Lines(means, slopes, np.where(known, deviations, 1.0))
 
 
 def checked_questions(questions: Sequence[str]) -> list[str]:

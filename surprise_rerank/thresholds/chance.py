@@ -29,21 +29,13 @@ ENOUGH = 2.75
 
 @dataclass(frozen=True, slots=True)
 class AnswerChance:
-    """P(a relevant document among the first ten).
-
-    Attributes:
-        intercept: a.
-        best: b.
-        gap: c.
-        judged: how many questions of the corpus it was calibrated on; 0 for those of others.
-        longest: words of the longest of these; 0 where any length will do.
-    """
+    """P(a relevant document among the first ten), with a, b and c of the equation above."""
 
     intercept: float
     best: float
     gap: float
-    judged: int = 0
-    longest: int = 0
+    judged: int = 0  # questions of the corpus that it was calibrated on; 0 for those of others
+    longest: int = 0  # words of the longest of these; 0 where any length will do
 
     def of(self, best: npt.ArrayLike, gap: npt.ArrayLike) -> Float64Array:
         """(n,) probabilities of (n,) t and g."""
@@ -77,16 +69,13 @@ USUAL_CHANCE = AnswerChance(-5.12, 2.46, 0.1)
 
 
 def _platt(logits: Float64Array, found: BoolArray) -> tuple[float, float]:
-    """Slope, 0 or more, and intercept of P(found | logit), fitted to targets that are never certain.
-
-    They are (n+ + 1) / (n+ + 2) and 1 / (n- + 2) (Platt, 'Probabilistic Outputs for Support Vector Machines',
-    1999), so that a few questions do not make it certain.
-    """
+    """Slope, 0 or more, and intercept of P(found | logit), fitted to targets that are never certain."""
     from sklearn.linear_model import LogisticRegression  # here: a search fits nothing
 
     good, bad = int(found.sum()), int((~found).sum())
     if not good or not bad:
         raise DataError(f"{good} of {len(found)} judged questions found an answer; both kinds are needed")
+    # Platt, 'Probabilistic Outputs for Support Vector Machines', 1999.
     targets = np.where(found, (good + 1) / (good + 2), 1 / (bad + 2))
     # A target between 0 and 1 is both outcomes, with weights.
     outcomes, weights = np.repeat([True, False], len(found)), np.concatenate([targets, 1 - targets])

@@ -16,17 +16,14 @@ _UNLIKELY = 0.01
 
 
 class Traffic(NamedTuple):
-    """Shares of the questions that came, from 0 to 1.
+    """Shares of the questions that came, from 0 to 1: those that passed, and those of something else.
 
-    Attributes:
-        passed: with a surprise of at least 1 - alpha.
-        unrelated: probably of something else; alpha of these are expected to pass.
-        drift: 1 where these find more than the background's, so that more pass than is promised, or many
-            questions are near the topic; -1 where they find less; 0 where neither is likely.
+    `drift` is 1 where the latter find more than the background's, so that more pass than is promised, or many
+    questions are near the topic; -1 where they find less; 0 where neither is likely.
     """
 
-    passed: float
-    unrelated: float
+    passed: float  # with a surprise of at least 1 - alpha
+    unrelated: float  # alpha of these are expected to pass
     drift: int
 
 

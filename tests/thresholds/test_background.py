@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds import monitor, promise
-from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.scales import lines_of
+from surprise_rerank.thresholds.background import QuestionBackground, lines_of
 from surprise_rerank.thresholds.varied_questions import NEAR, question_shares, varied_questions
 
 
