@@ -43,21 +43,13 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreDistribution:
-    """Similarities to one anchor, a question or a document, with the model's curve.
+    """Similarities to one anchor, a question or a document, with the model's curve."""
 
-    Attributes:
-        scorer: whose similarities they are, such as `cosine`.
-        of: what they are of, for readers: "256 sampled documents".
-        sample: (s,) similarities; the histogram omits those that are not finite.
-        moments: scalars, mu and sigma of the Gaussian; None where there is no model, only the sample.
-        anchor: the id of the document that is the anchor; None where the question is.
-    """
-
-    scorer: str
-    of: str
-    sample: Float64Array
-    moments: Moments | None = None
-    anchor: str | None = None
+    scorer: str  # whose similarities they are, such as `cosine`
+    of: str  # what they are of, for readers: "256 sampled documents"
+    sample: Float64Array  # (s,) similarities; the histogram omits those that are not finite
+    moments: Moments | None = None  # scalars, mu and sigma of the Gaussian; None where there is no model
+    anchor: str | None = None  # the id of the document that is the anchor; None where the question is
 
     @property
     def values(self) -> Float64Array:

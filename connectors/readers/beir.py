@@ -36,15 +36,10 @@ def jsonl_in(folder: Path, name: str) -> Path | None:
 
 @dataclass(frozen=True)
 class BeirFolder:
-    """A data set in a BEIR folder, a `Source`; without judgements it serves for indexing.
-
-    Attributes:
-        path: the folder.
-        asked_split: the split to judge by; None means `test`, or the only split that there is.
-    """
+    """A data set in a BEIR folder, a `Source`; without judgements it serves for indexing."""
 
     path: Path
-    asked_split: str | None = None
+    asked_split: str | None = None  # to judge by; None means `test`, or the only split that there is
 
     @property
     def name(self) -> str:
@@ -116,12 +111,7 @@ def read_corpus(path: Path, skipped: Skipped) -> Iterator[Document]:
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """The questions of a file of JSON lines with `_id` and `text`: id -> text, in the file's order.
-
-    Raises:
-        DatasetError: if the file is unreadable.
-        DataError: if a line is no question or an id comes twice.
-    """
+    """The questions of a file of JSON lines with `_id` and `text`: id -> text, in the file's order."""
     queries: dict[str, str] = {}
     for question in read_corpus(path, Skipped("raise")):
         if question.id in queries:

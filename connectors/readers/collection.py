@@ -29,12 +29,7 @@ def from_collection(
 ) -> DocumentSource:
     """The points of a collection as documents; the point's id is theirs where no payload field is one.
 
-    Args:
-        where: the url of a server, or a client, which stays open.
-        collection: its name.
-        fields: the payload's fields.
-        api_key: for the server; the environment variable QDRANT_API_KEY by default.
-        on_error: what happens to a payload that is no document.
+    `where` is the url of a server, whose key is in QDRANT_API_KEY by default, or a client, which stays open.
     """
     is_url = isinstance(where, str) and "://" in where
     if not is_url and not hasattr(where, "scroll"):

@@ -51,12 +51,10 @@ class Source(Protocol):
 
 
 def open_source(spec: str, split: str | None = None) -> Source:
-    """Find a data set by its name.
+    """Find a data set by its name: `demo`, the path of a BEIR folder, or an id such as `beir/scifact`.
 
-    Args:
-        spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`. An existing
-            folder is preferred to an id of the same name, and `./demo` is a folder where `demo` is not.
-        split: the split to judge by; None means the one that the id names, else `test`.
+    An existing folder is preferred to an id of the same name, and `./demo` is a folder where `demo` is not.
+    The split is the one to judge by; None means the one that the id names, else `test`.
     """
     if not spec.strip():
         raise DatasetError(f"no data set was named: give {DEMO!r}, a BEIR folder, or an id from {_CATALOGUE}")
@@ -70,21 +68,16 @@ def open_source(spec: str, split: str | None = None) -> Source:
 
 @dataclass(frozen=True)
 class IrDataset:
-    """A data set of the ir_datasets catalogue, a `Source`, downloaded when it is first read.
+    """A data set of the ir_datasets catalogue, a `Source`, downloaded when it is first read."""
 
-    Attributes:
-        dataset_id: its id there; may name a split, as `beir/scifact/train` does.
-        asked_split: the split to judge by; None means the id's own judgements, else `<id>/test`.
-    """
-
-    dataset_id: str
-    asked_split: str | None = None
+    dataset_id: str  # may name a split, as `beir/scifact/train` does
+    asked_split: str | None = None  # to judge by; None means the id's own judgements, else `<id>/test`
 
     @classmethod
     def find(cls, dataset_id: str, split: str | None = None) -> IrDataset:
         """Look an id up in the catalogue, which comes with ir_datasets and needs no network."""
         with _reading(dataset_id):
-            known = list(_registry())
+            known = list(_catalogue().registry)
             found = _lookup(dataset_id)
         if found is None:
             close = difflib.get_close_matches(dataset_id, known, n=3)
@@ -99,7 +92,7 @@ class IrDataset:
     def name(self) -> str:
         """The id of the documents: `beir/scifact` for `beir/scifact/train`."""
         with _reading(self.dataset_id):
-            return _documents_id(self.dataset_id)
+            return str(_catalogue().docs_parent_id(self.dataset_id))
 
     @property
     def split(self) -> str:
@@ -109,7 +102,7 @@ class IrDataset:
     def splits(self) -> tuple[str, ...]:
         """The splits of these documents that have judgements, in alphabetical order."""
         with _reading(self.dataset_id):
-            names = sorted(name for name in _registry() if f"{name}/".startswith(f"{self.name}/"))
+            names = sorted(name for name in _catalogue().registry if f"{name}/".startswith(f"{self.name}/"))
             return tuple(self._split_of(name) for name in names if self._judges(name))
 
     def at(self, split: str) -> IrDataset:
@@ -167,7 +160,7 @@ class IrDataset:
     def _judges(self, dataset_id: str) -> bool:
         """Whether an id exists, has judgements, and they are about these documents."""
         found = _lookup(dataset_id)
-        return bool(found and found.has_qrels() and _documents_id(dataset_id) == self.name)
+        return bool(found and found.has_qrels() and _catalogue().docs_parent_id(dataset_id) == self.name)
 
     def _read(self, dataset_id: str, part: str) -> Iterator[Any]:
         with _reading(dataset_id):
@@ -209,22 +202,16 @@ def _reading(dataset_id: str) -> Iterator[None]:
         logger.disabled = was_disabled
 
 
-def _registry() -> Any:
+def _catalogue() -> Any:
     import ir_datasets
 
-    return ir_datasets.registry
-
-
-def _documents_id(dataset_id: str) -> str:
-    import ir_datasets
-
-    return str(ir_datasets.docs_parent_id(dataset_id))
+    return ir_datasets
 
 
 def _lookup(dataset_id: str) -> Any:
     """The catalogue's entry, or None; `in` would miss the ids that it makes up from patterns."""
     try:
-        return _registry()[dataset_id]
+        return _catalogue().registry[dataset_id]
     except KeyError:
         return None
 

@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DatasetError
@@ -52,30 +53,19 @@ _BY_CHANCE = re.compile(r"^.*# may vary.*\n?", re.MULTILINE)
 _DEPRECATED = re.compile(r"\.\. deprecated::|\bis deprecated\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What the demo makes of one function or class.
+class Entry(NamedTuple):
+    """What the demo makes of one function or class."""
 
-    Attributes:
-        id: its public dotted name, such as `scipy.stats.trim_mean`.
-        question: the summary line of its docstring.
-        text: the rest, without its name.
-    """
-
-    id: str
-    question: str
-    text: str
+    id: str  # its public dotted name, such as `scipy.stats.trim_mean`
+    question: str  # the summary line of its docstring
+    text: str  # the rest, without its name
 
 
 @dataclass(frozen=True)
 class DemoDocumentation:
-    """The demo as a source of documents, questions and judgements; see `Source` in `sources.py`.
+    """The demo as a `Source` of documents, questions and judgements."""
 
-    Attributes:
-        split: `test`, a fifth of the questions, or `train`, the others. The documents are the same.
-    """
-
-    split: str = "test"
+    split: str = "test"  # a fifth of the questions, or `train`, the others; the documents are the same
 
     name = DEMO
 
@@ -169,14 +159,9 @@ def _entries(exports: Iterable[tuple[object, list[str]]]) -> Iterator[Entry]:
 def split_docstring(docstring: str, names: Iterable[str]) -> tuple[str, str]:
     """Part a docstring in the NumPy style into its summary line and the rest.
 
-    Args:
-        docstring: as `__doc__` has it, with or without a signature on top.
-        names: the bare names of the object, which the rest must not give away.
-
-    Returns:
-        The summary in one line, and the rest with every whole-word occurrence of a name removed, whatever
-        dotted prefix it has, and without lines that say that they may vary. Both are empty where the object
-        is deprecated or has no summary.
+    A signature on top belongs to neither. The rest is without the object's bare names, whatever dotted prefix
+    they have, which would give it away, and without lines that say that they may vary. Both are empty where
+    the object is deprecated or has no summary.
     """
     alternatives = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     call = rf"(?:[\w, ]+ = )?(?:\w+\.)*(?:{alternatives})\(.*"

@@ -58,21 +58,13 @@ class NoColumnError(RefusedError):
 
 
 class Columns(NamedTuple):
-    """The columns that were found.
+    """The columns that were found."""
 
-    Attributes:
-        id: the column of the id; where it is None, `made_id` says what ids are made of.
-        made_id: `content` or `row`.
-        texts: the columns of the text.
-        title: the column of the title, None to look for it in every row.
-        metadata: the columns that become metadata, None for all the others.
-    """
-
-    id: str | None
-    made_id: str
+    id: str | None  # where it is None, `made_id` says what ids are made of
+    made_id: str  # `content` or `row`
     texts: Sequence[str]
-    title: str | None
-    metadata: frozenset[str] | None
+    title: str | None  # None to look for it in every row
+    metadata: frozenset[str] | None  # None for all the others
 
     @classmethod
     def find(cls, fields: Fields, names: Iterable[str], *, keyed: bool = False) -> Columns:
@@ -122,14 +114,10 @@ def documents_of(
     columns: Columns | None = None,
     keyed: bool = False,
 ) -> Iterator[Document]:
-    """The documents that rows are.
+    """The documents that rows are, which are read once.
 
-    Args:
-        rows: read once.
-        fields: the columns that were named.
-        skipped: what happens to malformed rows.
-        columns: the columns, where there is a table's head; else the first row with an id and a text decides.
-        keyed: a row's number is an id.
+    Columns are those of a table's head, or else the first row with an id and a text decides. Of `keyed` rows
+    the number is an id.
     """
     unmatched: DataError | None = None
     unseen = set() if columns else fields.optional()
@@ -182,9 +170,7 @@ def json_value(value: Any, name: str) -> Any:
     >>> json_value({"read": datetime.date(2024, 5, 1), "score": float("nan")}, "row")
     {'read': '2024-05-01', 'score': None}
 
-    Raises:
-        RefusedError: if JSON has nothing like it, bytes for example; names the column `name`.
-        RecursionError: if it is nested too deeply.
+    A RefusedError that names the column, if JSON has nothing like it, bytes for example.
     """
     match value:
         case str() | PurePath() | uuid.UUID():

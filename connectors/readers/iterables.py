@@ -29,14 +29,8 @@ def from_iterable(
     >>> [(document.id, document.text, document.metadata) for document in source]
     [('7', 'Dogs bark.', {'year': 2024}), ('8', 'Cats purr.', {})]
 
-    Args:
-        items: what can be iterated again, or a function that gives an iterator. A generator can be read once.
-        name: of the source.
-        fields: the columns of mappings.
-        on_error: what happens to something that is no document.
-
-    Raises:
-        DataError: if the items cannot be iterated.
+    Items can be iterated again, or are a function that gives an iterator; a generator can be read once.
+    `fields` are the columns of mappings.
     """
     if not callable(items) and (isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable)):
         raise DataError(f"documents must come as an iterable of {_KINDS} each, got {type(items).__name__}")

@@ -109,10 +109,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
 def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Iterator[str]:
     """The lines of a file; bytes that are none of its encoding come as lone surrogates, see `check_decoded`.
 
-    Args:
-        path: a name that ends in `.gz` is decompressed.
-        newline: as for `open`.
-        guess: whether the encoding may be another one than that of the mark, or UTF-8.
+    `guess` is whether the encoding may be another one than that of the mark, or UTF-8.
     """
     with open_bytes(path) as stream:
         sample = stream.read(_SAMPLE)

@@ -44,7 +44,7 @@ def open_documents(
     collection: str | None = None,
     api_key: str | None = None,
 ) -> DocumentSource:
-    """Open anything that holds documents.
+    """Open anything that holds documents; nothing is read yet but names.
 
     Args:
         spec: a file, a folder, `demo`, an id of ir_datasets, the url of a Qdrant server, a client of one, or
@@ -56,13 +56,6 @@ def open_documents(
         files: which files of a folder are read.
         collection: the collection of a Qdrant server or client.
         api_key: for the server; the environment variable QDRANT_API_KEY by default.
-
-    Returns:
-        The source; nothing of it has been read but names.
-
-    Raises:
-        DataError: if an argument is wrong or does not belong to this kind of source.
-        DatasetError: if it does not exist, or its format cannot be recognised.
     """
     formats = get_args(Format)
     if format is not None and format not in formats:
@@ -108,10 +101,7 @@ def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileR
         raise DatasetError(f"{path}: its format cannot be recognised; give the format, one of {formats}")
     if kind == "text":
         return partial(_read_single, path, rules), lambda: 1
-    table = kind
-    return lambda skipped: read_table(path, table, fields or Fields(), skipped), partial(
-        count_table, path, kind
-    )
+    return partial(read_table, path, kind, fields or Fields()), partial(count_table, path, kind)
 
 
 def _read_single(path: Path, rules: FileRules, skipped: Skipped) -> Iterator[Document]:

@@ -61,20 +61,19 @@ class Skipped:
 class DocumentSource:
     """Documents in a fixed order, read anew by every iteration and never held together in memory.
 
+    A DataError if a row is no document and such rows are errors; a DatasetError if something cannot be read.
+
     >>> source = DocumentSource("pets", lambda skipped: iter([Document("1", "Dogs bark.")]))
     >>> [document.text for document in source], [document.id for document in source], str(source.skipped)
     (['Dogs bark.'], ['1'], 'nothing skipped')
 
     Args:
         name: the source's own name, without its folder.
-        read: reads it from the beginning.
+        read: reads it from the beginning, and accounts for what it leaves out.
         on_error: what happens to a malformed row.
         may_be_empty: whether it may hold no document.
         count: about how many documents it has, as far as that can be told without reading them.
         origin: is noted on every document, so that what has gone from this source can be told.
-
-    Attributes:
-        skipped: the account of the iteration that began last; complete when that one is.
     """
 
     def __init__(
@@ -90,21 +89,13 @@ class DocumentSource:
         if on_error not in ("raise", "skip"):
             raise DataError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
         self.name, self.origin = name, origin
-        self.skipped = Skipped(on_error)
+        self.skipped = Skipped(on_error)  # of the iteration that began last; complete when that one is
         self._read, self._count = read, count
         self._on_error: OnError = on_error
         self._may_be_empty = may_be_empty
 
     def __iter__(self) -> Generator[Document, None, None]:
-        """The documents.
-
-        Raises:
-            DataError: if a row is no document (unless such rows are skipped), or the fields cannot be found.
-            DatasetError: if something cannot be read, or holds no documents: an index that is brought up to
-                date with nothing would be emptied.
-            StoreError: if a collection cannot be read.
-            MissingExtraError: if a reader is not installed.
-        """
+        # An index that is brought up to date with nothing would be emptied.
         self.skipped = skipped = Skipped(self._on_error)
         empty = True
         for document in self._read(skipped):

@@ -51,15 +51,10 @@ def count_table(path: Path, kind: Table) -> int:
 def read_table(
     path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix: str = ""
 ) -> Iterator[Document]:
-    """The documents of a table, in its order.
+    """The documents of a table, in its order; `prefix` comes before the numbers of rows, if those are ids.
 
-    Args:
-        path: the file.
-        kind: of `csv` the delimiter is the one of , ; tab and | that the first line has most of; quotes are
-            those of spreadsheets, but for `tsv-unquoted`.
-        fields: the columns that were named.
-        skipped: what happens to malformed rows.
-        prefix: comes before the numbers of rows, if those are ids.
+    Of `csv` the delimiter is the one of , ; tab and | that the first line has most of; quotes are those of
+    spreadsheets, but for `tsv-unquoted`.
     """
     if kind == "parquet":
         return _of_parquet(path, fields, skipped, prefix)

@@ -38,20 +38,15 @@ _WARMS_UP = ("first", ["the first one takes longest"])
 class Opened:
     """A model that is loaded, and an index that is open.
 
-    Attributes:
-        reranker: of given texts; its min_surprise and diversity are those of requests in Cohere's form that
-            do not say otherwise.
-        pipeline: over the index; its own are those of searches.
-        system: what readers call the two.
-        index: the systems of the same index; None where the pipeline is all that there is.
-        tried: questions that the page offers; some of the documents' titles by default.
+    What a request does not say of min_surprise and diversity is the re-ranker's, and of a search the
+    pipeline's.
     """
 
     reranker: TextReranker
     pipeline: Pipeline | None
-    system: str
-    index: RankedPipelines | None = None
-    tried: tuple[str, ...] = ()
+    system: str  # what readers call the two
+    index: RankedPipelines | None = None  # its systems; None where the pipeline is all that there is
+    tried: tuple[str, ...] = ()  # questions that the page offers; of the documents' titles by default
 
     def written(self) -> DocumentIndex:
         """The index, to be changed."""
@@ -143,9 +138,6 @@ class Service:
         """Serve these from now on; see `Opened`.
 
         The system is by default the class of what orders the pipeline's hits, or else the re-ranker.
-
-        Raises:
-            DataError: if there is a pipeline and there should be none, or the other way round.
         """
         if self.searches != (pipeline is not None):
             raise DataError(
@@ -156,11 +148,7 @@ class Service:
         self.opened = Opened(reranker, pipeline, system or type(orders).__name__, index, self.options.tried)
 
     def required(self) -> Opened:
-        """What is served.
-
-        Raises:
-            RefusedError: if it is not loaded yet.
-        """
+        """What is served; a RefusedError if it is not loaded yet."""
         if self.opened is None:
             raise RefusedError(
                 503, "the model is being loaded; try again in some seconds", {"Retry-After": "5"}

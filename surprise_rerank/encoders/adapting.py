@@ -28,23 +28,12 @@ _METHODS = (
 
 
 def as_encoder(model: object, *, name: str | None = None) -> Encoder:
-    """Anything that makes vectors as an `Encoder`.
+    """Anything that makes vectors as an `Encoder`: what an error about anything else lists.
 
-    | given | documents by | questions by |
-    |---|---|---|
-    | an `Encoder` | itself | itself |
-    | a string | `load_encoder` | |
-    | sentence-transformers' `SentenceTransformer`, `MultiVectorEncoder` | with their tokens | |
-    | LangChain's `Embeddings` | `embed_documents` | `embed_query` |
-    | LlamaIndex's `BaseEmbedding` | `get_text_embedding_batch` | `get_query_embedding` |
-    | Haystack's embedders, one or (document's, text's) | `run(documents=...)` | `run(text=...)` |
-    | fastembed's `TextEmbedding` | `passage_embed` | `query_embed` |
-    | an object with `encode` | `encode(texts)`, an array (n, d) | the same |
-    | a function | it | the same |
-
-    Those of other packages give dense vectors only. Their calls are checked and tried again as
-    `FunctionEncoder` does. One of Haystack's two embedders is used for questions and documents alike. `name`
-    is that of the model; by default what the object says, or the name of a function.
+    A string goes to `load_encoder`, and models of sentence-transformers keep their tokens. All others give
+    dense vectors only; their calls are checked and tried again as `FunctionEncoder` does. One of Haystack's
+    two embedders is used for questions and documents alike. `name` is that of the model; by default what the
+    object says, or the name of a function.
     """
     if isinstance(model, str):
         from surprise_rerank.encoders.loading import load_encoder

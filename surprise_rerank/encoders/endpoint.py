@@ -31,13 +31,6 @@ class OpenAIEncoder(FunctionEncoder):
     Requests that time out, cannot connect, or are answered by 429 or 5xx are sent again, after what the
     server's `Retry-After` asks for. The key is in no message and in no `repr`.
 
-    Example::
-
-        OpenAIEncoder("text-embedding-3-small", dimensions=512)
-        OpenAIEncoder("nomic-embed-text", "http://localhost:11434/v1")            # Ollama
-        OpenAIEncoder("intfloat/e5-base-v2", "http://localhost:8000/v1",          # vLLM
-                      prompts={"query": "query: ", "document": "passage: "})
-
     Args:
         model: its name at the endpoint.
         url: of the API; `/embeddings` is added.

@@ -36,11 +36,9 @@ _WORD = re.compile(rf"[{_LONE}]|[^\W{_LONE}]{{1,20}}|[^\w\s]")
 class FunctionEncoder:
     """A function from texts to vectors as an encoder, without token vectors. Threads may share one.
 
-    It calls the function in the threads that encode. Every answer is checked: as many vectors as texts,
-    finite numbers, one dimension; a wrong one is an error at once. An exception of the function is followed
-    by another attempt. The pause before it has a random part, which grows to a minute, and what a
-    `Retry-After` header asks for, up to five minutes. A text of white space is not sent, as most APIs refuse
-    it: its vector is zero.
+    Every answer is checked: as many vectors as texts, finite numbers, one dimension; a wrong one is an error
+    at once. An exception of the function is followed by another attempt, after a random pause and what a
+    `Retry-After` header asks for. A text of white space is not sent: its vector is zero.
 
     >>> encoder = FunctionEncoder(lambda texts: [[len(text), 1.0] for text in texts], name="lengths")
     >>> encoder.encode(["abc"]).dense.round(3)
@@ -76,14 +74,8 @@ class FunctionEncoder:
     ) -> None:
         if not name.strip():
             raise DataError("an embedding function needs a name, which tells its vectors from others")
-        positive = {
-            "dimension": dimension,
-            "batch": batch,
-            "window": window,
-            "attempts": attempts,
-            "cache": cache,
-        }
-        for option, value in positive.items():
+        given = {"dimension": dimension, "batch": batch, "window": window, "attempts": attempts}
+        for option, value in {**given, "cache": cache}.items():
             if value is not None and value <= 0:
                 raise DataError(f"{option}={value} of {name!r}: give a positive number")
         for function in (embed, query_embed):

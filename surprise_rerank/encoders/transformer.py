@@ -39,23 +39,14 @@ Passed: TypeAlias = tuple[list[int], Float32Array, Float32Array]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How a model reads texts.
+    """How a model reads texts."""
 
-    Attributes:
-        inputs: names of what it reads, of `COLUMNS`.
-        longest: most tokens, special ones included; None for any number.
-        prompts: kind of text -> what is put before it.
-        padding: the `input_ids` that fill up shorter texts of a batch.
-        prompt_tokens: whether the prompt's tokens count as tokens of the text.
-        split_special_tokens: whether a special token's spelling in a text is text like any other.
-    """
-
-    inputs: tuple[str, ...]
-    longest: int | None
-    prompts: dict[str, str]
-    padding: int
-    prompt_tokens: bool = False
-    split_special_tokens: bool = False
+    inputs: tuple[str, ...]  # names of what it reads, of `COLUMNS`
+    longest: int | None  # most tokens, special ones included; None for any number
+    prompts: dict[str, str]  # kind of text -> what is put before it
+    padding: int  # the `input_ids` that fill up shorter texts of a batch
+    prompt_tokens: bool = False  # whether the prompt's tokens count as tokens of the text
+    split_special_tokens: bool = False  # whether a special token's spelling in a text is text like any other
 
 
 class TransformerEncoder(ABC):

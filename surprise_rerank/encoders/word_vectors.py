@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray
+from surprise_rerank.core.arrays import FloatArray, IntArray
 from surprise_rerank.core.extras import import_extra, is_installed, packaged_folder, pip_line
 from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 
@@ -67,11 +67,6 @@ class WordVectors:
         """(n,) rows of n words as they are, else in lower case; -1 where a word is unknown."""
         rows = self._rows
         return np.array([rows.get(word, rows.get(word.lower(), -1)) for word in words], dtype=np.int64)
-
-    def mean(self) -> Float32Array:
-        """(d,) mean of all vectors."""
-        mean: Float32Array = self.vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
-        return mean
 
 
 def is_word_vectors(name: str) -> bool:

@@ -35,17 +35,11 @@ _SIF = 1e-3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Similarity:
-    """A similarity of two texts, at most 1 for most; no score of a pair depends on the rest of a pool.
+    """A similarity of two texts, at most 1 for most; no score of a pair depends on the rest of a pool."""
 
-    Attributes:
-        of: the query's and the document's bag to their similarity, as defined.
-        inputs: what it reads of the texts: `vectors`, `words` of both, or `query words` alone.
-        fast: a query and n documents to (n,) similarities; DynaMax's kernels.
-    """
-
-    of: Callable[[Bag, Bag], float]
-    inputs: frozenset[Input] = VECTORS
-    fast: Callable[[Bag, Texts], Float64Array] | None = None
+    of: Callable[[Bag, Bag], float]  # as defined, of the query and the document
+    inputs: frozenset[Input] = VECTORS  # what it reads; `query words` are without those of documents
+    fast: Callable[[Bag, Texts], Float64Array] | None = None  # of n documents: DynaMax's kernels
 
     def pair(self, query: Bag, document: Bag) -> float:
         """The similarity of one pair, as defined; a DataError if dimensions differ, or words are missing."""
@@ -297,15 +291,10 @@ def centroids(vectors: FloatArray, size: int) -> Float32Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Removal:
-    """The part that is removed from vectors first: v -> (v - c) - sum over axes u of <v - c, u> u.
+    """The part that is removed from vectors first: v -> (v - c) - sum over axes u of <v - c, u> u."""
 
-    Attributes:
-        centre: (d,) c; zeros where nothing is subtracted.
-        axes: (k, d) unit vectors at right angles.
-    """
-
-    centre: Float64Array
-    axes: Float64Array
+    centre: Float64Array  # (d,) c; zeros where nothing is subtracted
+    axes: Float64Array  # (k, d) unit vectors at right angles
 
     @classmethod
     def of(cls, vectors: FloatArray, size: int, *, centred: bool) -> Removal:

@@ -36,17 +36,10 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoolMaxima:
-    """Row and column maxima of one matrix product: a query (m tokens) with every document of a pool.
+    """Row and column maxima of one matrix product, at least 0: m query tokens with those of n documents."""
 
-    Attributes:
-        of_query: (n, m) float32; for document i and query token j, max(0, max over the document's tokens y of
-            <x_j, y>); 0 for documents without tokens.
-        of_documents: (total,) float32; for every document token, max(0, max over query tokens x of <x, y>);
-            None where it was not asked for.
-    """
-
-    of_query: Float32Array
-    of_documents: Float32Array | None
+    of_query: Float32Array  # (n, m) of each document and query token; 0 for documents without tokens
+    of_documents: Float32Array | None  # (total,) of every document token; None where it was not asked for
 
 
 def pool_maxima(
@@ -122,12 +115,7 @@ def _small_maxima(
 
 
 def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Float32Array:
-    """(total,) every token's membership in its own text's fuzzy set, over raw dot products.
-
-    Args:
-        documents: any batch; its `own` is returned where it has one.
-        threads: how many to use; see `pool_maxima`.
-    """
+    """(total,) every token's membership in its own text's fuzzy set, over raw dot products."""
     if documents.own is not None:
         return documents.own
     _require_in_range(documents.norms, documents.norms)

@@ -28,17 +28,11 @@ _VOCABULARY = 1000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CorpusStatistics:
-    """What similarities are fitted on.
+    """What similarities are fitted on."""
 
-    Attributes:
-        dimension: d of the token vectors.
-        texts: a sample of the corpus, with vectors and words.
-        statistics: of the words of the whole corpus.
-    """
-
-    dimension: int
-    texts: Texts = field(default_factory=Texts)
-    statistics: by.WordStatistics = field(default_factory=by.WordStatistics)
+    dimension: int  # of the token vectors
+    texts: Texts = field(default_factory=Texts)  # a sample of the corpus, with vectors and words
+    statistics: by.WordStatistics = field(default_factory=by.WordStatistics)  # of the whole corpus
 
     @classmethod
     def encode(
@@ -60,22 +54,14 @@ class CorpusStatistics:
 
 @dataclass(frozen=True, slots=True)
 class NamedSimilarity:
-    """A similarity by name.
-
-    Attributes:
-        summary: one line for lists and reports.
-        make: makes it of what it is fitted on; the flag is whether tokens have length 1.
-        fitted_on: what `make` reads of the corpus; nothing, where it is empty.
-        module, extra: an optional module that it needs, and the extra of this package that installs it.
-        has_raw: whether lengths make a difference; not for what reads words or directions alone.
-    """
+    """A similarity by name."""
 
     summary: str
-    make: Callable[[CorpusStatistics, bool], by.Similarity]
-    fitted_on: frozenset[FittedOn] = frozenset()
-    module: str = ""
+    make: Callable[[CorpusStatistics, bool], by.Similarity]  # the flag is whether tokens have length 1
+    fitted_on: frozenset[FittedOn] = frozenset()  # what `make` reads of the corpus
+    module: str = ""  # an optional one that it needs, and the extra of this package that installs it
     extra: str = ""
-    has_raw: bool = True
+    has_raw: bool = True  # whether lengths make a difference; not for what reads words or directions alone
     unit_tokens: bool = True
 
     def build(self, corpus: CorpusStatistics) -> by.Similarity:

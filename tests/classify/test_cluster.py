@@ -103,9 +103,6 @@ def test_a_new_point_is_compared_with_the_ensemble_alone(model: str, weight: flo
     assert (found.transform(points[200:]).argmax(axis=1) == together).all()
 
 
-# What is odd
-
-
 # On top of other clusterers
 
 

@@ -145,13 +145,6 @@ def test_words_take_the_place_of_tokens(text: str, words: list[str]):
     assert [text[start:end] for start, end in spans] == words
 
 
-def test_a_dimension_that_was_told_or_seen_is_that_of_all_later_answers():
-    own = encoder(Api(None, lambda texts: [[1.0] * 8] * len(texts)))
-    own.encode(["a"])
-    with pytest.raises(DataError, match="has dimension 8, expected 16"):
-        own.encode(["b"])
-
-
 def test_an_index_takes_a_function_with_a_name(open_index: Opener):
     def toy_model(texts: list[str]) -> np.ndarray:
         return WORDS.encode(texts).dense

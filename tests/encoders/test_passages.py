@@ -219,25 +219,23 @@ def test_what_does_not_fit_is_parted_into_code_points_or_refused_with_its_docume
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"tokens": 0}, "tokens must be at least 1, got 0"),
-        ({"tokens": 32}, "passages of 32 tokens that share 32 hold nothing new; choose an overlap below 32"),
-    ],
-)
-def test_options_that_make_no_passages_are_refused(options: dict[str, int], message: str):
-    with pytest.raises(DataError, match=message):
-        Passages(**options)
-
-
-@pytest.mark.parametrize(
     ("window", "how", "message"),
     [
-        (2, Passages(), "passages of 2 tokens that share 32 hold nothing new; choose an overlap below 2"),
-        (8, Passages(9, 1), "passages of 9 tokens are too long for the model 'words', which reads 8"),
-        (0, Passages(), "the prompt of the model 'words' fills its window"),
+        (9, {"tokens": 0}, "tokens must be at least 1, got 0"),
+        (
+            9,
+            {"tokens": 32},
+            "passages of 32 tokens that share 32 hold nothing new; choose an overlap below 32",
+        ),
+        (2, {}, "passages of 2 tokens that share 32 hold nothing new; choose an overlap below 2"),
+        (
+            8,
+            {"tokens": 9, "overlap": 1},
+            "passages of 9 tokens are too long for the model 'words', which reads 8",
+        ),
+        (0, {}, "the prompt of the model 'words' fills its window"),
     ],
 )
-def test_a_window_that_does_not_allow_them_is_refused(window: int, how: Passages, message: str):
+def test_what_makes_no_passages_is_refused(window: int, how: dict[str, int], message: str):
     with pytest.raises(DataError, match=message):
-        how.split([Document(id="d", text="")], WordEncoder(window=window))
+        Passages(**how).split([Document(id="d", text="")], WordEncoder(window=window))

@@ -15,7 +15,6 @@ from surprise_rerank.connectors.readers.demo import (
     MIN_WORDS,
     DemoDocumentation,
     Entry,
-    distinct,
     split_docstring,
 )
 from surprise_rerank.errors import DatasetError
@@ -56,14 +55,6 @@ def test_question_and_text_are_what_the_docstring_says(entries: tuple[Entry, ...
         assert len(entry.text.split()) >= MIN_WORDS
     assert len({entry.question for entry in entries}) == len(entries)
     assert len({" ".join(entry.text.split()) for entry in entries}) == len(entries)
-
-
-def test_of_one_text_the_shortest_path_stays_and_shared_questions_go() -> None:
-    copy, original = Entry("numpy.lib.a", "What?", "a  text"), Entry("numpy.z", "What?", "a text")
-    clear = Entry("numpy.b", "Clear?", "other words")
-    ambiguous = [Entry("numpy.c", "Which?", "one"), Entry("numpy.d", "Which?", "two")]
-
-    assert distinct([copy, original, *ambiguous, clear]) == [clear, original]
 
 
 def test_it_is_a_source_with_one_answer_each(entries: tuple[Entry, ...]) -> None:

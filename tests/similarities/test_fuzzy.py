@@ -70,18 +70,6 @@ def test_the_pool_equals_the_pair(similarity: DynaMax, scene: tuple[np.ndarray, 
     assert_scores(similarity, scores, [similarity.pair(query, text) for text in texts])
 
 
-@given(similarities, seeds)
-@PROPERTY
-def test_a_documents_score_does_not_depend_on_the_pool(similarity: DynaMax, seed: int):
-    query, texts = random_scene(seed)
-    batch = TokenBatch.from_arrays(texts)
-    together = similarity.pool(query, batch)
-    alone = [similarity.pool(query, batch.take([i]))[0] for i in range(len(batch))]
-    assert_scores(similarity, alone, together)
-    backwards = np.arange(len(batch))[::-1]
-    assert_scores(similarity, similarity.pool(query, batch.take(backwards)), together[backwards])
-
-
 # The definitions
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -42,29 +41,17 @@ def by_loops(query: np.ndarray, documents: TokenBatch, unit_tokens: bool) -> tup
     return of_query, np.array(of_documents)
 
 
-@given(seeds, st.booleans(), st.sampled_from([None, 1, 2, 5]))
+@given(seeds, st.booleans(), st.sampled_from([None, 1, 2, 5]), st.sampled_from([1, 5, 8192]))
 @PROPERTY
-def test_maxima_equal_loops(seed: int, unit_tokens: bool, threads: int | None):
+def test_maxima_equal_loops(seed: int, unit_tokens: bool, threads: int | None, chunk: int):
     query, documents = scene(seed)
-    maxima = pool_maxima(query, documents, unit_tokens=unit_tokens, of_documents=True, threads=threads)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_CHUNK_TOKENS", chunk)
+        maxima = pool_maxima(query, documents, unit_tokens=unit_tokens, of_documents=True, threads=threads)
     of_query, of_documents = by_loops(query, documents, unit_tokens)
     scale = ROUNDING * (1 + np.abs(query).sum()) * (1 if unit_tokens else 8)
     np.testing.assert_allclose(maxima.of_query, of_query, atol=scale)
     np.testing.assert_allclose(maxima.of_documents, of_documents, atol=scale)
-
-
-@given(st.lists(st.integers(0, 30), max_size=30), st.integers(1, 40))
-@PROPERTY
-def test_every_text_is_in_one_chunk_and_chunks_are_bounded(lengths: list[int], size: int):
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_CHUNK_TOKENS", size)
-        chunks = kernels._chunks(offsets, 1, on_cpu=True)
-    tokens = [int(offsets[stop] - offsets[start]) for start, stop in chunks]
-    assert sum(tokens) == sum(lengths)
-    assert all(start < stop for start, stop in chunks)
-    assert all(before[1] == after[0] for before, after in pairwise(chunks))
-    assert max(tokens, default=0) <= size + max(lengths, default=0)
 
 
 @given(seeds)

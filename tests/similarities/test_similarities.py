@@ -109,18 +109,6 @@ def test_the_pool_equals_the_pair(name: str, seed: int, in_context: bool):
         assert_scores(name, scores, [similarity.pair(texts[i], texts[j]) for j in range(len(texts))])
 
 
-@pytest.mark.parametrize("name", FAST)
-@given(seed=seeds)
-@PROPERTY
-def test_a_score_does_not_depend_on_the_rest_of_the_pool(name: str, seed: int):
-    texts = with_odd_texts(draw_texts(np.random.default_rng(seed), 4, in_context=False))
-    together = BUILT[name].pool(texts[0], texts)
-    assert texts.words is not None
-    for i in range(len(texts)):
-        alone = Texts(texts.batch.take([i]), (texts.words[i],))
-        assert_scores(name, BUILT[name].pool(texts[0], alone), together[i : i + 1])
-
-
 @pytest.mark.parametrize("name", SYMMETRIC)
 @given(seed=seeds, in_context=st.booleans())
 @PROPERTY
