@@ -14,8 +14,8 @@ from benchmarks.study.left_out import (
     STEPS,
     Study,
     chosen_table,
-    deep_tables,
     parts_table,
+    pool_tables,
     quality_table,
 )
 from benchmarks.study.past_the_pool import past_table
@@ -41,7 +41,7 @@ SPLITS = {
     "demo": "train",
     "limit_small": "test",
 }
-LEFT_OUT = ("defaults", "past", "deep", "learned")
+LEFT_OUT = ("defaults", "past", "pools", "learned")
 PHASES: tuple[Phase, ...] = ("own", "packaged")
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
 
@@ -93,7 +93,7 @@ def left_out(
     """`auto` where it was not chosen.
 
     `defaults`: everything is fixed on all data sets but one, and measured on that one; then each part is
-    taken away. `past`: candidates that neither list has. `deep`: pools of 1,000. `learned`: weights that
+    taken away. `past`: candidates that neither list has. `pools`: of 50 and of 1,000. `learned`: weights that
     judged questions teach.
     """
     terminal = Terminal(quiet=quiet)
@@ -108,7 +108,7 @@ def left_out(
             tables += [quality_table(study, model, chosen) for model in study.models]
             tables += [parts_table(study), chosen_table(study, chosen)]
         tables += [past_table(collections)] if "past" in wanted else []
-        tables += deep_tables(collections) if "deep" in wanted else []
+        tables += pool_tables(collections) if "pools" in wanted else []
         tables += [learned_table(collections)] if "learned" in wanted else []
         present(Report("Left-out collections", tuple(tables)), reports)
     except SurpriseRerankError as error:

@@ -38,7 +38,7 @@ PARTS: Mapping[str, AutoSettings] = {
     "without words": replace(AUTO_DEFAULTS, words=0),
     "without vectors": replace(AUTO_DEFAULTS, vectors=0),
 }
-DEEP = 1000
+POOLS = (50, 1000)  # candidates of each retriever, where 100 are usual
 _NO_TOKENS = TokenBatch.from_arrays([])  # inclusion is there already
 
 
@@ -145,21 +145,23 @@ def quality_table(study: Study, model: str, chosen: Mapping[str, AutoSettings]) 
     return _differences(f"left-out-{model}", f"Left out: {model}", names, rows)
 
 
-def deep_tables(collections: Mapping[tuple[str, str], Collection]) -> list[Table]:
-    """A table of each model: `auto` and its peers where each retriever gives 1,000 candidates."""
+def pool_tables(collections: Mapping[tuple[str, str], Collection]) -> list[Table]:
+    """A table of each model and size of pools: `auto` and its peers where each retriever gives so many."""
     tables = []
-    for model in dict.fromkeys(own for _, own in collections):
-        there = {name: of for (name, own), of in collections.items() if own == model}
-        rows: dict[str, list[float]] = {row: [] for row in (*ROWS, "auto")}
-        for of in there.values():
-            # A pool at a time: all of them do not fit the memory.
-            found = [
-                [case.ndcg(scores(case)) for scores in (*ROWS.values(), auto)]
-                for case in (of.pool(i, DEEP) for i in range(len(of.names)))
-            ]
-            for row, value in zip(rows.values(), np.mean(found, axis=0).tolist(), strict=True):
-                row.append(value)
-        tables.append(_differences(f"deep-{model}", f"Pools of {DEEP:,}: {model}", list(there), rows))
+    for depth in POOLS:
+        for model in dict.fromkeys(own for _, own in collections):
+            there = {name: of for (name, own), of in collections.items() if own == model}
+            rows: dict[str, list[float]] = {row: [] for row in (*ROWS, "auto")}
+            for of in there.values():
+                # A pool at a time: all of them do not fit the memory.
+                found = [
+                    [case.ndcg(scores(case)) for scores in (*ROWS.values(), auto)]
+                    for case in (of.pool(i, depth) for i in range(len(of.names)))
+                ]
+                for row, value in zip(rows.values(), np.mean(found, axis=0).tolist(), strict=True):
+                    row.append(value)
+            title = f"Pools of {depth:,}: {model}"
+            tables.append(_differences(f"pools-{depth}-{model}", title, list(there), rows))
     return tables
 
 
