@@ -22,11 +22,11 @@ from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch, TermSpace
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.documents import Document, Passage
+from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import PARTS, AutoReranker, AutoSettings
-from surprise_rerank.rerank.feedback import agreement, shares
+from surprise_rerank.rerank.feedback import agreement
 from surprise_rerank.rerank.fusion import without_length
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -73,8 +73,8 @@ def z_of(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.array([(own[-1] - own.mean()) / own.std() if own.std() > 1e-12 else 0.0 for own in joined])
 
 
-def expected(drawn: Drawn) -> np.ndarray:
-    """The score as the module's docstring writes it, a document at a time."""
+def expected(drawn: Drawn, trusting: bool) -> tuple[np.ndarray, float]:
+    """The score as the module's docstring writes it, a document at a time, and the trust in the vectors."""
     pool, q = drawn.pool, drawn.query.require_dense().astype(np.float64)
     v = pool.require_dense().astype(np.float64)
     n = len(pool)
@@ -96,10 +96,10 @@ def expected(drawn: Drawn) -> np.ndarray:
         if most > 0:
             heard.append(min(1.0, max(0.0, other[best(z_cosine)].mean() / most)))
     agreed = float(np.mean(heard)) if heard else 1.0
-    t = min(1.0, max(0.0, (agreed - 0.35) / 0.2))
+    t = 1.0 if trusting else min(1.0, max(0.0, (agreed - 0.35) / 0.2))
     b = (1.75 - t) * z_bm25 + t * z_cosine + (1 + t) / 2 * z_dynamax
     if n < 20:
-        return b  # too few to tell what the best have more of
+        return b, t  # too few to tell what the best have more of
     ranks = np.array([1 + sum(other > own for other in b) for own in b])
     p = 1 / ranks**2.0
     against = p / p.sum() - 1 / n
@@ -113,17 +113,19 @@ def expected(drawn: Drawn) -> np.ndarray:
     said = own.lengths > 0
     direction = against @ v
     by_words, by_vectors = np.where(said, z_of(near, usual), 0.0), z_of(v @ direction, members @ direction)
-    return b + 0.5 * by_words + 0.75 * by_vectors
+    return b + 0.5 * by_words + 0.75 * by_vectors, t
 
 
-@given(st.integers(0, 10_000), st.integers(1, 30))
-def test_the_score_is_the_one_of_the_equations(seed, n):
+@given(st.integers(0, 10_000), st.integers(1, 30), st.booleans())
+def test_the_score_is_the_one_of_the_equations(seed, n, trusting):
     drawn = Drawn(seed, n)
-    ranking = drawn.reranker.rerank(drawn.query, drawn.pool)
-    scores = dict(zip(ranking.ids, ranking.scores, strict=True))
-    np.testing.assert_allclose([scores[name] for name in drawn.pool.ids], expected(drawn), atol=1e-4)
+    own = replace(drawn.reranker, settings=AutoSettings(trust=None)) if trusting else drawn.reranker
+    ranking = own.rerank(drawn.query, drawn.pool)
+    scores, trust = expected(drawn, trusting)
+    np.testing.assert_allclose(ranking.scores, scores[ranking.rows_in(drawn.pool)], atol=1e-4)
     np.testing.assert_allclose(sum(ranking.parts.values()), ranking.scores, atol=1e-9)
     assert tuple(ranking.parts) == PARTS
+    assert ["trusted less" in note for note in ranking.notes] == [True] * (trust < 1)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 25))
@@ -144,57 +146,42 @@ def test_the_order_of_the_pool_says_nothing(seed, n):
     np.testing.assert_allclose([scores[name] for name in first.ids], first.scores, atol=1e-6)
 
 
-def test_an_empty_pool_is_an_empty_ranking():
-    drawn = Drawn(0, 3)
-    assert len(drawn.reranker.rerank(drawn.query, drawn.pool.take([]))) == 0
-
-
-WORDS_LEFT_OUT = (
-    "without words: BM25 scores and terms are not there, so BM25 and feedback by words were left out"
+NO_TOKENS = (
+    ("bm25", "cosine", "words", "vectors"),
+    "without token vectors: {} none, so inclusion was left out",
 )
+NO_VECTORS = "without dense vectors: {} none, so cosine and feedback by vectors were left out"
 
 
-def test_what_is_not_there_is_left_out_and_told():
-    drawn = Drawn(1, 12)
-    unworded = replace(drawn.pool, scores={}, terms=None, corpus_moments={})
-    ranking = replace(drawn.reranker, words=None).rerank(drawn.query, unworded)
-    assert tuple(ranking.parts) == ("cosine", "dynamax", "vectors")
-    assert ranking.notes[-1] == WORDS_LEFT_OUT
-    assert drawn.reranker.rerank(drawn.query, unworded).notes[-1] == WORDS_LEFT_OUT
-    assert not any("left out" in note for note in drawn.reranker.rerank(drawn.query, drawn.pool).notes)
-
-
-@pytest.mark.parametrize("who", ["the corpus has", "the question has", "the candidates have"])
 @pytest.mark.parametrize(
-    ("field", "corpus", "left", "told"),
+    ("corpus", "query", "pool", "left", "told"),
     [
-        (
-            "tokens",
-            {"sample": None},
-            ("bm25", "cosine", "words", "vectors"),
-            "without token vectors: {} none, so inclusion was left out",
+        ({"sample": None}, {}, {}, *NO_TOKENS),
+        ({}, {"tokens": None}, {}, *NO_TOKENS),
+        ({}, {}, {"tokens": None}, *NO_TOKENS),
+        ({"corpus": None}, {}, {}, ("bm25", "dynamax", "words"), NO_VECTORS),
+        ({}, {}, {"dense": None}, ("bm25", "dynamax", "words"), NO_VECTORS),
+        (  # the candidates are still compared with each other
+            *({}, {"dense": None}, {}, ("bm25", "dynamax", "words", "vectors")),
+            "without dense vectors: {} none, so cosine was left out",
         ),
         (
-            "dense",
-            {"corpus": None},
-            ("bm25", "dynamax", "words"),
-            "without dense vectors: {} none, so cosine and feedback by vectors were left out",
+            *({"words": None}, {}, {}, ("bm25", "cosine", "dynamax", "vectors")),
+            "without words: terms are not there, so feedback by words was left out",
+        ),
+        (
+            *({}, {}, {"scores": {}, "terms": None}, ("cosine", "dynamax", "vectors")),
+            "without words: BM25 scores and terms are not there, so BM25 and feedback by words were left out",
         ),
     ],
 )
-def test_vectors_that_anybody_lacks_are_left_out(who, field, corpus, left, told):
+def test_what_anybody_lacks_is_left_out_and_told(corpus, query, pool, left, told):
     drawn = Drawn(1, 12)
-    reranker, query, pool = drawn.reranker, drawn.query, drawn.pool
-    if who == "the corpus has":
-        reranker = replace(reranker, **corpus)
-        assert reranker.needs == drawn.reranker.needs - {field}
-    elif who == "the question has":
-        query = replace(query, **{field: None})
-    else:
-        pool = replace(pool, **{field: None})
-    ranking = reranker.rerank(query, pool)
-    if (field, who) == ("dense", "the question has"):  # the candidates are still compared with each other
-        left, told = (*left, "vectors"), told.replace(" and feedback by vectors were", " was")
+    reranker = replace(drawn.reranker, **corpus)
+    fields = {"sample": "tokens", "corpus": "dense", "words": "terms"}
+    assert reranker.needs == {"dense", "tokens", "terms"} - {fields[name] for name in corpus}
+    ranking = reranker.rerank(replace(drawn.query, **query), replace(drawn.pool, **pool))
+    who = "the corpus has" if corpus else "the question has" if query else "the candidates have"
     assert tuple(ranking.parts) == left
     assert ranking.notes[-1] == told.format(who)
     np.testing.assert_allclose(sum(ranking.parts.values()), ranking.scores, atol=1e-9)
@@ -246,46 +233,13 @@ def test_each_part_can_be_taken_away(part):
     drawn = Drawn(2, 12)
     less = replace(drawn.reranker, settings=AutoSettings(**{part: 0}))
     assert part not in less.rerank(drawn.query, drawn.pool).parts
-    silent = drawn.reranker.weighted({part: 0.0}).rerank(drawn.query, drawn.pool)
-    assert not silent.parts[part].any()
-
-
-def test_weights_are_factors_of_parts():
-    drawn = Drawn(3, 12)
     parts = drawn.reranker.parts(drawn.query, drawn.pool)
-    weights = {"bm25": 0.3, "words": 2.0}
-    ranking = drawn.reranker.weighted(weights).rerank(drawn.query, drawn.pool)
-    scores = dict(zip(ranking.ids, ranking.scores, strict=True))
-    total = sum(weights.get(name, 1.0) * own for name, own in parts.items())
-    np.testing.assert_allclose([scores[name] for name in drawn.pool.ids], total)
-
-
-def test_a_cosine_whose_best_are_nobody_elses_is_held_back():
-    drawn = Drawn(4, 40)
-    # By cosine the order is the reverse of what words and tokens say.
-    worst = np.linspace(6.0, -6.0, 40)
-    q = drawn.query.require_dense()
-    across = np.linalg.svd(q[None])[2][1]
-    angles = np.linspace(1.5, 0.0, 40)[:, None]
-    dense = (np.cos(angles) * q + np.sin(angles) * across).astype(np.float32)
-    tokens = [drawn.query.require_tokens()] * 10 + [across[None].astype(np.float32)] * 30
-    pool = replace(drawn.pool, scores={"bm25": worst}, dense=dense, tokens=TokenBatch.from_arrays(tokens, D))
-    ranking = drawn.reranker.rerank(drawn.query, pool)
-    assert "trusted less" in ranking.notes[0]
-    trusting = replace(drawn.reranker, settings=AutoSettings(trust=None)).rerank(drawn.query, pool)
-    assert not trusting.notes
-    assert np.abs(ranking.parts["cosine"]).max() < np.abs(trusting.parts["cosine"]).max()
-
-
-def test_many_passages_of_a_document_have_one_voice():
-    drawn = Drawn(8, 20)
-    passages = tuple(Passage(i % 10, 0, 1) for i in range(20))
-    ids = ("long",) * 10 + tuple(f"short{i}" for i in range(10))
-    pool = replace(drawn.pool, ids=ids, passages=passages)
-    share = shares(sum(drawn.reranker.parts(drawn.query, pool).values()), ids)
-    assert (share[:10] > 0).sum() == 1
-    assert (share[10:] > 0).all()
-    assert share.sum() == pytest.approx(1.0)
+    weighted = drawn.reranker.weighted({part: 0.0, "cosine": 2.0}).rerank(drawn.query, drawn.pool)
+    factors = (
+        dict.fromkeys(PARTS, 1.0) | {"cosine": 2.0, part: 0.0} | ({part: 2.0} if part == "cosine" else {})
+    )
+    total = sum(factors[name] * own for name, own in parts.items())
+    np.testing.assert_allclose(weighted.scores, total[weighted.rows_in(drawn.pool)])
 
 
 @pytest.mark.parametrize(

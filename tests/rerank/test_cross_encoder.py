@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,13 +19,11 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import AutoReranker, PoolAutoReranker
+from surprise_rerank.rerank.auto import AutoReranker
 from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
 from surprise_rerank.rerank.fusion import surprise_normalized
 from surprise_rerank.rerank.rerankers import FusionReranker
-from surprise_rerank.rerank.scorers import CosineScorer
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.text_reranker import TextReranker
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "drag of a wing", "bread"]
 SAMPLE = ["jam on bread", "salt", "milk and jam", "a pot of tea", "lift the pot"]
@@ -83,10 +80,6 @@ def test_a_cross_encoder_of_sentence_transformers_scores_on_the_surprise_scale(t
     np.testing.assert_allclose(ranking.parts["cross-encoder"], expected[rows], atol=1e-5)
     np.testing.assert_allclose(ranking.raw["cross-encoder"], own[rows], atol=1e-6)
     assert list(rows) == sorted(range(5), key=lambda i: -own[i])
-
-
-def test_a_model_of_several_labels_is_refused(tmp_path: Path):
-    query, pool = scene()
     with pytest.raises(DataError, match=r"gave scores of shape \(5, 3\) for 5 texts; it must give one"):
         CrossEncoderScorer(tiny_cross_encoder(tmp_path, labels=3)).scores(query, pool)
 
@@ -128,10 +121,6 @@ def test_without_a_sample_the_pool_says_what_is_usual():
     own = np.array(Shared()(query.text, TEXTS))
     expected = surprise_normalized(own, Moments.of(own))
     np.testing.assert_allclose(ranking.scores, np.sort(expected)[::-1])
-    with ThreadPoolExecutor(4) as threads:
-        fusion = FusionReranker([CrossEncoderScorer(Shared())])
-        found = list(threads.map(lambda _: fusion.rerank(query, pool).scores.tolist(), range(20)))
-    assert found == [ranking.scores.tolist()] * 20
 
 
 def test_of_passages_the_passages_are_scored():
@@ -165,14 +154,6 @@ def test_it_is_one_more_part_of_auto():
         replace(auto, more=(CrossEncoderScorer(Shared(), name="cosine"),))
 
 
-def test_it_ranks_texts_with_and_without_auto():
-    scorer = CrossEncoderScorer(Shared(), SAMPLE)
-    ranked = TextReranker(WordEncoder(), FusionReranker([scorer])).rank("wing lift", TEXTS)
-    assert ranked[0].position == 1
-    both = TextReranker(WordEncoder(), PoolAutoReranker(more=(scorer,))).rank("wing lift", TEXTS)
-    assert tuple(both[0].parts) == ("cosine", "dynamax", "vectors", "cross-encoder")
-
-
 @pytest.mark.parametrize(
     ("model", "told"),
     [
@@ -200,6 +181,3 @@ def test_what_is_no_model_and_no_sample_is_refused():
     with pytest.raises(DataError, match="fetch the field 'documents'"):
         CrossEncoderScorer(Shared()).scores(query, replace(pool, documents=None))
     assert len(CrossEncoderScorer(Shared()).scores(query, pool.take([]))) == 0
-    assert FusionReranker(
-        [CosineScorer(Ensemble.from_vectors(pool.require_dense())), CrossEncoderScorer(Shared())]
-    )

@@ -1,43 +1,61 @@
-"""Fusion: every fast form against a loop that reads like its definition."""
+"""Fusion: every scale against a loop that reads like its definition, and what is left out or refused."""
 
 from __future__ import annotations
 
 import math
 import statistics
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surprise_rerank.candidates import Candidates, Query
+from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.rerank.fusion import (
-    min_max,
-    pool_z,
-    reciprocal_ranks,
-    surprise_normalized,
-    weighted_sum,
-)
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.fusion import surprise_normalized
+from surprise_rerank.rerank.rerankers import FusionReranker
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
+from surprise_rerank.surprise.ensemble import Ensemble
 
 on_grid = st.integers(-8, 8).map(lambda i: i / 4)
 # Ties and gaps: NaN is a document that the scorer did not look at.
-scores = st.lists(st.one_of(on_grid, on_grid, st.just(math.nan)), max_size=12)
+values = st.one_of(on_grid, on_grid, st.just(math.nan))
+scores = st.lists(values, max_size=12)
+D = 6
 
 
-def rrf_by_loop(values: list[float], constant: float) -> list[float]:
-    result = []
-    for value in values:
-        better = sum(other > value for other in values)
-        result.append(0.0 if math.isnan(value) else 1 / (constant + 1 + better))
-    return result
+@st.composite
+def columns(draw: st.DrawFn) -> dict[str, list[float]]:
+    """The scores of two scorers for as many documents."""
+    n = draw(st.integers(0, 12))
+    return {name: draw(st.lists(values, min_size=n, max_size=n)) for name in ("a", "b")}
 
 
-def min_max_by_loop(values: list[float]) -> list[float]:
-    known = [value for value in values if not math.isnan(value)]
-    if not known or max(known) == min(known):
+def known(values: list[float]) -> list[float]:
+    return [value for value in values if not math.isnan(value)]
+
+
+def ranks_by_loop(values: list[float], others: list[float]) -> list[float]:
+    better = [sum(other > value for other in values) for value in values]
+    return [0.0 if math.isnan(v) else 1 / (60 + 1 + b) for v, b in zip(values, better, strict=True)]
+
+
+def range_by_loop(values: list[float], others: list[float]) -> list[float]:
+    if len(set(known(values))) < 2:
         return [0.0] * len(values)
-    width = max(known) - min(known)
-    return [0.0 if math.isnan(value) else (value - min(known)) / width for value in values]
+    low, high = min(known(values)), max(known(values))
+    return [0.0 if math.isnan(value) else (value - low) / (high - low) for value in values]
+
+
+def z_by_loop(values: list[float], others: list[float]) -> list[float]:
+    if len(set(known(values))) < 2:
+        return [0.0] * len(values)
+    mean, deviation = statistics.fmean(known(values)), statistics.pstdev(known(values))
+    return [0.0 if math.isnan(value) else (value - mean) / deviation for value in values]
 
 
 def surprise_by_loop(values: list[float], others: list[float]) -> list[float]:
@@ -46,101 +64,128 @@ def surprise_by_loop(values: list[float], others: list[float]) -> list[float]:
     for value in values:
         joined = [*others, 0.0 if math.isnan(value) else value]
         mean, deviation = statistics.fmean(joined), statistics.pstdev(joined)
-        found.append(0.0 if math.isnan(value) or deviation < 1e-9 else (value - mean) / deviation)
+        silent = math.isnan(value) or not others or deviation < 1e-9
+        found.append(0.0 if silent else (value - mean) / deviation)
     return found
 
 
-@given(scores, st.sampled_from([1.0, 60.0]))
-def test_reciprocal_ranks_equal_the_loop(values: list[float], constant: float):
-    np.testing.assert_allclose(reciprocal_ranks(values, constant), rrf_by_loop(values, constant), rtol=1e-12)
+SCALES = {
+    "surprise": surprise_by_loop,
+    "rrf": ranks_by_loop,
+    "minmax": range_by_loop,
+    "zscore": z_by_loop,
+    "sum": lambda values, others: np.nan_to_num(values).tolist(),
+}
 
 
-def test_equal_scores_share_the_better_rank_and_gaps_get_nothing():
-    ranks = reciprocal_ranks([3.0, 5.0, np.nan, 3.0, 1.0])
-    np.testing.assert_allclose(ranks, [1 / 62, 1 / 61, 0.0, 1 / 62, 1 / 64])
+@given(columns(), st.sampled_from([*SCALES]), st.lists(on_grid, max_size=8), on_grid)
+def test_a_fusion_is_the_weighted_sum_of_scores_on_one_scale(drawn, method, others, weight):
+    pool = Candidates(
+        ids=tuple(f"d{i:02}" for i in range(len(drawn["a"]))),
+        scores={name: np.array(own) for name, own in drawn.items()},
+        corpus_moments=dict.fromkeys(drawn, Moments.of(np.array(others))),
+    )
+    fusion = FusionReranker([RetrievedScorer(name) for name in drawn], method, {"b": weight})
+    ranking = fusion.rerank(Query("q"), pool)
+    rows = ranking.rows_in(pool)
+    expected = {name: np.array(SCALES[method](own, others)) for name, own in drawn.items()}
+    for name, own in expected.items():
+        np.testing.assert_allclose(ranking.parts[name], own[rows], rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(ranking.raw[name], np.array(drawn[name])[rows])
+    total = expected["a"] + weight * expected["b"]
+    np.testing.assert_allclose(ranking.scores, total[rows], rtol=1e-9, atol=1e-9)
+    assert (np.diff(ranking.scores) <= 0).all()
 
 
-@given(scores)
-def test_min_max_equals_the_loop(values: list[float]):
-    np.testing.assert_allclose(min_max(values), min_max_by_loop(values), rtol=1e-12)
-
-
-@given(scores, st.lists(on_grid, max_size=8))
-def test_surprise_normalised_scores_equal_the_loop(values: list[float], others: list[float]):
-    fast = surprise_normalized(values, Moments.of(np.array(others)))
-    slow = surprise_by_loop(values, others) if others else np.zeros(len(values))
-    np.testing.assert_allclose(fast, slow, rtol=1e-9, atol=1e-9)
-
-
-@given(scores, on_grid, st.sampled_from([0.0, 1e-300, 1e-9, 0.5]), st.integers(1, 200))
-def test_no_deviation_is_too_small_for_a_bound(values: list[float], mean: float, deviation: float, m: int):
-    """The order stays, and no z is beyond the root of the number of scores that it is compared with."""
-    z = surprise_normalized(values, Moments(np.array(mean), np.array(deviation), members=m))
+@given(scores, on_grid, st.sampled_from([0.0, 1e-300, 1e-9, 0.5, 3.0]), st.integers(1, 200))
+def test_surprise_has_bounds_and_does_not_depend_on_the_pool(values, mean, deviation, m):
+    """No z is beyond the root of the number of scores that it is compared with."""
+    moments = Moments(np.array(mean), np.array(deviation), members=m)
+    z = surprise_normalized(values, moments)
     assert (np.abs(z) <= np.sqrt(m) * (1 + 1e-9)).all()
-    known = [(value, own) for value, own in zip(values, z, strict=True) if not math.isnan(value)]
-    assert all(a[1] <= b[1] + 1e-12 for a in known for b in known if a[0] <= b[0])
+    told = [(value, own) for value, own in zip(values, z, strict=True) if not math.isnan(value)]
+    assert all(a[1] <= b[1] + 1e-12 for a in told for b in told if a[0] <= b[0])
+    np.testing.assert_allclose(surprise_normalized(values[::2], moments), z[::2], rtol=1e-12)
 
 
-@given(scores, on_grid, st.sampled_from([0.5, 3.0]), st.data())
-def test_surprise_normalised_scores_do_not_depend_on_the_pool(
-    values: list[float], mean: float, deviation: float, data: st.DataObject
-):
-    moments = Moments(np.array([mean]), np.array([deviation]))
-    whole = surprise_normalized(values, moments)
-    rows = data.draw(st.lists(st.sampled_from(range(len(values))), unique=True) if values else st.just([]))
-    part = surprise_normalized([values[i] for i in rows], moments)
-    np.testing.assert_array_equal(part, whole[np.array(rows, dtype=int)])
+def scene(n: int = 8) -> tuple[Query, Candidates, Ensemble]:
+    rng = np.random.default_rng(n)
+
+    def units(count: int) -> np.ndarray:
+        return unit_rows(rng.normal(size=(count, D)) + 0.4)
+
+    bm25 = rng.uniform(0, 20, size=n)
+    bm25[::3] = np.nan
+    candidates = Candidates(
+        ids=tuple(f"d{i:02}" for i in rng.permutation(n)),
+        scores={"bm25": bm25},
+        dense=units(n),
+        tokens=TokenBatch.from_arrays([units(int(k)) for k in rng.integers(0, 6, size=n)], D),
+        corpus_moments={"bm25": Moments(np.array(2.0), np.array(1.5))},
+    )
+    return Query("q", units(1)[0], units(3)), candidates, Ensemble.from_vectors(units(50))
 
 
-def test_ranks_and_ranges_do_depend_on_the_pool():
-    """What the surprise scale is for: the other two move when the pool does."""
-    pool = np.array([4.0, 2.0, 1.0])
-    for normalise in (reciprocal_ranks, min_max):
-        assert normalise(pool[1:])[0] != normalise(pool)[1]
+def test_a_corpus_sample_without_texts_gives_dynamax_no_say():
+    query, candidates, ensemble = scene()
+    fusion = FusionReranker([CosineScorer(ensemble), DynaMaxScorer(TokenBatch.from_arrays([], D))])
+    ranking = fusion.rerank(query, candidates)
+    assert not ranking.parts["dynamax"].any()
+    np.testing.assert_array_equal(ranking.scores, ranking.parts["cosine"])
 
 
-def test_a_scorer_that_gives_every_document_the_same_score_says_nothing():
-    assert surprise_normalized([0.7, 0.7], Moments(np.array(0.7), np.array(0.0))).tolist() == [0.0, 0.0]
-    assert min_max([0.7, 0.7]).tolist() == [0.0, 0.0]
+@pytest.mark.parametrize(
+    ("lost", "note", "left"),
+    [
+        ({"tokens": None}, "without token vectors: {} none, so dynamax was left out", ("bm25", "cosine")),
+        ({"dense": None}, "without dense vectors: {} none, so cosine was left out", ("bm25", "dynamax")),
+        ({"scores": {}}, "without scores of bm25: {} none, so it was left out", ("cosine", "dynamax")),
+    ],
+)
+def test_a_scorer_whose_needs_are_not_there_is_left_out_and_told(lost: dict, note: str, left: tuple):
+    query, candidates, ensemble = scene()
+    scorers = [RetrievedScorer("bm25"), CosineScorer(ensemble), DynaMaxScorer(candidates.tokens)]
+    fusion = FusionReranker(scorers)
+    assert fusion.needs == {"dense", "tokens"}
+    whole = fusion.rerank(query, candidates)
+    assert not whole.notes
+    expected = {name: sum(whole.parts[part][i] for part in left) for i, name in enumerate(whole.ids)}
+    cases = [(query, replace(candidates, **lost), "the candidates have")]
+    if "scores" not in lost:
+        cases.append((replace(query, **lost), candidates, "the question has"))
+    for asked, pool, who in cases:
+        ranking = fusion.rerank(asked, pool)
+        assert ranking.notes == (note.format(who),)
+        assert tuple(ranking.parts) == left
+        assert dict(zip(ranking.ids, ranking.scores, strict=True)) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("values", [[], [math.nan], [math.nan] * 3])
-def test_pools_without_a_score_become_zeros(values: list[float]):
-    zeros = [0.0] * len(values)
-    assert reciprocal_ranks(values).tolist() == zeros
-    assert min_max(values).tolist() == zeros
-    assert surprise_normalized(values, Moments(np.array(0.0), np.array(1.0))).tolist() == zeros
+BM25 = RetrievedScorer("bm25")
 
 
-@given(st.integers(1, 6), st.integers(0, 2**32 - 1))
-def test_the_weighted_sum_equals_the_loop(n: int, seed: int):
-    rng = np.random.default_rng(seed)
-    parts = {name: rng.normal(size=n) for name in ("bm25", "cosine", "dynamax")}
-    weights = {"bm25": 0.5, "dynamax": -2.0}
-    expected = []
-    for i in range(n):
-        total = 0.0
-        for name, part in parts.items():
-            total += weights.get(name, 1.0) * float(part[i])
-        expected.append(total)
-    np.testing.assert_allclose(weighted_sum(parts, weights), expected)
-    np.testing.assert_allclose(weighted_sum(parts, {}), sum(parts.values()))
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"scorers": []}, "scorers of different names"),
+        ({"scorers": [BM25, BM25]}, r"scorers of different names, got \['bm25', 'bm25'\]"),
+        ({"scorers": [BM25], "weights": {"bm52": 1.0}}, "weights for bm52, but the scorers are bm25"),
+        ({"scorers": [BM25], "method": "add"}, "'add' is not known; choose one of surprise, rrf, minmax"),
+    ],
+)
+def test_a_fusion_that_makes_no_sense_is_refused_when_it_is_made(arguments: dict, message: str):
+    with pytest.raises(DataError, match=message):
+        FusionReranker(**arguments)
 
 
-def test_a_single_part_comes_back_as_float64():
-    total = weighted_sum({"cosine": np.array([0.5, 0.25], np.float32)}, {"cosine": 2.0})
-    assert total.dtype == np.float64
-    assert total.tolist() == [1.0, 0.5]
-
-
-@given(scores)
-def test_pool_z_equals_the_loop(values: list[float]):
-    known = [value for value in values if not math.isnan(value)]
-    mean = sum(known) / len(known) if known else 0.0
-    deviation = math.sqrt(sum((v - mean) ** 2 for v in known) / len(known)) if known else 0.0
-    some = deviation > 1e-9
-    expected = [0.0 if math.isnan(v) or not some else (v - mean) / deviation for v in values]
-    np.testing.assert_allclose(pool_z(values), expected, rtol=1e-9, atol=1e-9)
-
-
-# Fitted weights
+def test_what_a_fusion_lacks_is_named_with_what_to_do():
+    query, candidates, ensemble = scene()
+    with pytest.raises(DataError, match=r"no scores of 'splade' \(they have: bm25\)"):
+        FusionReranker([RetrievedScorer("splade")], "rrf").rerank(query, candidates)
+    with pytest.raises(DataError, match=r"\(they have: none\)"):
+        FusionReranker([RetrievedScorer("splade")], "rrf").rerank(query, Candidates(ids=("a",)))
+    with pytest.raises(DataError, match="is nan"):
+        FusionReranker([CosineScorer(ensemble)], weights={"cosine": math.nan}).rerank(query, candidates)
+    bare = Candidates(ids=("a", "b"), scores={"bm25": np.array([1.0, 2.0])})
+    with pytest.raises(DataError, match="'bm25' gave no moments over the corpus; use rrf or minmax"):
+        FusionReranker([BM25]).rerank(query, bare)
+    assert FusionReranker([BM25], "rrf").rerank(query, bare).ids == ("b", "a")
