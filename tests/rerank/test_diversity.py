@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -95,6 +95,7 @@ def test_a_row_is_in_the_group_of_the_best_row_that_it_is_near_to(drawn, least: 
         near = [first for first in firsts if first < row and vectors[first] @ vectors[row] >= least - 1e-6]
         own = next(group[0] for group in groups if row in group)
         assert own == (near[0] if near and row not in firsts else row)
+        assert vectors[row].any() or [row] in groups or least < 1e-5, "it has no direction"
 
 
 @given(
@@ -111,19 +112,24 @@ def test_relevance_has_one_scale_whatever_that_of_the_scores_is(values, factor, 
     if np.ptp(values) > 1e-3:
         np.testing.assert_allclose(relevances(scores * factor + shift), found, atol=1e-6)
         assert (np.diff(found[np.argsort(scores)]) >= 0).all()
-
-
-def test_equal_and_unknown_scores_leave_the_choice_to_the_vectors():
-    assert relevances(np.array([2.0, 2.0])).tolist() == [0.5, 0.5]
-    assert relevances(np.array([-np.inf, -np.inf])).tolist() == [0.5, 0.5]
-    assert len(relevances(np.zeros(0))) == 0
+    elif np.ptp(values) == 0:
+        assert (found[: len(values)] == 0.5).all(), "the vectors choose"
 
 
 def test_what_is_new_comes_before_copies_and_every_line_keeps_its_own_score():
-    found = Diversity(0.5).applied(ranking_of(COPIES), COPIES)
+    ranking = ranking_of(COPIES)
+    found = Diversity(0.5).applied(ranking, COPIES)
     assert found.ids == ("d0", "d3", "d1", "d2")
     assert found.scores.tolist() == [4.0, 1.0, 3.0, 2.0]
     assert found.duplicates is None
+    folded = Diversity(collapse=0.95).applied(ranking, COPIES)
+    assert [(hit.id, hit.duplicates) for hit in folded] == [("d0", ("d1", "d2")), ("d3", ())]
+    among = Diversity(0.5, collapse=0.95).applied(ranking, COPIES, among=[0, 1])
+    assert [(hit.id, hit.duplicates) for hit in among] == [("d0", ("d1",))]
+    assert len(Diversity(0.5).applied(ranking, COPIES, among=[])) == 0
+    bare = replace(COPIES, dense=None)
+    with pytest.raises(DataError, match="the candidates have no dense vectors"):
+        Diversity(0.5).applied(ranking, bare)
 
 
 def test_a_diversity_of_nothing_changes_nothing():
@@ -131,22 +137,6 @@ def test_a_diversity_of_nothing_changes_nothing():
     assert Diversity().applied(ranking, COPIES) is ranking
     assert Diversity(0).applied(ranking, COPIES).ids == ranking.ids
     assert Diversity().needs == frozenset()
-
-
-def test_near_duplicates_take_no_place_and_are_named_best_first():
-    found = Diversity(collapse=0.95).applied(ranking_of(COPIES), COPIES)
-    assert [(hit.id, hit.duplicates) for hit in found] == [("d0", ("d1", "d2")), ("d3", ())]
-    assert [hit.duplicates for hit in ranking_of(COPIES)] == [()] * 4
-
-
-def test_a_chain_of_small_changes_does_not_end_in_one_group():
-    angles = np.deg2rad([0, 15, 30])
-    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-    assert near_duplicates(vectors, 0.95) == [[0, 1], [2]]
-
-
-def test_vectors_without_a_direction_are_duplicates_of_nothing():
-    assert near_duplicates(np.zeros((2, 3), np.float32), 0.5) == [[0], [1]]
 
 
 def test_equal_vectors_are_duplicates_at_a_cosine_of_one():
@@ -170,24 +160,17 @@ def test_a_document_in_passages_is_compared_by_its_best_one():
     ]
 
 
-def test_what_may_not_come_counts_for_the_scale_only():
-    ranking = ranking_of(COPIES)
-    found = Diversity(0.5, collapse=0.95).applied(ranking, COPIES, among=[0, 1])
-    assert [(hit.id, hit.duplicates) for hit in found] == [("d0", ("d1",))]
-    assert len(Diversity(0.5).applied(ranking, COPIES, among=[])) == 0
-
-
-def test_a_pool_without_vectors_is_refused():
-    bare = Candidates(ids=("a",), scores={"score": np.ones(1)})
-    with pytest.raises(DataError, match="the candidates have no dense vectors"):
-        Diversity(0.5).applied(ranking_of(bare), bare)
-
-
-def test_mmr_is_the_papers_lambda():
-    assert Diversity().changed(mmr=0.75) == Diversity(0.25)
-    assert Diversity().changed(mmr=1.0) == Diversity()
-    assert Diversity(0.3, 0.9).changed(collapse=0.95) == Diversity(0.3, 0.95)
-    assert Diversity(0.3, 0.9).changed(diversity=None, mmr=None, collapse=None) == Diversity(0.3, 0.9)
+@pytest.mark.parametrize(
+    ("before", "options", "after"),
+    [
+        (Diversity(), {"mmr": 0.75}, Diversity(0.25)),
+        (Diversity(), {"mmr": 1.0}, Diversity()),
+        (Diversity(0.3, 0.9), {"collapse": 0.95}, Diversity(0.3, 0.95)),
+        (Diversity(0.3, 0.9), {"diversity": None, "mmr": None, "collapse": None}, Diversity(0.3, 0.9)),
+    ],
+)
+def test_options_change_what_they_name(before: Diversity, options: dict, after: Diversity):
+    assert before.changed(**options) == after
 
 
 @pytest.mark.parametrize(
@@ -219,15 +202,9 @@ def test_a_search_takes_the_first_ones_from_the_whole_pool():
         ("d3", ()),
     ]
     assert diverse.search("wing", 2, diversity=0, collapse=1.0).ids == ("d0", "d1")
-
-
-def test_vectors_are_fetched_only_for_what_compares_them():
-    retriever = Pool(COPIES)
-    plain = Pipeline(WordEncoder(), retriever)
-    plain.search("wing")
-    plain.search("wing", diversity=0)
-    plain.search("wing", diversity=0.3)
-    plain.search("wing", collapse=0.9)
+    retriever.asked.clear()
+    for options in ({}, {"diversity": 0}, {"diversity": 0.3}, {"collapse": 0.9}):
+        plain.search("wing", **options)
     assert [("dense" in fields) for fields in retriever.asked] == [False, False, True, True]
 
 
@@ -250,16 +227,16 @@ def index(open_index: Opener):
         yield opened
 
 
-@pytest.mark.parametrize("diversity", [0.2, 0.5, 0.8])
-def test_relevance_by_the_cosine_gives_the_order_of_qdrants_own_mmr(index: DocumentIndex, diversity: float):
+def test_relevance_by_the_cosine_gives_the_order_of_qdrants_own_mmr(index: DocumentIndex):
     """The same choices; what differs in a `Diversity` is the scale of relevance alone."""
     (query,) = encode_queries(index.encoder, ["wing lift air"])
     pool = index.search(query, 5, frozenset({"dense"}))
     rows = np.argsort(-pool.scores["cosine"], kind="stable")
-    ours = diverse_order(pool.scores["cosine"][rows], unit_rows(pool.require_dense()[rows]), diversity)
-    own = models.NearestQuery(
-        nearest=query.require_dense().tolist(), mmr=models.Mmr(diversity=diversity, candidates_limit=5)
-    )
-    asked = models.QueryRequest(query=own, using=DENSE, limit=5, with_payload=[ID])
-    (theirs,) = index.storage.engine.query_batch([asked])
-    assert [pool.ids[rows[i]] for i in ours] == [record.payload[ID] for record in theirs]
+    for diversity in (0.2, 0.5, 0.8):
+        ours = diverse_order(pool.scores["cosine"][rows], unit_rows(pool.require_dense()[rows]), diversity)
+        own = models.NearestQuery(
+            nearest=query.require_dense().tolist(), mmr=models.Mmr(diversity=diversity, candidates_limit=5)
+        )
+        asked = models.QueryRequest(query=own, using=DENSE, limit=5, with_payload=[ID])
+        (theirs,) = index.storage.engine.query_batch([asked])
+        assert [pool.ids[rows[i]] for i in ours] == [record.payload[ID] for record in theirs]

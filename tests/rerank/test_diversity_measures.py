@@ -11,14 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.documents import Document
-
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
 sys.path.append(str(Path(__file__).parents[2]))
 
-from benchmarks.diversity import alpha_ndcg, copies_of, original, subtopic_recall
-
-TEXT = "However, the method shows large errors. The result is small. A third sentence follows."
+from benchmarks.diversity import alpha_ndcg, original, subtopic_recall
 
 
 def gain(ids: tuple[str, ...], relevant: dict[str, int]) -> float:
@@ -41,14 +37,3 @@ def test_alpha_ndcg_is_the_share_of_the_best_order(shown: list[str], relevant: d
     assert alpha_ndcg(ids, relevant) == pytest.approx(gain(ids, relevant) / best)
     found = {original(name) for name in ids} & relevant.keys()
     assert subtopic_recall(ids, relevant) == pytest.approx(len(found) / len(relevant))
-
-
-def test_copies_differ_from_their_document_and_are_the_same_each_time() -> None:
-    documents = [Document(str(i), TEXT) for i in range(200)]
-    copies = [list(copies_of(document)) for document in documents]
-    assert copies == [list(copies_of(document)) for document in documents]
-    assert 60 < sum(bool(own) for own in copies) < 140
-    assert {len(own) for own in copies} == {0, 1, 2, 3}
-    for document, own in zip(documents, copies, strict=True):
-        assert {original(copy.id) for copy in own} <= {document.id}
-        assert len({TEXT, *(copy.text for copy in own)}) == len(own) + 1
