@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -60,10 +60,9 @@ def own(tmp_path: Path) -> Ranked:
     return index
 
 
-@pytest.fixture(params=[own, attached], ids=["own", "attached"])
-def collection(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ranked]:
-    make: Callable[[Path], Ranked] = request.param
-    with make(tmp_path) as made:  # type: ignore[attr-defined]
+@pytest.fixture(scope="module", params=[own, attached], ids=["own", "attached"])
+def collection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranked]:
+    with request.param(tmp_path_factory.mktemp("news")) as made:
         yield made
 
 
@@ -96,9 +95,6 @@ def test_a_reader_of_pairs_is_taken_as_it_is(collection: Ranked) -> None:
         weights={"cross-encoder": 9},
     )
     assert {name[-1] for name in by_function.search(QUESTION, 2).ids} == {"5"}
-
-
-def test_given_texts_are_ranked_with_them_as_well(collection: Ranked) -> None:
     texts = [document.text for document in NEWS]
     reranker = collection.text_reranker("auto", scorers=[Reader()], weights={"cross-encoder": 9})
     assert all("report 3" in hit.text for hit in reranker.rank(QUESTION, texts, top_k=2))

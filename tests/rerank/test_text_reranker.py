@@ -45,13 +45,10 @@ def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReran
     assert ranked[0].surprise is None
     assert ranked[0].relevance == ranked[0].score
     assert ranked[0].parts == {"dynamax": ranked[0].score}
-
-
-def test_lists_of_any_length_and_any_top_k(reranker: TextReranker):
-    assert reranker.rank("wing", []) == []
-    assert [own.position for own in reranker.rank("wing", ["wing"], top_k=5)] == [0]
     assert [own.position for own in reranker.rank("wing lift", TEXTS, top_k=2)] == [1, 3]
+    assert [own.position for own in reranker.rank("wing", ["wing"], top_k=5)] == [0]
     assert [own.score for own in reranker.rank("", ["", "wing"])] == [0.0, 0.0]
+    assert reranker.rank("wing", []) == []
 
 
 @pytest.mark.parametrize(
@@ -69,8 +66,9 @@ def test_wrong_input_is_named(reranker: TextReranker, arguments: dict, told: str
         reranker.rank(**{"question": "wing", **arguments})
 
 
-@pytest.mark.parametrize("system", ["cosine", "dynamax", "fusion"])
+@pytest.mark.parametrize("system", ["cosine", "dynamax", "fusion", "surprise"])
 def test_stored_and_fresh_texts_score_alike(index: DocumentIndex, system: str):
+    index.set_ensemble(index.ensemble(), source="documents")
     reranker = index.text_reranker(system)
     ids = [document.id for document in DOCUMENTS]
     texts = [document.text for document in DOCUMENTS]
@@ -82,7 +80,7 @@ def test_stored_and_fresh_texts_score_alike(index: DocumentIndex, system: str):
     mixed = {own.position: own for own in reranker.rank("wing lift", texts, ids=mixed_ids)}
     fresh = {own.position: own for own in reranker.rank("wing lift", texts)}
     for position, own in stored.items():
-        for name in {"cosine", "dynamax"} & set(own.parts):  # what is fresh has no BM25
+        for name in {"cosine", "dynamax", "z"} & set(own.parts):  # what is fresh has no BM25
             assert mixed[position].parts[name] == pytest.approx(own.parts[name], abs=0.02)
             assert fresh[position].parts[name] == pytest.approx(own.parts[name], abs=0.02)
 
@@ -108,17 +106,6 @@ def test_background_and_threshold_drop_what_is_off_topic(reranker: TextReranker)
     assert strict.rank("rye mug", TEXTS) == []
     with pytest.raises(DataError, match="needs a background of other questions"):
         TextReranker(reranker.encoder, min_surprise=0.5)
-
-
-def test_surprise_ranks_stored_texts_by_the_ensemble_of_the_index(index: DocumentIndex):
-    index.set_ensemble(index.ensemble(), source="documents")
-    ranked = index.text_reranker("surprise").rank("wing lift", ["?"] * 3, ids=["d0", "d1", "d5"])
-    by_pipeline = index.pipeline("surprise").search("wing lift")
-    scores = dict(zip(by_pipeline.ids, by_pipeline.scores, strict=True))
-    found = {f"d{[0, 1, 5][own.position]}": own.parts["z"] for own in ranked}
-    for name, z in found.items():
-        assert z == pytest.approx(scores[name], abs=1e-3)
-    assert np.isfinite(list(found.values())).all()
 
 
 # Vectors that come with texts
@@ -197,28 +184,18 @@ def test_how_many_were_stored_is_told(index: DocumentIndex, caplog: pytest.LogCa
     assert ranked.notes[0] == "stored 2 of 3; 1 were encoded"
     assert "stored 2 of 3" in caplog.text
     assert reranker.rank("wing lift", ["?"], ids=["d1"]).notes[0] == "stored 1 of 1"
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
-
-
-def test_that_none_is_stored_is_warned_of_once(index: DocumentIndex, caplog: pytest.LogCaptureFixture):
-    for _ in range(2):  # each re-ranker warns once
-        reranker = index.text_reranker("dynamax")
-        for _ in range(3):
-            ranked = reranker.rank("wing", ["wing"] * 5, ids=["a", "b", "c", "d", None])
-        assert ranked.notes[0] == "stored 0 of 5; 5 were encoded"
-    warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert (
-        warned
-        == [
-            "none of 5 texts is stored, so all are encoded: the index has none of their ids (see level debug)"
-        ]
-        * 2
-    )
-    caplog.clear()
     index.text_reranker("dynamax").rank("wing", ["wing"])  # nobody speaks of ids
-    assert not caplog.records or {record.levelname for record in caplog.records} == {"DEBUG"}
-    index.text_reranker("dynamax").rank("wing", ["wing"], ids=[None])
-    assert "none came with an id" in caplog.text
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    for ids, why in (
+        (["a", "b", "c", "d", None], "the index has none of their ids (see level debug)"),
+        ([None] * 5, "none came with an id"),
+    ):
+        caplog.clear()
+        reranker = index.text_reranker("dynamax")
+        for _ in range(2):
+            assert reranker.rank("wing", ["wing"] * 5, ids=ids).notes[0] == "stored 0 of 5; 5 were encoded"
+        warned = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert warned == [f"none of 5 texts is stored, so all are encoded: {why}"]
 
 
 # Texts that are longer than the model reads
@@ -241,16 +218,12 @@ def test_of_a_long_text_the_best_passage_counts():
         "wing lift", [LONG, "tea"]
     )
     assert wide[0].passage.start > 0
-
-
-def test_a_long_text_with_a_vector_is_split_for_its_tokens_only():
-    encoder = WordEncoder(window=4)
-    vectors = [vector.tolist() for vector in encoder.encode([LONG, "wing"]).dense]
-    by_cosine = TextReranker(encoder, CosineReranker()).rank("wing lift", [LONG, "wing"], vectors=vectors)
-    assert [own.passage for own in by_cosine] == [None, None]
-    by_both = TextReranker(encoder, PoolAutoReranker()).rank("wing lift", [LONG, "tea"], vectors=vectors)
-    assert by_both[0].position == 0
-    assert by_both[0].passage is not None
+    # With a vector of the whole text, it is split for its tokens only.
+    vectors = [vector.tolist() for vector in encoder.encode([LONG, "tea"]).dense]
+    for chosen, is_split in ((CosineReranker(), False), (PoolAutoReranker(), True)):
+        ranked = TextReranker(encoder, chosen).rank("wing lift", [LONG, "tea"], vectors=vectors)
+        assert (ranked[0].position == 0) >= is_split
+        assert any(own.passage is not None for own in ranked) == is_split
 
 
 # Encoders of any kind
