@@ -34,9 +34,9 @@ DOCUMENTS = [Document(f"d{i}", " ".join(f"w{word}" for word in own)) for i, own 
 QUESTIONS = [" ".join(f"w{word}" for word in RANDOM.choice(own, 4)) for own in WORDS[:15]]
 
 
-def best(index: DocumentIndex) -> list[tuple[tuple[str, ...], Float64Array]]:
+def best(index: DocumentIndex, count: int = 15) -> list[tuple[tuple[str, ...], Float64Array]]:
     retriever = SparseRetriever(index)
-    return [retriever.search(question, 10) for question in QUESTIONS]
+    return [retriever.search(question, 10) for question in QUESTIONS[:count]]
 
 
 def assert_equal(one: list[tuple[tuple[str, ...], Float64Array]], other: Any, rtol: float = 1e-6) -> None:
@@ -91,9 +91,8 @@ def points_of_200() -> list[Point]:
     return stored
 
 
-@pytest.mark.parametrize("system", ["bm25", "fusion"])
 def test_an_event_loop_does_not_wait_for_statistics(
-    rest: QdrantRest, system: str, monkeypatch: pytest.MonkeyPatch
+    rest: QdrantRest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
     read = KeptTerms.statistics
@@ -104,7 +103,7 @@ def test_an_event_loop_does_not_wait_for_statistics(
 
     with DocumentIndex.open(None, ENCODER, url=rest.url, collection="loop", options=OPTIONS) as index:
         index.sync(DOCUMENTS[:50])
-        pipeline = index.pipeline(system)
+        pipeline = index.pipeline("bm25")
         monkeypatch.setattr(KeptTerms, "statistics", noted)
         assert asyncio.run(pipeline.asearch("w1 w2", 3)).ids
     assert threads
@@ -136,46 +135,31 @@ class TestWhileAnotherProcessWrites:
             assert reader.term_statistics().points == 195
             assert counting == [200]
 
-    def test_two_that_write_show_nothing_wrong_in_the_end(self, rest) -> None:
-        with self.opened(rest, "two") as one, self.opened(rest, "two") as other:
-            made = points_of_200()
-            first, second = one._terms.changing(), other._terms.changing()
-            of_one, of_other = first.__enter__(), second.__enter__()
-            for start in range(0, 200, 50):
-                of_one.upsert(made[start : start + 25])
-                of_other.upsert(made[start + 25 : start + 50])
-            first.__exit__(None, None, None)
-            second.__exit__(None, None, None)
-            with self.opened(rest, "two") as third:
-                known = third.term_statistics()
-                counted = KeptTerms(third.storage)._counted()
-                assert (known.points, known.filled) == (counted.points, counted.filled)
-                np.testing.assert_array_equal(known.counts, counted.counts)
-
     def test_texts_that_change_are_noticed_though_none_is_added(self, rest) -> None:
         with self.opened(rest, "texts") as writer, self.opened(rest, "texts") as reader:
             writer.sync(DOCUMENTS[:50])
-            before = best(reader)
+            before = best(reader, 4)
             writer.sync([replace(document, text=f"{document.text} w1 w2") for document in DOCUMENTS[:50]])
-            assert_equal(best(writer), best(reader))
-            assert any(not np.array_equal(a, b) for (_, a), (_, b) in zip(before, best(reader), strict=True))
+            after = best(reader, 4)
+            assert_equal(best(writer, 4), after)
+            assert any(not np.array_equal(a, b) for (_, a), (_, b) in zip(before, after, strict=True))
 
     def test_a_question_does_not_fail_for_newer_statistics(self, rest) -> None:
         with self.opened(rest, "refused") as writer, self.opened(rest, "refused") as reader:
             writer.sync(DOCUMENTS[:50])
-            expected = best(reader)
+            expected = best(reader, 2)
             rest.fault("POST", ".files/points", Status(403, "Forbidden"))
             asked = rest.count("POST", ".files/points")
-            assert_equal(expected, best(reader))
+            assert_equal(expected, best(reader, 2))
             assert rest.count("POST", ".files/points") == asked + 1
             rest.forget()
 
     def test_a_version_that_is_put_into_use_is_read(self, rest) -> None:
         with self.opened(rest, "version") as writer, self.opened(rest, "version") as reader:
             writer.sync(DOCUMENTS[:50])
-            best(reader)
+            best(reader, 1)
             writer.rebuild(DOCUMENTS[:80])
-            assert_equal(best(writer), best(reader))
+            assert_equal(best(writer, 4), best(reader, 4))
 
 
 def test_a_new_index_has_no_idf_of_qdrants(open_index: Opener) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -65,13 +64,27 @@ def test_moments_equal_a_scan_over_all_members(vectors: np.ndarray, data: st.Dat
         np.testing.assert_allclose(moments.deviation, naive.std(axis=1), rtol=1e-9, atol=1e-7 * scale)
 
 
-@given(split(2))
-def test_a_merge_equals_the_ensemble_of_the_union(parts: tuple[np.ndarray, list[np.ndarray]]):
-    vectors, (left, right) = parts
-    union = Ensemble.from_vectors(vectors)
-    merged = Ensemble.from_vectors(left).merge(Ensemble.from_vectors(right))
-    assert_same_moments(merged, union)
-    assert_same_members(merged, union)
+@given(split(4), st.integers(0, 6))
+def test_streams_merges_and_updates_give_the_ensemble_of_all(
+    parts: tuple[np.ndarray, list[np.ndarray]], sample_size: int
+):
+    vectors, batches = parts
+    options = {"sample_size": sample_size, "model": "m"}
+    whole = Ensemble.from_vectors(vectors, **options)
+    assert len(whole.sample) == min(sample_size, len(vectors))
+    single = [Ensemble.from_vectors(batch, **options) for batch in batches]
+    before = [(own.count, own.identity, own.mean.copy(), own.scatter.copy()) for own in single]
+    for other in (
+        Ensemble.from_batches(batches, **options),
+        single[0].merge(single[1]).merge(single[2].merge(single[3])),
+        single[0].update(np.concatenate(batches[1:])),
+    ):
+        assert_same_members(other, whole)
+        assert_same_moments(other, whole)
+    for own, (count, identity, mean, scatter) in zip(single, before, strict=True):
+        assert (own.count, own.identity) == (count, identity)
+        np.testing.assert_array_equal(own.mean, mean)
+        np.testing.assert_array_equal(own.scatter, scatter)
 
 
 def test_merges_stay_exact_far_from_zero_and_over_many_batches():
@@ -85,18 +98,6 @@ def test_merges_stay_exact_far_from_zero_and_over_many_batches():
     np.testing.assert_allclose(one_by_one.scatter, scatter, rtol=0, atol=1e-9 * scatter.max())
 
 
-@given(split(4), st.integers(0, 6))
-def test_identity_and_sample_do_not_depend_on_how_a_stream_is_cut(
-    parts: tuple[np.ndarray, list[np.ndarray]], sample_size: int
-):
-    vectors, batches = parts
-    whole = Ensemble.from_vectors(vectors, sample_size=sample_size, model="m")
-    streamed = Ensemble.from_batches(batches, sample_size=sample_size, model="m")
-    assert_same_members(streamed, whole)
-    assert_same_moments(streamed, whole)
-    assert len(streamed.sample) == min(sample_size, len(vectors))
-
-
 @given(members(min_size=1), st.data())
 def test_identity_differs_when_one_number_of_one_member_differs(vectors: np.ndarray, data: st.DataObject):
     row = data.draw(st.integers(0, len(vectors) - 1))
@@ -104,18 +105,6 @@ def test_identity_differs_when_one_number_of_one_member_differs(vectors: np.ndar
     changed = vectors.copy()
     changed[row, column] = np.nextafter(changed[row, column], np.float32(np.inf))
     assert Ensemble.from_vectors(changed).identity != Ensemble.from_vectors(vectors).identity
-
-
-def test_update_adds_members_and_leaves_the_old_ensemble_alone():
-    vectors = np.random.default_rng(4).normal(size=(9, 3)).astype(np.float32)
-    old = Ensemble.from_vectors(vectors[:4], model="m", sample_size=6)
-    before = (old.count, old.mean.copy(), old.scatter.copy(), old.identity)
-    new = old.update(vectors[4:])
-    assert_same_moments(new, Ensemble.from_vectors(vectors, model="m"))
-    assert_same_members(new, Ensemble.from_vectors(vectors, model="m", sample_size=6))
-    assert (old.count, old.identity) == (before[0], before[3])
-    np.testing.assert_array_equal(old.mean, before[1])
-    np.testing.assert_array_equal(old.scatter, before[2])
 
 
 @pytest.mark.parametrize(
@@ -217,9 +206,6 @@ def test_a_saved_ensemble_comes_back_bit_for_bit(tmp_path: Path, ensemble: Ensem
     assert_equal(Ensemble.load(path), ensemble)
     assert_equal(Ensemble.load(str(path)), ensemble)
     assert [p.name for p in path.parent.iterdir()] == ["ensemble.npz"]
-
-
-def test_a_missing_file_is_named(tmp_path: Path):
     with pytest.raises(DataError, match=r"nowhere\.npz: no such ensemble file"):
         Ensemble.load(tmp_path / "nowhere.npz")
 
@@ -234,27 +220,10 @@ class Malice:
         return (Path.touch, (self.marker,))
 
 
-def test_pickles_are_refused_and_not_executed(tmp_path: Path, ensemble: Ensemble):
-    marker, path = tmp_path / "executed", tmp_path / "e.npz"
-    path.write_bytes(pickle.dumps(Malice(marker)))
-    with pytest.raises(DataError):
-        Ensemble.load(path)
-    for member in ("format", "mean", "model"):
-        ensemble.save(path)
-        with np.load(path) as stored:
-            arrays = dict(stored)
-        arrays[member] = np.array([Malice(marker)], dtype=object)
-        np.savez(path, **arrays)
-        with pytest.raises(DataError):
-            Ensemble.load(path)
-    assert not marker.exists()
-    np.load(path, allow_pickle=True)["model"]
-    assert marker.exists(), "the trap works, so its silence above means something"
-
-
 @pytest.mark.parametrize(
     ("member", "value"),
     [
+        *((name, Malice) for name in ("format", "mean", "model")),
         ("format", np.int64(1)),
         ("mean", np.zeros(3)),
         ("mean", np.float64(0)),
@@ -271,9 +240,11 @@ def test_files_that_contradict_themselves_are_refused(
     ensemble.save(path)
     with np.load(path) as stored:
         arrays = dict(stored)
-    np.savez(path, **{**arrays, member: value})
+    marker = tmp_path / "executed"
+    np.savez(path, **{**arrays, member: np.array([Malice(marker)]) if value is Malice else value})
     with pytest.raises(DataError, match=r"e\.npz"):
         Ensemble.load(path)
+    assert not marker.exists()
 
 
 def test_a_file_with_a_flipped_bit_is_refused_or_holds_the_same_numbers(tmp_path: Path, ensemble: Ensemble):

@@ -68,38 +68,33 @@ def test_a_member_is_not_below_itself_whatever_the_rounding():
 # The models
 
 
-@given(seeds)
-def test_the_gaussian_fast_form_is_phi_of_a_scan(seed: int):
+@given(seeds, st.sampled_from(MODELS))
+def test_each_model_is_its_formula_over_all_members(seed: int, model: str):
     ensemble, psi, anchors = scene(seed)
-    result = Surprise(ensemble, "gaussian", weight=1).scores(psi, anchors)
-    similarities = anchors.astype(float) @ ensemble.sample.astype(float).T
-    assert similarities.shape == (7, ensemble.count), "the sample holds all members"
-    z = (psi - similarities.mean(axis=1)) / similarities.std(axis=1)
-    np.testing.assert_allclose(result.z, z, rtol=1e-7, atol=1e-9)
+    population = np.random.default_rng(seed).normal(size=(30, 5)).astype(np.float32)
+    surprise = Surprise(ensemble, model, weight=1, anchors=Ensemble.from_vectors(population))
+    result = surprise.scores(psi, anchors)
+    members = ensemble.sample.astype(float)
+    assert len(members) == ensemble.count, "the sample holds all members"
+    similarities, of_population = anchors.astype(float) @ members.T, population.astype(float) @ members.T
+    middle, spread = similarities.mean(axis=1), similarities.std(axis=1)
+    if model == "pooled":
+        spread = np.sqrt(of_population.var(axis=1).mean())
+        np.testing.assert_allclose(surprise.pooled.mean, of_population.mean(), rtol=1e-6, atol=1e-9)
+    if model == "percentile":
+        middle, upper = np.percentile(similarities, [50, 100 * stats.norm.cdf(1)], axis=1)
+        spread = upper - middle
+    z = (psi - middle) / spread
+    np.testing.assert_allclose(result.z, z, rtol=1e-6, atol=1e-9)
+    assert result.defined.all()
+    if model == "empirical":
+        expected = [probability_by_definition(p, row) for p, row in zip(psi, similarities, strict=True)]
+        np.testing.assert_allclose(result.probability, expected)
+        # The score may use the one gap that n members leave open, and nothing more.
+        assert (np.abs(result.score - expected) <= 1 / (ensemble.count + 1) + 1e-12).all()
+        return
     np.testing.assert_allclose(result.probability, stats.norm.cdf(z), rtol=1e-6, atol=1e-12)
     np.testing.assert_array_equal(result.score, result.z)
-    assert result.defined.all()
-
-
-@given(seeds)
-def test_the_percentile_model_is_numpys_percentiles(seed: int):
-    ensemble, psi, anchors = scene(seed)
-    result = Surprise(ensemble, "percentile", weight=1).scores(psi, anchors)
-    similarities = anchors.astype(float) @ ensemble.sample.astype(float).T
-    median, upper = np.percentile(similarities, [50, 100 * stats.norm.cdf(1)], axis=1)
-    np.testing.assert_allclose(result.z, (psi - median) / (upper - median), rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(result.score, result.z)
-
-
-@given(seeds)
-def test_the_empirical_model_reports_the_definition(seed: int):
-    ensemble, psi, anchors = scene(seed)
-    result = Surprise(ensemble, "empirical", weight=1).scores(psi, anchors)
-    similarities = anchors.astype(float) @ ensemble.sample.astype(float).T
-    expected = [probability_by_definition(p, row) for p, row in zip(psi, similarities, strict=True)]
-    np.testing.assert_allclose(result.probability, expected)
-    # The score may use the one gap that n members leave open, and nothing more.
-    assert (np.abs(result.score - expected) <= 1 / (ensemble.count + 1) + 1e-12).all()
 
 
 def test_the_empirical_score_keeps_order_above_the_whole_sample():
@@ -113,19 +108,6 @@ def test_the_empirical_score_keeps_order_above_the_whole_sample():
 # Pooled and shrunk statistics
 
 
-@given(seeds)
-def test_the_pooled_model_has_one_sigma_for_all_anchors(seed: int):
-    """From the definition: the mean over all anchors of the variance of their similarities to all members."""
-    ensemble, psi, anchors = scene(seed)
-    population = np.random.default_rng(seed).normal(size=(30, 5)).astype(np.float32)
-    pooled = Surprise(ensemble, "pooled", weight=1, anchors=Ensemble.from_vectors(population))
-    similarities = population.astype(float) @ ensemble.sample.astype(float).T
-    sigma = np.sqrt(similarities.var(axis=1).mean())
-    mean = (anchors.astype(float) @ ensemble.sample.astype(float).T).mean(axis=1)
-    np.testing.assert_allclose(pooled.scores(psi, anchors).z, (psi - mean) / sigma, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(pooled.pooled.mean, similarities.mean(), rtol=1e-6, atol=1e-9)
-
-
 @given(seeds, fractions, fractions, st.sampled_from(["gaussian", "percentile"]))
 def test_shrinking_moves_each_mean_and_variance_towards_the_pooled_ones(
     seed: int, mean: float, deviation: float, model: str
@@ -136,16 +118,6 @@ def test_shrinking_moves_each_mean_and_variance_towards_the_pooled_ones(
     mu = (1 - mean) * own.mean + mean * surprise.pooled.mean
     variance = (1 - deviation) * own.deviation**2 + deviation * surprise.pooled.deviation**2
     np.testing.assert_allclose(surprise.scores(psi, anchors).z, (psi - mu) / np.sqrt(variance), rtol=1e-9)
-
-
-@pytest.mark.parametrize("name", ["shrink_mean", "shrink_deviation"])
-def test_shrinking_is_a_share_and_not_for_the_empirical_model(name: str):
-    for value in (-0.1, 1.1, np.nan, "half"):
-        with pytest.raises(DataError, match=f"{name} must be a number from 0 to 1"):
-            Surprise(unit_ensemble(), **{name: value})
-    with pytest.raises(DataError, match=f"set {name} to 0"):
-        Surprise(unit_ensemble(), "empirical", **{name: 0.5})
-    assert Surprise(unit_ensemble(), "empirical", **{name: 0}).scores([0.5], [[1.0]]).defined.all()
 
 
 def test_a_population_of_anchors_of_another_kind_is_refused_when_the_score_is_made():
@@ -210,17 +182,13 @@ def unit_ensemble() -> Ensemble:
     return Ensemble.from_vectors([[-1.0], [1.0]])
 
 
-@pytest.mark.parametrize("model", ["gaussian"])
-def test_order_holds_from_5_to_40_sigma_where_p_saturates(model: str):
+def test_order_holds_from_5_to_40_sigma_where_p_saturates():
     psi = np.linspace(5.0, 40.0, 400)
-    result = Surprise(unit_ensemble(), model, weight=1.0).scores(psi, [[1.0]])
+    result = Surprise(unit_ensemble(), weight=1.0).scores(psi, [[1.0]])
     np.testing.assert_allclose(result.z, psi)
     assert (np.diff(result.score) > 0).all()
     assert (result.probability == 1.0).sum() > 300, "p cannot tell these apart"
     assert (np.diff(result.probability) >= 0).all()
-
-
-# A pair by itself
 
 
 # Mixing
@@ -296,25 +264,19 @@ def test_exact_psi_hat_says_where_it_is_not_defined(ensemble: list[float]):
 # Undefined
 
 
-def assert_plain_similarity(ensemble: Ensemble, model: str, weight: object, anchors: np.ndarray) -> None:
-    """Or, where it is mixed in, its normalised form."""
-    psi = np.linspace(-1, 1, len(anchors))
-    surprise = Surprise(ensemble, model, weight)
-    result = surprise.scores(psi, anchors)
-    mixed = weight != 1 and min(ensemble.count, ensemble.sampled) > 1
-    np.testing.assert_array_equal(result.score, normalized_similarity(psi, surprise.split) if mixed else psi)
-    assert not result.defined.any()
-    assert np.isnan(result.z).all()
-    assert np.isnan(result.probability).all()
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("weight", [0, 0.5, 1, "crossover"])
 @pytest.mark.parametrize("members", [np.zeros((0, 3)), np.ones((1, 3)), np.ones((6, 3)), np.zeros((6, 3))])
-def test_an_ensemble_without_spread_leaves_the_plain_similarity(
-    model: str, weight: object, members: np.ndarray
-):
-    assert_plain_similarity(Ensemble.from_vectors(members), model, weight, np.eye(3, dtype=np.float32))
+def test_an_ensemble_without_spread_leaves_the_plain_similarity(members: np.ndarray):
+    """Or, where it is mixed in, its normalised form."""
+    psi, ensemble = np.linspace(-1, 1, 3), Ensemble.from_vectors(members)
+    for model in MODELS:
+        for weight in (0, 0.5, 1, "crossover"):
+            surprise = Surprise(ensemble, model, weight)
+            result = surprise.scores(psi, np.eye(3, dtype=np.float32))
+            mixed = weight != 1 and ensemble.count > 1
+            expected = normalized_similarity(psi, surprise.split) if mixed else psi
+            np.testing.assert_array_equal(result.score, expected)
+            assert not result.defined.any()
+            assert np.isnan([result.z, result.probability]).all()
 
 
 @pytest.mark.parametrize(("share", "defined"), [(0.5e-7, False), (2e-7, True)])
@@ -343,13 +305,18 @@ def test_a_deviation_counts_from_a_ten_millionth_of_the_mean_on(share: float, de
         ([0.1], np.ones((1, 4)), "anchors has dimension 4, expected 5"),
     ],
 )
-@pytest.mark.parametrize("model", MODELS)
-def test_data_that_do_not_fit_are_refused(similarity: object, anchors: np.ndarray, message: str, model: str):
-    with pytest.raises(DataError, match=message):
-        Surprise(scene(0)[0], model).scores(similarity, anchors)
+def test_data_that_do_not_fit_are_refused(similarity: object, anchors: np.ndarray, message: str):
+    for model in MODELS:
+        with pytest.raises(DataError, match=message):
+            Surprise(scene(0)[0], model).scores(similarity, anchors)
 
 
-@pytest.mark.parametrize("weight", [-0.1, 1.1, np.nan, np.inf, "half", None])
-def test_a_weight_outside_0_to_1_is_refused(weight: object):
-    with pytest.raises(DataError, match="weight must be 'crossover' or a number from 0 to 1"):
-        Surprise(unit_ensemble(), weight=weight)
+@pytest.mark.parametrize("name", ["weight", "shrink_mean", "shrink_deviation"])
+def test_shares_are_from_0_to_1(name: str):
+    for value in (-0.1, 1.1, np.nan, np.inf, "half", None):
+        with pytest.raises(DataError, match=rf"{name} must be .*a number from 0 to 1"):
+            Surprise(unit_ensemble(), **{name: value})
+    if name != "weight":
+        with pytest.raises(DataError, match=f"set {name} to 0"):
+            Surprise(unit_ensemble(), "empirical", **{name: 0.5})
+        assert Surprise(unit_ensemble(), "empirical", **{name: 0}).scores([0.5], [[1.0]]).defined.all()
