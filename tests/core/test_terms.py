@@ -53,6 +53,8 @@ def test_nearness_to_a_mixture_is_the_loop_over_terms(pool, sample, random):
         assert float(usual.deviation) == pytest.approx(of_sample.std(), abs=1e-9)
     else:
         assert float(usual.deviation) == 0.0
+    common, rare, unknown = TermSpace(batch([{1: 1.0, 2: 1.0}, {1: 1.0}])).idf(np.array([1, 2, 9], np.uint32))
+    assert common < rare < unknown
 
 
 @given(texts, st.randoms(use_true_random=False))
@@ -67,12 +69,6 @@ def test_batches_are_cut_and_joined_as_lists_are(found, random):
     for i, text in enumerate([*found, {}, {}, *found]):
         np.testing.assert_array_equal(joined[i][0], list(text))
         np.testing.assert_array_equal(joined[i][1], list(text.values()))
-
-
-def test_rare_terms_count_more_and_unknown_ones_most():
-    space = TermSpace(batch([{1: 1.0, 2: 1.0}, {1: 1.0}, {1: 1.0}]))
-    common, rare, unknown = space.idf(np.array([1, 2, 9], np.uint32))
-    assert common < rare < unknown
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,10 @@ def test_every_token_belongs_to_one_vector_which_is_the_mean_of_its_own(
     assert merged.weights.sum() == sum(lengths)
     assert merged.members is not None
     for i, n in enumerate(lengths):
+        alone = pooled_tokens(tokens.take([i]), factor, least)
+        assert alone.members is not None
+        np.testing.assert_array_equal(merged.between(i, i + 1).directions, alone.directions)
+        np.testing.assert_array_equal(merged.members.text(i), alone.members.owners)
         k = max(math.ceil(n / factor), min(n, least))
         owners = merged.members.text(i)
         assert merged.lengths[i] == k
@@ -50,19 +54,6 @@ def test_every_token_belongs_to_one_vector_which_is_the_mean_of_its_own(
         assert firsts == sorted(firsts)
         for own in range(k):
             np.testing.assert_allclose(merged[i][own], tokens[i][owners == own].mean(axis=0), atol=1e-5)
-
-
-@given(st.integers(0, 2**16), st.lists(st.integers(0, 40), min_size=1, max_size=6), FACTORS)
-def test_a_text_is_merged_alike_in_any_batch_and_again(seed: int, lengths: list[int], factor: float) -> None:
-    tokens = texts(seed, lengths)
-    whole, again = pooled_tokens(tokens, factor, 3), pooled_tokens(tokens, factor, 3)
-    for i in range(len(lengths)):
-        alone = pooled_tokens(tokens.take([i]), factor, 3)
-        for one in (whole.between(i, i + 1), again.take([i])):
-            assert np.array_equal(one.directions, alone.directions)
-            assert one.members is not None
-            assert alone.members is not None
-            assert np.array_equal(one.members.owners, alone.members.owners)
 
 
 def test_ward_merges_what_is_nearest() -> None:
@@ -79,11 +70,9 @@ def test_tokens_of_zeros_share_a_vector_that_nothing_is_similar_to() -> None:
     merged = pooled_tokens(TokenBatch.from_arrays([own, np.zeros((3, 12))]), 2, 1)
     assert merged.members is not None
     owners = merged.members.text(0)
-    assert len({int(owners[i]) for i in (1, 4, 8)}) == 1
-    assert (owners == owners[1]).sum() == 3
+    assert np.flatnonzero(owners == owners[1]).tolist() == [1, 4, 8]
     assert merged.lengths.tolist() == [3 + 1, 1]
-    assert not merged[0][owners[1]].any()
-    assert not merged[1].any()
+    assert not np.concatenate([merged[0][owners[1]], merged[1].ravel()]).any()
 
 
 def test_ten_thousand_tokens_take_no_square_of_memory() -> None:
