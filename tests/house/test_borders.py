@@ -51,16 +51,14 @@ def test_borders_ascend_lie_within_and_follow_white_space_or_a_stop(text: str):
     assert not any(text[i].isspace() for i in starts)
 
 
-@pytest.mark.parametrize(
-    "text", ["." * 200_000, ".)" * 100_000, " " * 200_000, "\n" * 200_000, "a.\n" * 70_000]
-)
-def test_runs_of_stops_and_white_space_take_no_longer_than_other_text(text: str):
-    assert len(sentence_starts(text)) <= len(text)
+@pytest.mark.timeout(20)
+def test_runs_of_stops_and_white_space_take_no_longer_than_other_text():
+    for text in ("." * 200_000, ".)" * 100_000, " " * 200_000, "\n" * 200_000, "a.\n" * 70_000):
+        assert len(sentence_starts(text)) <= len(text)
 
 
-@pytest.mark.parametrize(
-    "character",
-    [
+CHARACTERS = [
+    *(
         "e\u0301",
         "👩\u200d👩\u200d👧\u200d👦",
         "👍🏽",
@@ -69,10 +67,12 @@ def test_runs_of_stops_and_white_space_take_no_longer_than_other_text(text: str)
         "\u1112\u1161\u11ab",
         "각\u11a8",
         "हि",
-        "\r\n",
-        "🏴\U000e0067\U000e0062\U000e007f",
-    ],
-)
+    ),
+    *("\r\n", "🏴\U000e0067\U000e0062\U000e007f"),
+]
+
+
+@pytest.mark.parametrize("character", CHARACTERS)
 def test_a_character_of_several_code_points_is_one(character: str):
     text = f"a{character}{character}b"
     size = len(character)

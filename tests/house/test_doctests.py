@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.similarities.table import SIMILARITIES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -43,12 +42,6 @@ def test_examples_in_docstrings_are_true(name: str):
     assert doctest.testmod(module).failed == 0
 
 
-def test_the_walk_finds_modules_and_the_modules_have_examples():
-    assert {"surprise_rerank.surprise.score", "surprise_rerank.connectors.qdrant.schema"} <= set(NAMES)
-    found = doctest.DocTestFinder().find(importlib.import_module("surprise_rerank.surprise.score"))
-    assert sum(len(test.examples) for test in found) > 0
-
-
 # evaluation.md has a process of its own, in tests/core/test_tracing.py.
 @pytest.mark.parametrize(
     "page", ["scores", "indexing", "encoders", "classification", "thresholds", "adapters", "similar"]
@@ -62,11 +55,3 @@ def test_examples_in_the_documentation_are_true(page: str, monkeypatch: pytest.M
     failed, tried = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
     assert failed == 0
     assert tried >= 5
-
-
-def test_the_documentation_lists_every_similarity():
-    text = (ROOT / "docs" / "scores.md").read_text()
-    for name, similarity in SIMILARITIES.items():
-        if not name.endswith("-raw"):
-            assert f"| `{name}`" in text
-            assert f"| {similarity.summary} |" in text

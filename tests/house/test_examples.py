@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import runpy
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,15 +59,6 @@ def table_of(path: Path) -> dict[str, list[Any]]:
     return {str(word): cells for word, *cells in (row.values() for row in rows)}
 
 
-def error_of(answer: Answer) -> str:
-    code, out, err = answer
-    assert (code, out) == (2, ""), answer
-    lines = [line for line in err.splitlines() if line.strip()]
-    assert len(lines) == 1, err
-    assert lines[0].startswith("Error: ")
-    return lines[0]
-
-
 def test_the_ranks_are_those_of_the_definition(tiny: Path, run: Run):
     words = ["Alsatian", "furry", "potato", "the", "unheard"]
     code, _, err = run(*TINY, "--words", *words, "--report", "ranks.json")
@@ -100,62 +88,21 @@ def test_the_ranks_are_those_of_the_definition(tiny: Path, run: Run):
     assert re.search(r"took \d+\.\d\d s", err)
 
 
-def test_a_word_between_brackets_is_no_markup(tiny: Path, run: Run):
-    (tiny / "odd.txt").write_text("furry\ndog\n[/x]\n")
-    code, out, err = run("--model", "vectors.txt", "--vocabulary", "odd.txt", "--words", "[/x]", "dog")
-    assert code == 0, err
-    assert re.search(r"^\[/x\]\tno vector", out, flags=re.MULTILINE)
-
-
-def test_the_template_goes_around_every_word(run: Run):
-    code, _, err = run(*TINY, "--words", "unheard", "--template", "the {}")
-    assert code == 0, err
-    assert "'dog' among 41 words by vectors.txt\n" in err
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--words", "furry", "alsatian"], "'alsatian' is not in the vocabulary; spelled like it: Alsatian"),
-        (["--words", "xyzzyxyzzy"], "'xyzzyxyzzy' is not in the vocabulary; spelled like it: nothing"),
-        (["--query", "dgo", "--words", "the"], "'dgo' is not in the vocabulary; spelled like it: dog"),
         (["--query", "unheard", "--words", "the"], "vectors.txt has no vector for 'unheard'"),
         (["--template", "no word"], "--template 'no word' has no {}"),
         (["--vocabulary", "missing.txt"], "missing.txt"),
-        (["--words", "the", "--model", " "], "' ' is not a model's name"),
     ],
 )
 def test_bad_input_is_one_line(run: Run, options: list[str], message: str):
-    assert message in error_of(run(*TINY, *options))
-
-
-def test_what_is_no_text_is_one_line(tiny: Path, run: Run):
-    (tiny / "binary.txt").write_bytes(b"\xff\xfe\x00")
-    error_of(run(*TINY, "--vocabulary", "binary.txt"))
-
-
-def test_without_english_words_the_pip_line_is_named(run: Run, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda module: False)
-    assert "pip install 'surprise-rerank[examples]'" in error_of(run("--model", "vectors.txt"))
-
-
-def test_another_version_of_english_words_is_refused(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "english_words.py").write_text("get_english_words_set = None")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "english_words", raising=False)
-    try:
-        assert "pip install 'english-words==1.1.0'" in error_of(run("--model", "vectors.txt"))
-    finally:
-        sys.modules.pop("english_words", None)
-
-
-def test_it_runs_as_a_script(tiny: Path):
-    environment = os.environ | {"SURPRISE_RERANK_CACHE": str(tiny / "cache")}
-    command = [sys.executable, "-P", str(DOG), *TINY, "--words", "furry", "Furry"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tiny)
-    assert "'Furry' is not in" in error_of((done.returncode, done.stdout, done.stderr))
+    code, out, err = run(*TINY, *options)
+    assert (code, out) == (2, "")
+    (line,) = filter(str.strip, err.splitlines())
+    assert line.startswith("Error: ")
+    assert message in line
 
 
 @pytest.mark.skipif(not is_installed("english_words"), reason="the extra 'examples' is not installed")
