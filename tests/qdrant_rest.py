@@ -10,8 +10,6 @@ are compressed for whoever accepts gzip, however short they are, as the real ser
 
 from __future__ import annotations
 
-import atexit
-import functools
 import gzip
 import socket
 import struct
@@ -205,15 +203,6 @@ class QdrantRest:
         if self.api_key is not None and key != self.api_key and path not in _OPEN_TO_ALL:
             return 401, b"Must provide an API key or an Authorization bearer token"  # plain text there, too
         return self.api.answer(method, path, query, body)
-
-
-@functools.cache
-def plain_server() -> QdrantRest:
-    """One well-behaved server for all tests of this process; use `fresh_collection` names on it."""
-    rest = QdrantRest()
-    rest.start()
-    atexit.register(rest.__exit__)
-    return rest
 
 
 def fresh_collection() -> str:

@@ -21,7 +21,6 @@ from bench import Bench, corpus, error_line, write_model, write_rows
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from interrupted import interrupted
 from qdrant_rest import QdrantRest
 from rich.cells import cell_len
 
@@ -145,10 +144,27 @@ def test_what_an_index_stores_is_set_and_kept_until_it_is_rebuilt(bench: Bench) 
     assert now["tenant"] == "customer"
 
 
+# Gets Ctrl-C before its third batch is encoded.
+INTERRUPTED = """
+import os, signal
+from surprise_rerank.eval.cli.surprise_rerank.main import main
+from surprise_rerank.encoders.static import StaticEncoder
+signal.signal(signal.SIGINT, signal.default_int_handler)
+encode, calls = StaticEncoder.encode, []
+def interrupted(*arguments, **options):
+    calls.append(1)
+    if len(calls) == 3: os.kill(os.getpid(), signal.SIGINT)
+    return encode(*arguments, **options)
+StaticEncoder.encode = interrupted
+main()
+"""
+
+
 def test_an_interrupted_run_says_so_and_goes_on(bench: Bench) -> None:
     write_rows(bench.documents, [{"id": str(i), "text": f"dogs bark {i}"} for i in range(9000)])
     given = ("index", bench.documents, "--model", bench.model, "--index", bench.index)
-    done = interrupted(3, *given, "--set", "bm25=no", "-q")
+    command = [sys.executable, "-P", "-c", INTERRUPTED, *map(str, given), "--set", "bm25=no", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "Interrupted. What was stored stays; run the same command again to go on.\n"
     again = bench.fill("--set", "bm25=no")

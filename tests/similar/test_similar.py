@@ -143,6 +143,10 @@ def test_documents_against_others_may_have_the_same_ids_and_are_their_ensemble()
     form = LinearForm.of(Ensemble.from_vectors(archive).moments(archive))
     expected = nearest(x, archive, form, k=2)
     assert [int(pair[1]) for pair in pairs(found)] == expected.key.tolist()
+    groups = similar_documents((range(5), x), SimilaritySettings(k=1), against=(range(5), x)).groups(1.0)
+    assert {(row["corpus"], row["document"]) for row in groups.to_pylist()} == {
+        (name, str(i)) for name in ("documents", "against") for i in range(5)
+    }
 
 
 # Copies and groups.
@@ -169,13 +173,6 @@ def test_groups_are_chains_of_near_duplicates_the_largest_first():
     assert rows == [(1, "d0", 3), (1, "d1", 3), (1, "d2", 3), (2, "d7", 2), (2, "d8", 2)]
     with pytest.raises(DataError, match="above 0 and at most 1"):
         found.groups(0.0)
-
-
-def test_groups_of_two_corpora_say_which_one(encoder):
-    documents = word_documents(5)
-    found = similar_documents(documents[:2], SimilaritySettings(k=1), against=documents[1:], encoder=encoder)
-    rows = {(r["corpus"], r["document"]) for r in found.groups(1.0).to_pylist()}
-    assert rows >= {("documents", "d1"), ("against", "d1")}
 
 
 # Parts.
@@ -226,14 +223,13 @@ def test_a_folder_of_another_job_is_refused(tmp_path, change, told):
         similar_documents(given, settings, folder=tmp_path / "work")
 
 
-def test_fewer_documents_than_before_are_another_job(tmp_path):
-    ids = [str(i) for i in range(1500)]
-    similar_documents((ids, corpus(1500)), folder=tmp_path / "work")
-    with pytest.raises(StoreError, match="more than 1 parts"):
-        similar_documents((ids[:1024], corpus(1500)[:1024]), folder=tmp_path / "work")
-
-
-def test_a_folder_of_something_else_is_left_alone(tmp_path):
+def test_a_folder_of_something_else_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("surprise_rerank.connectors.similar.corpus.CHUNK", 64)
+    ids = [str(i) for i in range(100)]
+    similar_documents((ids, corpus(100)), folder=tmp_path / "work")
+    with pytest.raises(StoreError, match="more than 1 parts"):  # fewer documents than before
+        similar_documents((ids[:64], corpus(100)[:64]), folder=tmp_path / "work")
+    (tmp_path / "work").rename(tmp_path.parent / f"{tmp_path.name}-work")
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(StoreError, match="something else than a job"):
         similar_documents((["a", "b"], corpus(2)), folder=tmp_path)
@@ -279,19 +275,25 @@ def test_an_index_gives_the_pairs_of_its_documents(index, encoder, similarity):
     settings = SimilaritySettings(k=3, similarity=similarity, pool=29)
     rows = similar_documents(None, settings, index=index).table().to_pylist()
     expected = similar_documents(word_documents(30), settings, encoder=encoder).table().to_pylist()
-    column = similarity
-    key = lambda row: (row["document"], row["rank"])  # noqa: E731
-    for one, other in zip(sorted(rows, key=key), sorted(expected, key=key), strict=True):
-        assert one[column] == pytest.approx(other[column], abs=0.03 if similarity == "dynamax" else 1e-4)
+    assert_alike(rows, expected, similarity, 0.03 if similarity == "dynamax" else 1e-4)
+    if similarity != "dynamax":
+        graph = similar_documents(None, replace(settings, search="graph"), index=index)
+        assert_alike(graph.table().to_pylist(), expected, similarity, 1e-4)
+    new = [Document("new", word_documents(30)[4].text + " dogs")]
+    found = similar_documents(new, SimilaritySettings(k=1), index=index, encoder=encoder)
+    assert pairs(found)[0][0] == "new"
+    assert len(found.against) == 30
 
 
-@pytest.mark.parametrize("similarity", ["surprise", "cosine"])
-def test_the_graph_of_an_index_finds_the_same_pairs_as_all_products(index, similarity):
-    exact = similar_documents(None, SimilaritySettings(k=3, similarity=similarity), index=index)
-    graph = similar_documents(
-        None, SimilaritySettings(k=3, similarity=similarity, search="graph"), index=index
-    )
-    assert pairs(graph) == pairs(exact)
+def assert_alike(rows: list[dict], others: list[dict], column: str, within: float) -> None:
+    """The same scores at each document's ranks; of equally near ones any may come first."""
+
+    def scores(of: list[dict]) -> list[tuple[str, int, float]]:
+        return sorted((row["document"], row["rank"], row[column]) for row in of)
+
+    for one, other in zip(scores(rows), scores(others), strict=True):
+        assert one[:2] == other[:2]
+        assert one[2] == pytest.approx(other[2], abs=within)
 
 
 def test_of_split_documents_the_means_of_their_passages_are_compared(tmp_path, encoder):
@@ -306,18 +308,13 @@ def test_of_split_documents_the_means_of_their_passages_are_compared(tmp_path, e
         rows = [unit_rows(stored.dense[[own == name for own in stored.ids]]).mean(axis=0) for name in ids]
     settings = SimilaritySettings(k=3)
     expected = similar_documents((ids, np.array(rows)), settings)
-    for search in ("exact", "graph"):
-        found = similar_documents(None, replace(settings, search=search), index=str(tmp_path / "split"))
-        assert sorted(pairs(found)) == sorted(pairs(expected))
+    found = similar_documents(None, settings, index=str(tmp_path / "split"))
+    assert_alike(found.table().to_pylist(), expected.table().to_pylist(), "surprise", 1e-4)
+    # The graph finds passages, whose documents are compared: it can miss one.
+    graph = similar_documents(None, replace(settings, search="graph"), index=str(tmp_path / "split"))
+    assert len({*pairs(graph)} & {*pairs(expected)}) >= 0.95 * 90
     with pytest.raises(DataError, match="token vectors of passages"):
         similar_documents(None, SimilaritySettings(similarity="dynamax"), index=str(tmp_path / "split"))
-
-
-def test_documents_are_compared_with_those_of_an_index_by_its_model(index, encoder):
-    new = [Document("new", word_documents(30)[4].text + " dogs")]
-    found = similar_documents(new, SimilaritySettings(k=1), index=index, encoder=encoder)
-    assert pairs(found)[0][0] == "new"
-    assert len(found.against) == 30
 
 
 # The command.
@@ -344,7 +341,14 @@ def source(tmp_path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "jsonl"])
+READ = {
+    "parquet": lambda path: parquet.read_table(path).to_pylist(),
+    "csv": lambda path: list(csv.DictReader(path.read_text().splitlines())),
+    "jsonl": lambda path: [json.loads(line) for line in path.read_text().splitlines()],
+}
+
+
+@pytest.mark.parametrize("suffix", READ)
 def test_the_command_writes_pairs_and_groups_by_their_suffix(tmp_path, source, suffix):
     out, groups = tmp_path / f"pairs.{suffix}", tmp_path / f"groups.{suffix}"
     code, out_text, err = command(
@@ -353,12 +357,7 @@ def test_the_command_writes_pairs_and_groups_by_their_suffix(tmp_path, source, s
     assert code == 0, err
     summary = json.loads(out_text)
     assert (summary["pairs"], summary["documents"], summary["copies"]) == (17, 8, 1)
-    if suffix == "parquet":
-        rows = parquet.read_table(out).to_pylist()
-    elif suffix == "csv":
-        rows = list(csv.DictReader(out.read_text().splitlines()))
-    else:
-        rows = [json.loads(line) for line in out.read_text().splitlines()]
+    rows = READ[suffix](out)
     assert list(rows[0]) == ["document", "neighbour", "rank", "surprise", "cosine"]
     assert len(rows) == 17
     assert groups.exists()
