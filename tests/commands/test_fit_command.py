@@ -120,10 +120,7 @@ def test_few_questions_change_nothing(run: Call, files):
     assert told.exit_code == 0
     assert "the weights stay as they are: 5 of 5 questions have a relevant document" in told.stdout
     assert values(run("status", "--json"))["weights"] == []
-
-
-def test_judgements_of_another_corpus_are_suspected(run: Call, files):
-    told = run("tune", "weights", *files("elsewhere.tsv"))
+    told = run("tune", "weights", *files("elsewhere.tsv"))  # judgements of another corpus are suspected
     assert told.exit_code == 0
     assert "are the ids of --qrels those of the index?" in told.stderr
 
@@ -153,56 +150,38 @@ def test_what_is_wrong_is_told(run: Call, files, tmp_path: Path):
     [
         ("q.jsonl", '{"_id": "1", "text": "why"}\n\n{"_id": "2", "text": "how", "metadata": {}}\n'),
         ("q.tsv", "1\twhy\n\n2\thow\n"),
+        ("qrels", "query-id\tcorpus-id\tscore\n1\ta\t2\n1\tb\t0\n"),
+        ("qrels", "1\ta\t2\n1\tb\t0\n"),
+        ("qrels", "1 0 a 2\n\n1 0 b 0\n"),
+        ("qrels", "1\tQ0\ta\t2\n1\tQ0\tb\t0"),
     ],
 )
-def test_questions_are_read_in_both_forms(tmp_path: Path, name: str, content: str):
+def test_questions_and_judgements_are_read_in_all_forms(tmp_path: Path, name: str, content: str):
     (tmp_path / name).write_text(content)
-    assert read_judged_questions(tmp_path / name) == {"1": "why", "2": "how"}
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "query-id\tcorpus-id\tscore\n1\ta\t2\n1\tb\t0\n",
-        "1\ta\t2\n1\tb\t0\n",
-        "1 0 a 2\n\n1 0 b 0\n",
-        "1\tQ0\ta\t2\n1\tQ0\tb\t0",
-    ],
-)
-def test_judgements_are_read_in_both_forms(tmp_path: Path, content: str):
-    (tmp_path / "qrels").write_text(content)
-    assert read_judgements(tmp_path / "qrels") == {"1": {"a": 2, "b": 0}}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "holds no judgement"),
-        ("1 0 a many", "line 1: invalid literal for int.*'many', expected question"),
-        ("1 0 a 1\n1 0 a 0", "line 2: '1' and 'a' are judged 1 before"),
-        ("1 0 a 1\n1 a 1", "line 2: not enough values"),
-        ("1 a 1", "3 columns between tabs, the score an integer"),
-    ],
-)
-def test_damaged_judgements_are_refused(tmp_path: Path, content: str, message: str):
-    (tmp_path / "qrels.txt").write_text(content)
-    with pytest.raises((DataError, DatasetError), match=message):
-        read_judgements(tmp_path / "qrels.txt")
+    if name == "qrels":
+        assert read_judgements(tmp_path / name) == {"1": {"a": 2, "b": 0}}
+    else:
+        assert read_judged_questions(tmp_path / name) == {"1": "why", "2": "how"}
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        ("qrels.txt", "", "holds no judgement"),
+        ("qrels.txt", "1 0 a many", "line 1: invalid literal for int.*'many', expected question"),
+        ("qrels.txt", "1 0 a 1\n1 0 a 0", "line 2: '1' and 'a' are judged 1 before"),
+        ("qrels.txt", "1 0 a 1\n1 a 1", "line 2: not enough values"),
+        ("qrels.txt", "1 a 1", "3 columns between tabs, the score an integer"),
         ("q.jsonl", "", "holds no question"),
         ("q.jsonl", "why?", "not valid JSON"),
         ("q.tsv", "1\twhy\n1\thow", "line 2: the question '1' comes twice"),
         ("q.tsv", "why", "line 1: .*expected id and question"),
     ],
 )
-def test_damaged_questions_are_refused(tmp_path: Path, name: str, content: str, message: str):
+def test_damaged_files_are_refused(tmp_path: Path, name: str, content: str, message: str):
     (tmp_path / name).write_text(content)
     with pytest.raises((DataError, DatasetError), match=message):
-        read_judged_questions(tmp_path / name)
+        (read_judgements if name == "qrels.txt" else read_judged_questions)(tmp_path / name)
 
 
 # Weights beside an index
@@ -254,25 +233,17 @@ def test_weights_of_another_model_are_refused(open_index: Opener):
             load_weights(index, "auto")
 
 
-@pytest.mark.parametrize(
-    "content",
-    [b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "weights": 3}', b"\xff"],
-)
-def test_damaged_weights_are_refused(tmp_path: Path, open_index: Opener, content: bytes):
-    with open_index(WordEncoder()) as index:
-        index.storage.write_file("weights-auto.json", content)
-        with pytest.raises(DataError, match=r"fit the(m| weights) again"):
-            load_weights(index, "auto")
+DAMAGED = [b"{", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "weights": 3}', b"\xff"]
 
 
-def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, open_index: Opener):
+def test_damaged_weights_are_refused(open_index: Opener):
     with open_index(WordEncoder()) as index:
         store_weights(index, "auto", FOUND)
         content = json.loads(index.storage.read_file("weights-auto.json") or b"")
-        for wrong in (math.nan, math.inf, "many", None):
-            content["weights"] = {"bm25": wrong}
-            index.storage.write_file("weights-auto.json", json.dumps(content).encode())
-            with pytest.raises(DataError, match="is damaged"):
+        wrong = [{**content, "weights": {"bm25": own}} for own in (math.nan, math.inf, "many", None)]
+        for damaged in (*DAMAGED, *(json.dumps(own).encode() for own in wrong)):
+            index.storage.write_file("weights-auto.json", damaged)
+            with pytest.raises(DataError, match=r"fit the(m| weights) again"):
                 load_weights(index, "auto")
 
 
