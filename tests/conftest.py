@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 # Haystack reports every pipeline to its makers unless it is told not to, before it is imported.
@@ -15,18 +16,19 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from hypothesis import settings
+from qdrant_client import QdrantClient
 from qdrant_rest import QdrantRest
 from real_server import TOO_OLD, cleaned, server_url
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.storage import server as server_storage
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms
 from surprise_rerank.errors import StoreError
 
 # OpenVINO would export every tiny model of every test. Its own tests take this back.
@@ -92,18 +94,26 @@ def rest() -> Iterator[QdrantRest]:
 @pytest.fixture(
     params=[
         "edge",
-        "rest",
+        "memory",
         pytest.param("server", marks=pytest.mark.server),
         pytest.param("server by gRPC", marks=pytest.mark.server),
     ]
 )
-def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+def open_index(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Opener]:
     """A function that opens the same index again and again, in every storage that is available."""
     kind = request.param
     if kind == "edge":
         yield lambda encoder, **more: DocumentIndex.open(tmp_path / "index", encoder, **more)
         return
-    url = request.getfixturevalue("rest").url if kind == "rest" else server_url()
+    if kind == "memory":  # that of one client, which is closed with the test
+        with contextlib.closing(QdrantClient(":memory:")) as client, monkeypatch.context() as patch:
+            patch.setattr(client, "close", lambda: None)
+            patch.setattr(server_storage, "QdrantClient", lambda _: client)
+            yield lambda encoder, **more: DocumentIndex.open(":memory:", encoder, **more)
+        return
+    url = server_url()
     collection = f"test-{uuid.uuid4()}"
     with cleaned(url, collection):
         yield lambda encoder, **more: DocumentIndex.open(
@@ -115,14 +125,14 @@ def open_index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opene
 def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many points each pass of counting found."""
     passes: list[int] = []
-    count = KeptTerms._counted
+    count = TermStatistics.counted
 
-    def noted(self: KeptTerms) -> TermStatistics:
-        found = count(self)
+    def noted(*given: Any) -> TermStatistics:
+        found = count(*given)
         passes.append(found.points)
         return found
 
-    monkeypatch.setattr(KeptTerms, "_counted", noted)
+    monkeypatch.setattr(TermStatistics, "counted", noted)
     return passes
 
 

@@ -23,6 +23,7 @@ from surprise_rerank.connectors.attached.enrichment import (
     behind,
 )
 from surprise_rerank.connectors.attached.finding import (
+    SparseEmbed,
     dense_model,
     look,
     models_of,
@@ -34,13 +35,12 @@ from surprise_rerank.connectors.attached.finding import (
 from surprise_rerank.connectors.attached.kept import KeptFiles, files_name, files_of
 from surprise_rerank.connectors.attached.payloads import PayloadLayout, find_layout, is_random, point_id
 from surprise_rerank.connectors.attached.pools import ForeignPools
-from surprise_rerank.connectors.attached.sparse import SparseEmbed
 from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.connections import Connection, Reached, connect, existing
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.schema import PointId, to_terms
+from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
@@ -49,7 +49,6 @@ from surprise_rerank.connectors.systems.backgrounds import is_automatic, look_af
 from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.tokens import POOLING, TokenBatch
-from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError
@@ -63,7 +62,7 @@ _VECTORS = "vectors.npz"
 # A mean or deviation of which a twentieth is of other vectors changes by less than its own error of a sample.
 _STALE = 0.05
 _PAGE = 10_000  # ids in a request
-_TERMS_PAGE, _PENDING = 2000, 32  # points with sparse vectors, and pages of them that are added up together
+_TERMS_PAGE = 2000  # points with sparse vectors
 _MEMBERS = 4096  # vectors that are kept, for similarities without exact moments
 _BYTES, _NUMBER = 8 * 2**20, 12  # of a page of vectors, as JSON, and of a number in it
 _PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
@@ -369,10 +368,6 @@ class Collection(Ranked):
         """Ids of a uniform sample of so many documents, the same for the same points."""
         return self.sample(size, frozenset()).ids
 
-    def sample_documents(self, size: int) -> tuple[Document, ...]:
-        """A uniform sample of so many documents; all where there are fewer."""
-        return self.sample(size, frozenset({"documents"})).documents or ()
-
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a uniform sample of the documents; see `Searched.token_sample`."""
         found = self.sample(size, frozenset({"tokens"}))
@@ -466,12 +461,7 @@ class Collection(Ranked):
 
     def _counted_terms(self) -> TermStatistics:
         vector = self.vectors.sparse or ""
-        parts = list[TermStatistics]()
-        for page in self.points.scroll((), (vector,), batch=_TERMS_PAGE):
-            parts.append(TermStatistics.of(to_terms(page, vector)))
-            if len(parts) > _PENDING:
-                parts = [TermStatistics.total(parts)]
-        return TermStatistics.total(parts)
+        return TermStatistics.counted(self.points.scroll((), (vector,), batch=_TERMS_PAGE), vector)
 
     def _sampled(self, size: int) -> tuple[str, ...]:
         """Ids of points: the smallest where ids are random, or else those of the smallest hashes."""

@@ -35,8 +35,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     StoredVector,
     to_terms,
 )
-from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
-from surprise_rerank.connectors.qdrant.search.queries import by_id
+from surprise_rerank.connectors.qdrant.search.queries import AskedInclusion, by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.batches import in_batches
@@ -374,11 +373,8 @@ class Enricher:
 
     def _word_statistics(self, seen: set[str]) -> TermStatistics:
         """The statistics of the words of these points, in one scroll."""
-        parts = []
-        for page in self.enriched.points.scroll((), (WORDS,), batch=2000):
-            own = [record for record in page if record.id in seen]
-            parts.append(TermStatistics.of(to_terms(own, WORDS)))
-        return TermStatistics.total(parts)
+        pages = self.enriched.points.scroll((), (WORDS,), batch=2000)
+        return TermStatistics.counted(([own for own in page if own.id in seen] for page in pages), WORDS)
 
 
 def _require_ours(engine: ClientEngine) -> None:

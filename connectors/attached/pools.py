@@ -21,9 +21,9 @@ from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors
 from surprise_rerank.connectors.qdrant.schema import PointId, Record, to_terms
-from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import (
+    AskedInclusion,
     SearchOptions,
     Stage,
     dense_vector,

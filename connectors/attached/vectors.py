@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.engines.base import UNNAMED
-from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.schema import UNNAMED, Record
 from surprise_rerank.core.arrays import Float32Array, VectorSimilarity, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError, did_you_mean
@@ -29,28 +28,18 @@ _ROUNDED = 1e-2
 class VectorLayout:
     """The vectors that are compared.
 
-    Attributes:
-        dense: name of the dense vector, empty for the one without a name; of a collection without any, the
-            multivector's, whose MaxSim finds documents then.
-        size: its dimension d.
-        distance: how Qdrant compares it.
-        tokens: name of the multivector of tokens; None without one.
-        token_size: the dimension of the tokens.
-        token_cosines: whether Qdrant compares tokens by the cosine, so that its MaxSim is inclusion.
-        sparse: name of the sparse vector of words; None without one.
-        idf: whether Qdrant multiplies its values with the IDF.
-        unit: whether dense vectors have length 1.
+    Of a collection without dense vectors `dense` is the multivector, whose MaxSim finds documents then.
     """
 
-    dense: str
-    size: int
-    distance: models.Distance
-    tokens: str | None = None
-    token_size: int = 0
-    token_cosines: bool = False
-    sparse: str | None = None
-    idf: bool = False
-    unit: bool = True
+    dense: str  # name of the dense vector; empty for the one without a name
+    size: int  # its dimension
+    distance: models.Distance  # how Qdrant compares it
+    tokens: str | None = None  # name of the multivector of tokens
+    token_size: int = 0  # the dimension of the tokens
+    token_cosines: bool = False  # whether Qdrant compares tokens by the cosine: MaxSim is inclusion then
+    sparse: str | None = None  # name of the sparse vector of words
+    idf: bool = False  # whether Qdrant multiplies its values with the IDF
+    unit: bool = True  # whether dense vectors have length 1
 
     @property
     def has_dense(self) -> bool:

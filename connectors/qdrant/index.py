@@ -38,16 +38,14 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
-from surprise_rerank.connectors.qdrant.storage.base import Storage
+from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
 from surprise_rerank.connectors.qdrant.writing import statistics
-from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, SyncReport
-from surprise_rerank.connectors.qdrant.writing.pipeline import delete_documents
+from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, SyncReport, delete_documents
 from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
-from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.connectors.qdrant.writing.term_upkeep import KeptTerms, PointWriter
+from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
 from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
@@ -338,11 +336,6 @@ class QdrantIndex(Searched):
         """A uniform sample with these fields; see `Searched.sample`."""
         most = max(_FEWEST, round(size / self.pools.density))
         return self.fetch(self.sample_ids(size)[:most], fields, skip_missing=True)
-
-    def sample_documents(self, size: int) -> tuple[Document, ...]:
-        """A uniform sample of so many documents, fewer where they have many passages."""
-        found = self.fetch(self.sample_ids(size), frozenset({"documents"}), skip_missing=True).documents
-        return tuple({document.id: document for document in found or ()}.values())
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a sample of the documents: those of the smallest point ids.

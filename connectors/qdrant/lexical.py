@@ -47,13 +47,8 @@ class SparseVector:
 class Bm25:
     """BM25's settings; a collection records them, because documents and queries must share the language.
 
-    Attributes:
-        k: how slowly a term's frequency saturates; 0 counts each term once.
-        b: how much longer documents are scaled down, from 0, not at all, to 1, in full.
-        average_length: a document's length, in terms; fixed, so that no document changes when others are
-            added. The defaults suit abstracts and passages; for texts that are much shorter or longer, give
-            theirs.
-        language: language of stemmer and stop words; one of `LANGUAGES`.
+    The average length is fixed, so that no document changes when others are added. The defaults suit
+    abstracts and passages; for texts that are much shorter or longer, give theirs.
 
     Raises:
         DataError: if a number is out of its range, or the language is not known.
@@ -62,10 +57,10 @@ class Bm25:
     # Chosen by nDCG@10 on scifact's train and nfcorpus' dev questions: .703 and .298, where Qdrant's 1.2, .75
     # and 256 give .699 and .295. Documents have 151 and 166 terms on average. Only k (1 - b) and
     # k b / average_length decide a ranking: for all averages from 64 to 512 some k and b do as well, to .001.
-    k: float = 1.2
-    b: float = 0.5
-    average_length: float = 150.0
-    language: str = "english"
+    k: float = 1.2  # how slowly a term's frequency saturates; 0 counts each term once
+    b: float = 0.5  # how much longer documents are scaled down, from 0, not at all, to 1, in full
+    average_length: float = 150.0  # of a document, in terms
+    language: str = "english"  # of stemmer and stop words; one of `LANGUAGES`
 
     def __post_init__(self) -> None:
         _require("k", self.k, 0 <= _number(self.k) < math.inf, "a number from 0 on, such as 1.2")

@@ -22,23 +22,16 @@ class RetryPolicy:
     """How often and how long a request is sent again.
 
     Waits are drawn evenly from 0 to `first_wait`, twice that, and so on up to `longest_wait`: full jitter, so
-    that clients which failed together do not return together. A wait that the server asks for is added.
-
-    Attributes:
-        attempts: how often it is sent at most, the first time included; None where time alone decides.
-        first_wait: seconds, the bound of the first wait.
-        longest_wait: seconds, the bound of every wait that the server did not ask for.
-        time_limit: seconds from the first attempt after which no other begins. If a server asks to wait for
-            longer than what is left, the request fails at once. It holds for changes, and for what is read
-            for them: a server that is away for a minute does not end a run of hours.
-        search_limit: the same for questions, whose users wait.
+    that clients which failed together do not return together. A wait that the server asks for is added. Of
+    changes, and of what is read for them, no attempt begins after `time_limit`: a server that is away for a
+    minute does not end a run of hours.
     """
 
-    attempts: int | None = None
-    first_wait: float = 0.5
+    attempts: int | None = None  # the first one included; None where time alone decides
+    first_wait: float = 0.5  # seconds
     longest_wait: float = 20.0
     time_limit: float = 300.0
-    search_limit: float = 15.0
+    search_limit: float = 15.0  # of questions, whose users wait
 
     def for_questions(self) -> RetryPolicy:
         """The same with the time limit of questions."""
@@ -52,29 +45,20 @@ DEFAULT_RETRIES = RetryPolicy()
 class Location:
     """Where an index lives: a folder, the memory of this process, or a Qdrant server or cluster.
 
-    Attributes:
-        folder: of the index, or `:memory:`; None on a server.
-        url: of the server, such as http://localhost:6333; several, as a list or with commas between, for the
-            nodes of a cluster. Requests go to the first that is up.
-        collection: name of the collection, on a server or in memory.
-        api_key: for the server; the environment variable QDRANT_API_KEY by default. It is never shown.
-        prefer_grpc: send requests by gRPC instead of REST.
-        grpc_port: port of the server for gRPC; 6334 by default, and of several addresses the one after each
-            address's own port.
-        timeout: seconds until a request counts as failed.
-        retries: how often and how long a failed request is sent again.
+    Several urls, as a list or with commas between, are the nodes of a cluster: requests go to the first that
+    is up.
 
     Raises:
         DataError: if a url is empty, or both a folder and a url are given.
     """
 
-    folder: str | os.PathLike[str] | None = None
-    url: str | Sequence[str] | None = None
-    collection: str = "documents"
-    api_key: str | None = None
-    prefer_grpc: bool = False
-    grpc_port: int | None = None
-    timeout: float = 60.0
+    folder: str | os.PathLike[str] | None = None  # or `:memory:`
+    url: str | Sequence[str] | None = None  # such as http://localhost:6333
+    collection: str = "documents"  # its name, on a server or in memory
+    api_key: str | None = None  # QDRANT_API_KEY of the environment by default; it is never shown
+    prefer_grpc: bool = False  # in place of REST
+    grpc_port: int | None = None  # 6334 by default; of several addresses the one after each address's own
+    timeout: float = 60.0  # seconds until a request counts as failed
     retries: RetryPolicy = DEFAULT_RETRIES
 
     def __post_init__(self) -> None:

@@ -6,12 +6,21 @@ import functools
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import TypeAdapter
 
 from surprise_rerank.connectors.qdrant.lexical import Bm25
-from surprise_rerank.connectors.qdrant.schema import METADATA, SCHEMA_VERSION
+from surprise_rerank.connectors.qdrant.schema import (
+    ID,
+    METADATA,
+    MU,
+    NUMBER,
+    SCHEMA_VERSION,
+    SIGMA,
+    STATISTICS,
+)
 from surprise_rerank.core.tokens import POOLING, require_pooling
 from surprise_rerank.encoders.base import Encoder, precision_of, token_dimension
 from surprise_rerank.encoders.passages import Passages
@@ -23,31 +32,17 @@ PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetim
 
 @dataclass(frozen=True, slots=True)
 class IndexOptions:
-    """What an index stores of its documents; fixed when it is made.
+    """What an index stores of its documents; fixed when it is made. docs/indexing.md has a table of it."""
 
-    Attributes:
-        passages: split documents that are longer than the model reads; None cuts them, as the
-            published figures of some data sets assume.
-        tokens: store token vectors, as multivectors, for MaxSim inside Qdrant.
-        pooling: tokens of a document that are merged into one of them, on average; 1 merges none.
-        surprise_vector: store the augmented vector, for first-stage search by surprise.
-        bm25: store words, for lexical search inside Qdrant; None stores none.
-        quantization: how dense vectors are compressed; searches are rescored with the originals.
-        on_disk: read dense vectors from disk instead of holding them in memory.
-        payload_indexes: path such as `metadata.year` -> its type, for filters on large collections.
-        tenant: key of the metadata that says whose a document is, where many customers share an index. A
-            server stores a tenant's points together, so that a search with a filter by it reads less.
-    """
-
-    passages: Passages | None = field(default_factory=Passages)
-    tokens: bool = True
-    pooling: float = POOLING
-    surprise_vector: bool = False
-    bm25: Bm25 | None = field(default_factory=Bm25)
-    quantization: Quantization | None = None
-    on_disk: bool = False
-    payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)
-    tenant: str | None = None
+    passages: Passages | None = field(default_factory=Passages)  # None cuts long documents
+    tokens: bool = True  # multivectors, for MaxSim inside Qdrant
+    pooling: float = POOLING  # tokens that are merged into one vector, on average; 1 merges none
+    surprise_vector: bool = False  # the augmented vector, for first-stage search by surprise
+    bm25: Bm25 | None = field(default_factory=Bm25)  # words; None stores none
+    quantization: Quantization | None = None  # of dense vectors; searches are rescored with the originals
+    on_disk: bool = False  # dense vectors are read from disk
+    payload_indexes: Mapping[str, PayloadType] = field(default_factory=dict)  # path -> type, for filters
+    tenant: str | None = None  # key of the metadata that says whose a document is
 
     def __post_init__(self) -> None:
         if self.quantization not in (None, *get_args(Quantization)):
@@ -65,6 +60,16 @@ class IndexOptions:
             if kind not in get_args(PayloadType):
                 known = ", ".join(get_args(PayloadType))
                 raise DataError(f"the payload index {path!r} is of type {kind!r}; choose one of {known}")
+
+    @property
+    def all_payload_indexes(self) -> dict[str, str]:
+        """Path -> type of every payload index: those that the index's own requests need, and the user's."""
+        own = {ID: "keyword", MU: "float", SIGMA: "float", STATISTICS: "keyword"}
+        if self.passages is not None:
+            own[NUMBER] = "integer"
+        if self.tenant is not None:
+            own[self.tenant_path] = "keyword"
+        return {**self.payload_indexes, **own}
 
     @property
     def tenant_path(self) -> str:
@@ -97,31 +102,18 @@ class StatisticsRecord:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """How a collection was made; opening it with another model is an error that names both.
+    """How a collection was made; opening it with another model is an error that names both."""
 
-    Attributes:
-        model: the encoder's name.
-        fingerprint: digits that differ where the weights differ.
-        dimension: d of the dense vectors.
-        options: what is stored.
-        statistics: what the documents' moments come from; None where there are none.
-        latest: the ensemble with what was added since; the same as `statistics` where nothing was.
-        schema: version of the layout in `schema.py`.
-        token_dimension: of the token vectors; `dimension`, where it is not given.
-        precision: that the documents were encoded in.
-        files: names of the files beside the points, in a folder.
-    """
-
-    model: str
-    fingerprint: str
-    dimension: int
-    options: IndexOptions = field(default_factory=IndexOptions)
-    statistics: StatisticsRecord | None = None
-    latest: StatisticsRecord | None = None
+    model: str  # the encoder's name
+    fingerprint: str  # digits that differ where the weights differ
+    dimension: int  # of the dense vectors
+    options: IndexOptions = field(default_factory=IndexOptions)  # what is stored
+    statistics: StatisticsRecord | None = None  # what the documents' moments come from
+    latest: StatisticsRecord | None = None  # the ensemble with what was added since
     schema: int = SCHEMA_VERSION
-    token_dimension: int = 0
-    precision: str = "float32"
-    files: tuple[str, ...] = ()
+    token_dimension: int = 0  # `dimension` where it is not given
+    precision: str = "float32"  # that the documents were encoded in
+    files: tuple[str, ...] = ()  # names of the files beside the points, in a folder
 
     def __post_init__(self) -> None:
         if not self.token_dimension:
@@ -174,6 +166,11 @@ class Manifest:
                 f"{where} was not made by surprise-rerank (it does not say of which model it is); "
                 "choose another folder or collection"
             ) from error
+
+    def differs(self, other: Manifest) -> bool:
+        """Whether another version holds vectors of another model, or stores other things."""
+        compared = attrgetter("fingerprint", "precision", "dimension", "token_dimension", "options")
+        return bool(compared(self) != compared(other))
 
     def check(self, expected: Manifest | None, where: str, options: IndexOptions | None = None) -> None:
         """Compare with the model and the options that the caller brings, where they are given.

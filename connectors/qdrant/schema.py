@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -16,6 +16,8 @@ from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
 
 Payload: TypeAlias = dict[str, Any]
+# What Qdrant calls the vector of a collection that has one without a name.
+UNNAMED = ""
 StoredVector: TypeAlias = FloatArray | SparseVector
 PointId: TypeAlias = str | int  # a UUID; a number where a point is a vector alone
 
@@ -77,6 +79,22 @@ class Record:
     payload: Mapping[str, Any]  # the fields that were asked for
     vectors: Mapping[str, Any]  # name -> numbers, where asked for
     score: float = 0.0  # what the query's last stage gave it
+
+
+def to_record(point: Any, score: float = 0.0) -> Record:
+    """A point that Edge or a client has found; its only vector may have no name."""
+    vectors = point.vector or {}
+    named = vectors if isinstance(vectors, dict) else {UNNAMED: vectors}
+    return Record(str(point.id), point.payload or {}, named, float(score))
+
+
+def pages(read: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[list[Record]]:
+    """All pages of a scroll, by what reads one from an offset on, and gives the next one."""
+    points, offset = read(None)
+    yield [to_record(point) for point in points]
+    while offset is not None:
+        points, offset = read(offset)
+        yield [to_record(point) for point in points]
 
 
 def stored_hash(document: Document) -> str:

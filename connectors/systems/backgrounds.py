@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import logging
 import os
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
-from surprise_rerank.connectors.systems.kept_questions import encoded_questions
 from surprise_rerank.connectors.systems.register import SYSTEMS, all_systems, find_system
+from surprise_rerank.core.files import UNREADABLE_ARCHIVE, cache_folder, whole_file
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import QuestionBackground, checked_questions
@@ -284,3 +288,61 @@ def _first_sentence(text: str) -> str:
 
 def _file_name(system: str) -> str:
     return f"background-{system}.json"
+
+
+def encoded_questions(encoder: Encoder, questions: Sequence[str]) -> list[Query]:
+    """Questions with their vectors; those of the package are encoded the first time only.
+
+    Questions of the caller's own are nobody else's business, and are not kept.
+    """
+    own = varied_questions()
+    if set(own) != set(questions) or not encoder.fingerprint:
+        return encode_queries(encoder, questions)
+    path = _path(encoder, own)
+    kept = _read(path, own, encoder)
+    if kept is None:
+        kept = encode_queries(encoder, own)
+        _write(path, kept)
+    return kept
+
+
+def _path(encoder: Encoder, questions: Sequence[str]) -> Path:
+    made = (encoder.name, encoder.fingerprint, encoder.dimension, token_dimension(encoder))
+    about = (*made, getattr(encoder, "precision", ""), getattr(encoder, "prompts", None), questions)
+    return cache_folder() / "questions" / f"{hashlib.sha256(repr(about).encode()).hexdigest()[:32]}.npz"
+
+
+def _read(path: Path, questions: Sequence[str], encoder: Encoder) -> list[Query] | None:
+    """What the file keeps; None where there is none, or it is damaged."""
+    if not path.is_file():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            dense, tokens, ends = stored["dense"], stored["tokens"], stored["ends"]
+        size = token_dimension(encoder)
+        if dense.shape != (len(questions), encoder.dimension) or dense.dtype != np.float32:
+            raise ValueError("of another shape")
+        if size is None:
+            return [Query(text, own) for text, own in zip(questions, dense, strict=True)]
+        if tokens.shape != (ends[-1], size) or len(ends) != len(questions):
+            raise ValueError("of another shape")
+        parts = np.split(tokens, ends[:-1])
+        return [Query(*own) for own in zip(questions, dense, parts, strict=True)]
+    except UNREADABLE_ARCHIVE as error:
+        _log.warning("%s is damaged (%s); the background questions are encoded again", path, error)
+        return None
+
+
+def _write(path: Path, queries: Sequence[Query]) -> None:
+    tokens = [np.zeros((0, 1), np.float32) if own.tokens is None else own.tokens for own in queries]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path, private=True) as file:
+            np.savez(
+                file,
+                dense=np.stack([own.require_dense() for own in queries]),
+                tokens=np.concatenate(tokens),
+                ends=np.cumsum([len(own) for own in tokens]),
+            )
+    except OSError as error:
+        _log.warning("%s cannot be written (%s); the next index encodes the questions again", path, error)

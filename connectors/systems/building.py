@@ -9,10 +9,12 @@ from typing import TypeGuard
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode, SurpriseRetriever
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicallyScored
-from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored
-from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import (
+    HybridRetriever,
+    InclusionScored,
+    LexicallyScored,
+)
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.systems.fitted_weights import load_weights
 from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
@@ -141,7 +143,7 @@ def surprise(inputs: SystemInputs) -> BuiltSystem:
     if isinstance(own, QdrantIndex) and not inputs.of_texts:
         retriever = SurpriseRetriever(own, inputs.mode or "formula", options=inputs.options)
         return BuiltSystem("surprise", retriever)
-    if inputs.mode not in (None, "client"):
+    if inputs.mode is not None:
         raise DataError(
             f"{own.where} is asked for surprise in the mode {inputs.mode!r}, which needs an index of "
             "surprise-rerank; leave mode= out"

@@ -8,8 +8,7 @@ from surprise_rerank.candidates import Field, Query
 from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetriever
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever, SurpriseMode
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
-from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.pipeline import Retriever

@@ -124,7 +124,7 @@ _SYSTEMS: dict[str, System] = {
             build=f"{_BUILDING}:surprise",
             needs=frozenset({"dense", "ensemble"}),
             first_stage=("cosine",),
-            modes=("formula", "vector", "client"),
+            modes=("formula", "vector"),
         ),
         System(
             name="bm25",

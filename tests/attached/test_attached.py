@@ -1,8 +1,7 @@
-"""Collections that somebody else made: the same behaviour in local mode, over REST and on a server."""
+"""Collections that somebody else made: the same behaviour in local mode and on a server."""
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,10 +16,7 @@ from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, EnrichCost
-from surprise_rerank.connectors.attached.enrichment import RECORD, WORD_STATISTICS, Enricher
-from surprise_rerank.connectors.attached.pools import ForeignPools
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions, SparseRetriever
-from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.systems.building import possible_systems
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import pooled_tokens
@@ -134,13 +130,13 @@ def in_rest(rest: QdrantRest) -> Store:
     return Store(QdrantClient(rest.url, check_compatibility=False), f"foreign-{uuid.uuid4()}", rest.url)
 
 
-@pytest.fixture(params=["local", "rest", pytest.param("server", marks=pytest.mark.server)])
+@pytest.fixture(params=["local", pytest.param("server", marks=pytest.mark.server)])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     name = f"foreign-{uuid.uuid4()}"
     if request.param == "local":
         client, url = QdrantClient(":memory:"), None
     else:
-        url = request.getfixturevalue("rest").url if request.param == "rest" else server_url()
+        url = server_url()
         client = QdrantClient(url, check_compatibility=False)
     yield Store(client, name, url)
     for found in client.get_collections().collections:
@@ -251,23 +247,6 @@ def test_enriched_it_ranks_as_an_index_and_nothing_of_the_owners_changes(
     assert not collection.remove_enrichment()
 
 
-def test_what_another_version_has_added_and_what_is_damaged_is_named(local: Store) -> None:
-    encoder = WordEncoder()
-    local.make(encoder, LONG)
-    collection = local.attach(encoder)
-    collection.enrich()
-    for damage in ("AAAA", "***", ""):
-        local.client.set_payload(f"{local.name}.surprise", {"token_shape": damage}, [7])
-        with pytest.raises(DataError, match=r"token vectors of point 7 are damaged"):
-            collection.fetch([str(i) for i in range(24)], frozenset({"tokens"}))
-    files = collection.enriched.files
-    record = json.loads(files.read_file(RECORD) or b"")
-    for content in (json.dumps({**record, "schema": 4}), json.dumps([]), "{"):
-        files.write_file(RECORD, content.encode())
-        with pytest.raises(DataError, match=r"enriched by another version.*delete its collections"):
-            local.attach(encoder)
-
-
 class Interrupted(WordEncoder):
     """Is interrupted when it has encoded so many texts."""
 
@@ -290,32 +269,6 @@ def test_an_interrupted_run_is_read_by_nobody_and_goes_on_where_it_stopped(store
     assert str(reader.enrich()).startswith("88 enriched, 512 unchanged")
     assert len(encoder.encoded_texts) - looked_at == 88
     assert "dynamax" in reader.pipeline().search(QUESTION, 3).parts
-
-
-def test_a_document_may_be_deleted_while_a_question_is_answered(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = WordEncoder()
-    store.make(encoder, payload=lambda i, text: {"text": text, "id": f"document {i}"})
-    collection = store.attach(encoder, id="id")
-    collection.enrich()
-    search, deleted = ForeignPools.best, []
-
-    def best(self: ForeignPools, *searches: Any) -> Any:
-        found = search(self, *searches)
-        # Words beside the points may find what was deleted before.
-        first = next(name for own in found[0].records if (name := f"document {own.id}") not in deleted)
-        store.delete(int(first.split()[-1]))
-        deleted.append(first)
-        return found
-
-    monkeypatch.setattr(ForeignPools, "best", best)
-    found = collection.pipeline("dynamax").search(QUESTION, 5)
-    assert deleted[0] not in found.ids  # nobody can say how much of the question is in it
-    for system in ("fusion", "auto", "surprise", "cosine", "bm25"):
-        assert len(collection.pipeline(system).search(QUESTION, 5)) == 5
-    assert len(found) == 5
-    assert len(deleted) == 6
 
 
 def test_words_that_were_added_score_as_an_index_of_ours(
@@ -343,24 +296,6 @@ def test_words_that_were_added_score_as_an_index_of_ours(
             found = words.moments(QUESTION)
             np.testing.assert_allclose(found.mean, moments.mean, rtol=1e-6)
             np.testing.assert_allclose(found.deviation, moments.deviation, rtol=1e-6)
-
-
-def test_a_killed_run_leaves_no_old_statistics_of_words(
-    local: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    encoder = WordEncoder()
-    local.make(encoder)
-    collection = local.attach(encoder)
-    collection.enrich()
-    local.add(encoder, ["bread of rye"], first=100)
-    with monkeypatch.context() as patched:
-        patched.setattr(Enricher, "_word_statistics", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            collection.sync()
-    assert collection.sync().enriched == 0
-    content = collection.enriched.files.read_file(WORD_STATISTICS)
-    assert content is not None
-    assert TermStatistics.from_bytes(content).points == len(TEXTS) + 1
 
 
 def test_a_collection_of_somebody_else_with_the_name_of_the_place_stays(store: Store) -> None:
@@ -396,24 +331,6 @@ def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store: Store) 
     assert store.client.count(store.name).count == len(TEXTS) - 1
     assert collection.sync().enriched == 0
     assert "7" not in collection.pipeline("bm25").search("word1 word2 bread stocks", 48).ids
-
-
-def test_documents_that_another_run_enriched_meanwhile_stay(local: Store) -> None:
-    plain, slow = WordEncoder(), Meanwhile()
-    local.make(plain, MANY)
-    local.attach(plain).enrich()
-    slower, other = local.attach(slow), local.attach(plain)
-    local.client.set_payload(local.name, {"text": "another text"}, [599])  # in the last page
-
-    def happens() -> None:
-        local.add(plain, ["bread of rye"], first=0)  # behind the slower one
-        local.delete(41, 42)
-        other.enrich()
-
-    slow.happens = happens
-    assert slower.enrich().removed == 0  # type: ignore[union-attr]
-    assert local.client.count(f"{local.name}.surprise").count == len(MANY) - 2
-    assert local.attach(plain).sync().enriched == 0
 
 
 def test_points_without_a_dense_vector_are_left_out_where_it_is_compared(local: Store) -> None:
@@ -621,25 +538,6 @@ def test_a_threshold_leaves_out_what_other_questions_find_too(local: Store) -> N
     assert all((hit.surprise or 0) >= 0.9 for hit in found)
 
 
-@pytest.mark.parametrize("system", ["auto", "surprise"])
-def test_a_background_of_other_scorers_or_another_ensemble_is_told_of_and_never_mixed(
-    local: Store, caplog: pytest.LogCaptureFixture, system: str
-) -> None:
-    encoder = WordEncoder()
-    local.make(encoder)
-    collection = local.attach(encoder, keep="qdrant")
-    collection.store_background(varied_questions(40), system)
-    assert collection.pipeline(system).search(QUESTION)[0].surprise is not None
-    if system == "auto":
-        collection.enrich()
-    else:
-        collection.set_questions(LOGGED)
-    assert collection.pipeline(system).search(QUESTION)[0].surprise is None
-    assert "has another model or other scorers now; make it again" in caplog.text
-    with pytest.raises(DataError, match="make it again"):
-        collection.pipeline(system, min_surprise=0.9)
-
-
 def test_stored_texts_are_not_encoded_again_by_any_spelling_of_their_ids(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, ids=uuids)
@@ -815,14 +713,6 @@ def test_what_is_asked_of_the_wrong_place_says_where_it_belongs(rest: QdrantRest
             collection.enrich()
         assert len(collection.pipeline().search(QUESTION, 3)) == 3
     store.client.close()
-
-
-def test_a_collection_that_is_deleted_under_way_is_told_of(store: Store) -> None:
-    store.make(WordEncoder())
-    pipeline = store.attach(WordEncoder()).pipeline("cosine")
-    store.client.delete_collection(store.name)
-    with pytest.raises(StoreError, match="does not exist any more"):
-        pipeline.search(QUESTION)
 
 
 def test_what_cannot_be_done_is_refused_before_it_begins(local: Store) -> None:

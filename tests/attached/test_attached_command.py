@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 import re
@@ -20,11 +19,9 @@ from starlette.testclient import TestClient
 from words import WordEncoder
 
 from surprise_rerank.connectors.attached.settings import ForeignParts, PipelineSettings
-from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.server import Service, service_app
 from surprise_rerank.connectors.server.logs import make_logger
-from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
 from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -85,12 +82,6 @@ def test_status_tells_what_is_found_or_which_option_is_missing(desk: Desk) -> No
     assert (facts["points"], facts["text"], facts["enriched"]) == ("40", "inhalt", "no")
 
 
-def test_status_of_a_name_that_there_is_not_says_so(desk: Desk) -> None:
-    refused = Desk(desk.url, desk.name[:-2]).refused("status")
-    assert "there is no index at" in refused
-    assert "make one first, or give its name" in refused
-
-
 def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
     keys = ("--config", str(desk.keys))
     assert "nothing was written" in desk.run("enrich", "--dry-run", *keys)
@@ -102,21 +93,6 @@ def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
     assert "removed what was added" in desk.run("enrich", "--remove", *keys)
     assert desk.collections() == [""]
     assert "nothing had been added" in desk.run("enrich", "--remove", *keys)
-
-
-def test_what_is_for_collections_of_others_is_refused_for_an_index(rest: QdrantRest, tmp_path: Path) -> None:
-    name = f"own-{uuid.uuid4()}"
-    with DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=name) as index:
-        index.sync([Document("1", "a")])
-    desk = Desk(rest.url, name)
-    file = tmp_path / "parts.toml"
-    file.write_text('text = "inhalt"')
-    for asked in (["status"], ["search", "cats"], ["tune", "background", "--reset"]):
-        assert "leave --config (config=) out" in desk.refused(*asked, "--config", str(file))
-    assert "DocumentIndex.open" in desk.refused("enrich")
-    done = CliRunner().invoke(command, ["enrich", "--index", "folder"])
-    assert done.exit_code == 2
-    assert "http://localhost:6333/papers" in done.output
 
 
 @pytest.mark.parametrize(
@@ -204,15 +180,3 @@ def test_a_foreign_collection_is_served(desk: Desk) -> None:
         assert app.get("/info").json()["documents"] == 40
         refused = app.put("/v1/documents", json={"documents": [{"id": "1", "text": "a"}]})
         assert refused.status_code == 403
-
-
-def test_a_component_of_haystack_is_written_and_read_and_finds_the_same_in_an_event_loop(desk: Desk) -> None:
-    haystack = pytest.importorskip("surprise_rerank.connectors.haystack")
-    desk.keys.write_text('text = "inhalt"\nmodel = "words"')
-    names = {"index": desk.where[1], "config": str(desk.keys), "system": "cosine", "top_k": 3}
-    retriever = haystack.SurpriseRetriever(**names)
-    again = haystack.SurpriseRetriever.from_dict(retriever.to_dict())
-    found = [own.id for own in retriever.run("number 3")["documents"]]
-    assert len(found) == 3
-    assert [own.id for own in again.run("number 3")["documents"]] == found
-    assert [own.id for own in asyncio.run(again.run_async("number 3"))["documents"]] == found

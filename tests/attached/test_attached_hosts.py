@@ -431,13 +431,6 @@ def test_what_is_added_beside_is_used_and_can_be_taken_away(host: Host):
     assert collections(host) == [name_of(host)]
 
 
-@pytest.mark.parametrize("host", [needs(*store) for store in STORES[2:]], indirect=True)
-def test_an_attached_component_is_not_written_to_a_file(host: Host):
-    for component in (host.ranker(host.store), host.retriever(host.store)):
-        with pytest.raises(DataError, match="cannot be written; make it from names"):
-            component.to_dict()
-
-
 def test_what_cannot_be_attached_is_named(host: Host):
     collection = attached(host)
     assert attach_store(collection) is collection
@@ -495,65 +488,6 @@ def test_names_keys_and_the_sparse_model_of_a_langchain_store_are_taken_from_it(
     assert host.view(ranked[0])[0] == TEXTS[11]
 
 
-@pytest.mark.skipif(not is_installed("langchain_qdrant"), reason="langchain-qdrant is not installed")
-def test_the_sparse_model_of_a_dense_langchain_store_is_taken_where_the_collection_has_its_vector():
-    from langchain_qdrant import QdrantVectorStore, RetrievalMode
-    from langchain_qdrant.sparse_embeddings import SparseEmbeddings, SparseVector
-
-    class Unasked(SparseEmbeddings):
-        def embed_documents(self, texts: list[str]) -> list[SparseVector]:
-            raise NotImplementedError
-
-        def embed_query(self, text: str) -> SparseVector:
-            return SparseVector(indices=[1], values=[1.0])
-
-    made = LangChain().store
-
-    def dense() -> QdrantVectorStore:
-        return QdrantVectorStore(
-            made.client,
-            "docs",
-            made.embeddings,
-            sparse_embedding=Unasked(),
-            sparse_vector_name="mine",
-            retrieval_mode=RetrievalMode.DENSE,
-        )
-
-    without = attach_store(dense())
-    assert without.vectors.sparse is None
-    assert without.pipeline("cosine").search(QUESTION)
-    config = models.SparseVectorNameConfig(sparse=models.SparseVectorConfig())
-    made.client.create_vector_name("docs", "mine", config)
-    assert attach_store(dense()).vectors.sparse == "mine"
-
-
-@pytest.mark.skipif(
-    not is_installed("haystack_integrations.document_stores.qdrant"),
-    reason="it is not installed",
-)
-def test_haystacks_sparse_embedder_makes_the_questions_words():
-    from haystack import Document
-    from haystack.dataclasses import SparseEmbedding
-    from haystack_integrations.document_stores.qdrant import QdrantDocumentStore
-
-    class SparseTextEmbedder:
-        def run(self, text: str) -> dict[str, SparseEmbedding]:
-            return {"sparse_embedding": SparseEmbedding(*words_of(text))}
-
-    host, sparse = Haystack(), SparseTextEmbedder()
-    store = QdrantDocumentStore(
-        ":memory:", embedding_dim=D, similarity="cosine", use_sparse_embeddings=True, progress_bar=False
-    )
-    rows = zip(TEXTS, METADATA, Counting()(TEXTS), strict=True)
-    store.write_documents(
-        [Document(content=text, meta=meta, embedding=own, **sparse.run(text)) for text, meta, own in rows]
-    )
-    bread = host.retrieved(host.retriever(store, sparse=sparse, system="bm25"), "bread salt")
-    assert {host.view(own)[0] for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
-    ranked = host.ranked(host.ranker(store, sparse=sparse), host.found("bread salt"), "bread salt")
-    assert host.view(ranked[0])[0] == TEXTS[11]
-
-
 @pytest.mark.skipif(not is_installed("llama_index.vector_stores.qdrant"), reason="it is not installed")
 class TestLlamaIndex:
     def test_a_hybrid_store_brings_its_sparse_model(self):
@@ -597,65 +531,6 @@ class TestLlamaIndex:
         assert groups[0][0] == best
         assert [len(hits) for _, hits in groups] == [2, 2]
         assert {hit.metadata["ref_doc_id"] for hit in groups[0][1]} == {best}
-
-    def test_a_store_without_its_index_needs_the_model(self):
-        host = LlamaIndex()
-        with pytest.raises(DataError, match="QdrantVectorStore does not know the model"):
-            host.ranker(host.vectors)
-        ranker = host.ranker(host.vectors, embed=host.embed)
-        assert len(host.ranked(ranker, host.found(QUESTION), QUESTION)) == 5
-
-    def test_filters_let_through_what_they_let_through_in_its_own_store(self):
-        from llama_index.core.vector_stores import FilterCondition, MetadataFilter, MetadataFilters
-
-        host = LlamaIndex()
-        kind, few = filter_of("kind", "==", "food"), filter_of("n", "<", 3)
-        cases = [
-            *([kind], [few], [filter_of("n", "<=", 3)], [filter_of("n", ">", 3)], [filter_of("n", ">=", 9)]),
-            *([filter_of("kind", "!=", "food")], [filter_of("n", "!=", 4)], [filter_of("absent", "!=", "x")]),
-            *([filter_of("kind", "in", ["air", "food"])], [filter_of("kind", "in", "air,food")]),
-            *([filter_of("kind", "nin", ["air", "food"])], [filter_of("n", "==", 4.0)]),
-            *([filter_of("kind", "text_match", "air")], [filter_of("absent", "is_empty", None)]),
-            *([kind, few], [kind, filter_of("n", ">", 5)], [MetadataFilters(filters=[]), kind]),
-            [MetadataFilters(filters=[kind, few], condition=FilterCondition.OR), filter_of("n", ">", 1)],
-        ]
-        for filters in cases:
-            for condition in FilterCondition:
-                chosen = MetadataFilters(filters=filters, condition=condition)
-                own = host.store.as_retriever(similarity_top_k=12, filters=chosen).retrieve(QUESTION)
-                retriever = host.retriever(host.store, filters=chosen, system="cosine", similarity_top_k=12)
-                found = [node.node_id for node in retriever.retrieve(QUESTION)]
-                assert found == [node.node_id for node in own], (filters, condition)
-        assert isinstance(kind, MetadataFilter)
-
-    @pytest.mark.parametrize(
-        ("operator", "value", "expected"),
-        [
-            ("any", ["air", "food"], 5),
-            ("all", ["food"], 3),
-            ("all", ["food", "air"], 0),
-            ("contains", "air", 2),
-        ],
-    )
-    def test_operators_that_its_store_refuses_are_understood(self, operator: str, value: Any, expected: int):
-        from llama_index.core.vector_stores import MetadataFilters
-
-        host = LlamaIndex()
-        filters = MetadataFilters(filters=[filter_of("deep", operator, value)])
-        assert len(host.retrieved(host.retriever(host.store, filters=filters), QUESTION)) == expected
-
-    def test_a_value_that_does_not_go_with_its_operator_is_named(self):
-        from llama_index.core.vector_stores import MetadataFilters
-
-        host = LlamaIndex()
-        with pytest.raises(DataError, match="the filter 'kind' < 'food' is none of Qdrant"):
-            host.retriever(host.store, filters=MetadataFilters(filters=[filter_of("kind", "<", "food")]))
-
-
-def filter_of(key: str, operator: str, value: Any) -> Any:
-    from llama_index.core.vector_stores import FilterOperator, MetadataFilter
-
-    return MetadataFilter(key=key, operator=FilterOperator(operator), value=value)
 
 
 class Mem0Store:

@@ -12,16 +12,16 @@ from qdrant_client import QdrantClient, models
 from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
+from surprise_rerank.connectors.attached.finding import sparse_embed
 from surprise_rerank.connectors.attached.payloads import (
     Payload,
     PayloadLayout,
     find_layout,
     haystack_point,
 )
-from surprise_rerank.connectors.attached.sparse import sparse_embed
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.core.json_values import at
-from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
+from surprise_rerank.errors import DataError
 
 ENCODER = WordEncoder(32)
 TEXTS = [
@@ -155,20 +155,6 @@ def test_a_wrong_sparse_vector_is_shown(given: Any, message: str):
     with pytest.raises(DataError, match=message) as caught:
         sparse_embed(my_sparse)("a question")
     assert "my_sparse" in str(caught.value)
-
-
-def test_a_sparse_function_that_fails_is_an_error_with_its_cause():
-    with pytest.raises(ModelError, match="'bread': ZeroDivisionError") as caught:
-        sparse_embed(lambda text: 1 / 0)("bread")
-    assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    own = DataError("mine")
-
-    def refuse(text: str) -> Any:
-        raise own
-
-    with pytest.raises(SurpriseRerankError) as again:
-        sparse_embed(refuse)("bread")
-    assert again.value is own
 
 
 def test_a_right_sparse_vector_is_in_order_without_zeros():

@@ -12,8 +12,7 @@ import pytest
 import qdrant_edge
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.connectors.qdrant.engines.edge_filters import to_filter
-from surprise_rerank.connectors.qdrant.engines.edge_requests import to_params, to_query_request
+from surprise_rerank.connectors.qdrant.engines.edge_requests import to_filter, to_params, to_query_request
 from surprise_rerank.errors import StoreError
 
 COUNT, DIMENSION = 60, 4

@@ -36,7 +36,6 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import IndexingError, StoreError
-from surprise_rerank.surprise.ensemble import Ensemble
 
 QUICK = RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02, time_limit=20)
 PATIENT = RetryPolicy(attempts=200, first_wait=0.02, longest_wait=0.05, time_limit=20)
@@ -200,7 +199,7 @@ def contents(rest: QdrantRest, name: str) -> dict[str, tuple[Any, Any]]:
     return {str(record.id): (record.payload, record.vector) for record in records}
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     script=st.lists(
         st.tuples(
@@ -275,17 +274,6 @@ def test_a_server_that_starts_again_is_waited_for() -> None:
             assert_whole(rest, index, documents())
 
 
-def test_a_server_that_goes_away_is_told_with_what_is_missing() -> None:
-    with QdrantRest() as rest, opened(rest, encoder=_ActingEncoder(rest.stop)) as index:
-        error = indexing_error(lambda: index.sync(documents()), documents())
-        assert "cannot reach" in str(error) or "was lost" in str(error)
-        assert {d.id for d in documents()} - set(stored(rest, documents())) <= set(error.missing)
-        assert len(error.missing) >= 200 - 128
-        rest.start()
-        index.sync(documents())
-        assert_whole(rest, index, documents())
-
-
 def test_a_collection_deleted_under_way_takes_all_documents_with_it(rest: QdrantRest) -> None:
     name = fresh_collection()
     with opened(rest, name) as index:
@@ -302,56 +290,6 @@ def test_a_collection_deleted_under_way_takes_all_documents_with_it(rest: Qdrant
 def query() -> Query:
     encoded = WordEncoder().encode(["alpha beta"], kind="query")
     return Query("alpha beta", encoded.dense[0])
-
-
-READS: dict[str, tuple[tuple[str, str], Callable[[DocumentIndex], object]]] = {
-    "search": (("POST", "/points/query/batch"), lambda index: index.search(query(), 5).ids),
-    "fetch": (("POST", "/points"), lambda index: index.fetch(["3", "4"], frozenset()).ids),
-    "len": (("POST", "/points/count"), len),
-}
-
-
-@pytest.mark.parametrize("name", READS)
-def test_reading_outlasts_what_passes_and_tells_what_stays(rest: QdrantRest, name: str) -> None:
-    request, read = READS[name]
-    with opened(rest) as index:
-        index.sync(documents(20))
-        expected = read(index)
-        for fault in (Status(503), CutBody()):
-            rest.fault(*request, fault, times=2)
-            assert read(index) == expected
-        before = rest.count(*request)
-        rest.fault(*request, Status(502), times=1000)
-        with pytest.raises(StoreError, match="502"):
-            read(index)
-        assert rest.count(*request) - before == QUICK.attempts
-
-
-def test_pruning_that_fails_removes_nothing_that_stays(rest: QdrantRest) -> None:
-    with opened(rest) as index:
-        index.sync(documents(30))
-        rest.fault("POST", "/points/delete", Status(503), times=1000)
-        with pytest.raises(StoreError):
-            index.sync(documents(20), prune=True)
-        assert set(stored(rest, documents(20)).values()) == {1}
-        rest.heal()
-        assert index.sync(documents(20), prune=True).removed == 10
-        assert_whole(rest, index, documents(20))
-
-
-@pytest.mark.parametrize("request_", [("PUT", ""), UPSERT, ("POST", ""), ("PATCH", ""), ("GET", "")], ids=str)
-def test_statistics_are_written_although_answers_are_lost(
-    rest: QdrantRest, request_: tuple[str, str]
-) -> None:
-    with opened(rest) as index:
-        index.sync(documents(20))
-        questions = WordEncoder().encode(NAMES, kind="query").dense
-        for after in (0, 2, 4):
-            rest.fault(*request_, CutBody(), after=after)
-        index.set_ensemble(Ensemble.from_vectors(questions, model="words"))
-        rest.heal()
-        assert index.status().behind == 0
-        assert_whole(rest, index, documents(20))
 
 
 @pytest.mark.parametrize("fault", [CutBody(), Status(400)], ids=str)
@@ -392,13 +330,6 @@ def small() -> Iterator[QdrantRest]:
 def large(name: str, size: int) -> Document:
     # In the metadata, which is not split into passages.
     return Document(name, f"alpha {name}", metadata={"attachment": "x" * size})
-
-
-def test_a_batch_above_the_limit_is_split(small: QdrantRest) -> None:
-    many = [large(str(n), 20_000) for n in range(50)]
-    with opened(small) as index:
-        assert index.sync(many).added == 50
-        assert_whole(small, index, many)
 
 
 def test_a_document_above_the_limit_is_named_and_all_others_are_stored(small: QdrantRest) -> None:

@@ -5,8 +5,6 @@ The suites over engines run by gRPC, too, where there is a server; see `open_ind
 
 from __future__ import annotations
 
-import threading
-import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,11 +16,9 @@ from qdrant_client import grpc as messages
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
-from surprise_rerank.connectors.qdrant.engines.versions import server_version
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes, server_version
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.connectors.qdrant.schema import to_terms
-from surprise_rerank.errors import StoreError
 
 KEY = "a-very-secret-key"
 QUICK = RetryPolicy(attempts=3, first_wait=0.01, longest_wait=0.02)
@@ -115,44 +111,3 @@ def test_points_come_back_with_their_vectors_and_payloads(server: Server, engine
     assert (third.payload, third.vectors) == ({}, {})
     assert server.keys == {KEY}
     assert server_version(engine.nodes) == (1, 19, 2)
-
-
-@pytest.mark.parametrize(
-    ("fault", "told", "times"),
-    [
-        (
-            lambda context: context.abort(grpc.StatusCode.UNAUTHENTICATED, "Invalid API key"),
-            "refuses access",
-            1,
-        ),
-        (lambda context: context.abort(grpc.StatusCode.UNAVAILABLE, "down"), "cannot reach", 3),
-        (lambda context: still(context), "does not answer in time", 3),
-    ],
-)
-def test_what_fails_is_told_in_a_line_without_the_key(
-    server: Server, engine: ClientEngine, fault: Answer, told: str, times: int
-) -> None:
-    server.answers["Count"] = fault
-    with pytest.raises(StoreError, match=told) as caught:
-        engine.count()
-    assert "\n" not in str(caught.value)
-    assert KEY not in "".join(traceback.format_exception(caught.value))
-    assert server.calls.count("Count") == times
-
-
-def still(context: Any) -> None:
-    """Say nothing until the client has given up."""
-    gone = threading.Event()
-    if context.add_callback(gone.set):
-        gone.wait(10)
-
-
-def test_a_wait_that_the_server_asks_for_is_told(server: Server, engine: ClientEngine) -> None:
-    def busy(context: Any) -> None:
-        context.set_trailing_metadata((("retry-after", "3600"),))
-        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rate limit")
-
-    server.answers["Count"] = busy
-    with pytest.raises(StoreError, match="asks to wait for 3600 s"):
-        engine.count()
-    assert server.calls.count("Count") == 1

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +12,12 @@ from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank.candidates import Query
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, Location
+from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Location
 from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.connectors.qdrant.schema import point_id
-from surprise_rerank.connectors.qdrant.writing.points import PointMaker
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoded, encode_queries
+from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.rerankers import DynaMaxReranker
@@ -226,11 +223,6 @@ def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch: pyt
     assert Location(url="http://host").key == "usual-key"
 
 
-def test_a_place_where_nothing_can_be_written_is_named() -> None:
-    with pytest.raises(StoreError, match="/dev/null"):
-        DocumentIndex.open("/dev/null/index", WordEncoder())
-
-
 def test_a_full_disk_is_told_before_the_engine_meets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,33 +254,6 @@ def test_the_sample_is_the_same_wherever_the_corpus_is_stored(tmp_path: Path) ->
             samples.append(index.token_sample(10)[0])
     assert samples[0] == samples[1]
     assert samples[0] == tuple(sorted((d.id for d in documents), key=point_id))[:10]
-
-
-def test_points_are_made_while_the_next_documents_are_encoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    both = threading.Barrier(2, timeout=20)  # breaks where one of the two waits for the other to end
-    calls = {"encode": 0, "points": 0}
-    made = PointMaker.points
-
-    class Meeting(WordEncoder):
-        def encode(self, texts: Any, kind: Any = "document", on_progress: Any = None) -> Encoded:
-            calls["encode"] += 1
-            if calls["encode"] == 2:
-                both.wait()
-            return super().encode(texts, kind, on_progress)
-
-    def points(maker: PointMaker, pieces: Any, encoded: Encoded) -> Any:
-        calls["points"] += 1
-        if calls["points"] == 1:
-            both.wait()
-        return made(maker, pieces, encoded)
-
-    monkeypatch.setattr(PointMaker, "points", points)
-    documents = [Document(str(i), f"dogs bark {i}") for i in range(2 * 128)]
-    with DocumentIndex.open(tmp_path / "index", Meeting(), options=IndexOptions(passages=None)) as index:
-        assert index.sync(documents).added == 2 * 128
-    assert not both.broken
 
 
 def test_prune_removes_only_documents_of_the_sources_that_were_given(tmp_path: Path) -> None:

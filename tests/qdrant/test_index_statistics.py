@@ -43,7 +43,6 @@ def test_documents_that_come_later_get_their_statistics_at_indexing(open_index: 
         index.sync(DOCUMENTS)
         assert index.status().behind == 0
         assert len(moments(index)) == 50
-        require_one_ranking(index, ranked(index), ranked(index, "client"))
         require_one_ranking(index, ranked(index), ranked(index, "vector"))
 
 
@@ -68,7 +67,7 @@ def test_questions_are_added_to_a_running_ensemble(open_index: Opener) -> None:
         assert index.status().behind == 0
         assert index.refresh_statistics() == 0
         after = moments(index)
-        require_one_ranking(index, ranked(index), ranked(index, "client"))
+        require_one_ranking(index, ranked(index), ranked(index, "vector"))
         index.set_ensemble(ensemble(encoder, [*QUESTIONS, "w1 w9", "w8"]))
         np.testing.assert_allclose(moments(index), after, atol=1e-5)
 
@@ -98,11 +97,10 @@ def test_an_interrupted_pass_goes_on_and_is_never_used_half_done(
             statistics.refresh(index.storage, latest, interrupted)
         with pytest.raises(IndexMismatchError, match=r"30 documents .* another ensemble"):
             SurpriseRetriever(index)
-        assert len(ranked(index, "client")) == 50
     with open_index(encoder) as index:
         assert index.status().behind == 20
         assert index.refresh_statistics() == 20
-        require_one_ranking(index, ranked(index), ranked(index, "client"))
+        require_one_ranking(index, ranked(index), ranked(index, "vector"))
 
 
 def test_a_document_that_the_ensemble_gives_no_spread_keeps_its_similarity(open_index: Opener) -> None:
@@ -111,7 +109,7 @@ def test_a_document_that_the_ensemble_gives_no_spread_keeps_its_similarity(open_
         index.sync([*DOCUMENTS, Document("empty", "")])
         index.set_ensemble(ensemble(encoder, QUESTIONS))
         (query,) = encode_queries(encoder, ["w1 w2"])
-        for mode in ("client", "formula", "vector"):
+        for mode in ("formula", "vector"):
             found = SurpriseRetriever(index, mode=mode, pool=1000, exact=True).retrieve(query, 1000)
             assert found.scores["surprise"][found.ids.index("empty")] == 0.0
 
@@ -145,7 +143,7 @@ def test_shrinking_to_other_documents_is_another_version(open_index: Opener) -> 
         index.set_ensemble(questions, shrink_mean=1.0, shrink_deviation=0.5)
         index.sync(DOCUMENTS)
         assert index.set_ensemble(questions, shrink_mean=1.0, shrink_deviation=0.5) == 50
-        require_one_ranking(index, ranked(index), ranked(index, "client"), ranked(index, "vector"))
+        require_one_ranking(index, ranked(index), ranked(index, "vector"))
 
 
 def test_questions_that_come_during_a_pass_lose_no_ensemble(open_index: Opener) -> None:

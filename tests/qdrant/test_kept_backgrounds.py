@@ -17,7 +17,6 @@ from surprise_rerank.connectors.systems import backgrounds
 from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
 
 TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")
@@ -130,14 +129,6 @@ def test_nothing_is_measured_where_it_is_switched_off_or_nothing_is_there(
         monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "perhaps")
         with pytest.raises(DataError, match=r"SURPRISE_RERANK_BACKGROUND='perhaps' .* set it to on or off"):
             index.sync(documents(14))
-
-
-def test_another_ensemble_needs_another_background_of_surprise(index: DocumentIndex):
-    index.set_ensemble(index.ensemble(), source="documents")
-    first = index.store_background(GIVEN, "surprise")
-    assert index.pipeline("surprise").background.scorer == first.scorer
-    index.set_ensemble(Ensemble.from_vectors(index.encoder.encode(FEWER).dense, model="words"))
-    assert index.pipeline("surprise").background.scorer != first.scorer
 
 
 def test_who_may_only_read_searches_without_a_surprise(

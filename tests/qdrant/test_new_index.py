@@ -56,16 +56,6 @@ def test_an_index_that_another_run_has_made_beside_it_stays(tmp_path: Path) -> N
     assert holds(second) == 2
 
 
-def test_who_finds_a_folder_in_use_leaves_it_to_the_other(tmp_path: Path) -> None:
-    place = tmp_path / "new" / "index"
-    with DocumentIndex.open(place, WordEncoder()) as winner:
-        winner.storage.engine.claim()
-        with pytest.raises(StoreError, match="close that one"), opened_new(Location(place)):
-            pytest.fail("two may write")
-        winner.sync(DOCUMENTS)
-    assert holds(place) == 2
-
-
 def test_an_index_that_another_run_reads_stays_until_it_is_filled(tmp_path: Path) -> None:
     place = tmp_path / "new" / "index"
     with DocumentIndex.open(place, WordEncoder()):

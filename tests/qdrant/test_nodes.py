@@ -6,22 +6,17 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
-from click.testing import CliRunner
 from qdrant_client import QdrantClient, models
 from qdrant_refusals import LOST
 from qdrant_rest import NoAnswer, QdrantRest, Status
-from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy, shown_url
-from surprise_rerank.encoders import loading
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.eval.cli.surprise_rerank.main import command
 
 COUNT = "/collections"
 
@@ -111,14 +106,6 @@ def test_a_lost_shard_is_asked_for_elsewhere_and_again(
     assert nodes.nodes[0].is_up  # it is up itself
 
 
-def test_another_internal_error_is_told_at_once(pair: tuple[QdrantRest, QdrantRest], nodes: Nodes) -> None:
-    first, second = pair
-    first.fault("GET", COUNT, Status(500, "Service internal error: out of cheese"), times=1)
-    with pytest.raises(StoreError, match="out of cheese"):
-        ask(nodes)
-    assert second.count("GET", COUNT) == 0
-
-
 def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
     pair: tuple[QdrantRest, QdrantRest], nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -136,11 +123,6 @@ def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
     (said,) = [record.getMessage() for record in caplog.records]
     assert "check the url. It is asked again for up to 8 s; what is stored stays" in said
     assert first.url in said
-
-
-def test_none_that_answers_is_told_with_all_addresses() -> None:
-    with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:1, http://127\.0\.0\.1:2"):
-        Nodes.of(Location(url="http://127.0.0.1:1,http://user:secret@127.0.0.1:2"))
 
 
 def test_answers_are_not_compressed(pair: tuple[QdrantRest, QdrantRest]) -> None:
@@ -178,22 +160,3 @@ def test_addresses_are_given_as_a_list_or_with_commas() -> None:
 )
 def test_a_password_is_not_shown(url: str, shown: str) -> None:
     assert shown_url(url) == shown
-
-
-def test_commands_take_several_addresses(
-    pair: tuple[QdrantRest, QdrantRest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("load_encoder", "load_question_encoder"):
-        monkeypatch.setattr(loading, name, lambda model, *_, **__: WordEncoder(name=model))
-    file = tmp_path / "documents.jsonl"
-    file.write_text('{"id": "a", "text": "dogs bark"}\n{"id": "b", "text": "cats sleep"}\n')
-    first, second = pair
-    place = f"{first.url},{second.url}/documents"
-    index = ["index", str(file), "--index", place, "--quiet"]
-    made = CliRunner().invoke(command, index)
-    assert made.exit_code == 0, made.output
-    first.stop()
-    monkeypatch.setenv("SURPRISE_RERANK_INDEX", place)
-    found = CliRunner().invoke(command, ["search", "who bark", "--system", "cosine", "--quiet"])
-    assert found.exit_code == 0, found.output
-    assert "dogs bark" in found.stdout

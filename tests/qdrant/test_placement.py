@@ -69,12 +69,6 @@ def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
     made.client.close()
 
 
-def test_files_have_as_many_copies_as_the_points_and_one_shard(desk: Desk) -> None:
-    with desk.opened(collection_settings=SPREAD) as index:
-        index.sync(DOCUMENTS)
-    assert desk.spread() == {"@1": (3, 2, 1), "@1.files": (1, 2, 1)}
-
-
 def test_a_rebuilt_index_is_spread_as_before_or_as_it_is_told(desk: Desk) -> None:
     desk.opened(collection_settings=SPREAD).close()
     with desk.opened() as index:

@@ -14,11 +14,9 @@ from typing import Any
 import grpc
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from qdrant_client import QdrantClient, models
-from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
-from qdrant_rest import HTML_PAGE, CutBody, Fault, NoAnswer, QdrantRest, Reset, Slow, Status, TruncatedJson
+from qdrant_client.http.exceptions import ResponseHandlingException
+from qdrant_rest import HTML_PAGE, CutBody, Fault, QdrantRest, Reset, Status, TruncatedJson
 
 from surprise_rerank.connectors.qdrant.engines.retries import (
     CollectionExists,
@@ -156,49 +154,6 @@ def test_no_attempt_begins_after_the_time_limit() -> None:
     failure(request, RetryPolicy(attempts=10_000, first_wait=0.02, longest_wait=0.02, time_limit=0.2))
     assert time.monotonic() - begin < 5  # 10,000 attempts would take 100 s
     assert 1 < request.times < 1000
-
-
-@given(failures=st.integers(0, 10), attempts=st.integers(1, 8))
-def test_a_request_succeeds_when_it_fails_less_often_than_it_is_sent(failures: int, attempts: int) -> None:
-    def fails() -> str:
-        if request.times <= failures:
-            raise UnexpectedResponse(503, "", b"", httpx.Headers())
-        return "done"
-
-    request = Counted(fails)
-    policy = RetryPolicy(attempts=attempts, first_wait=0.0)
-    if failures < attempts:
-        assert call(request, WHERE, policy) == "done"
-    else:
-        failure(request, policy)
-    assert request.times == min(failures + 1, attempts)
-
-
-def test_a_server_that_keeps_still_is_asked_again(rest: QdrantRest, client: QdrantClient) -> None:
-    rest.fault("POST", "/points/count", NoAnswer(), times=1)
-    rest.fault("POST", "/points/count", Slow(0.05), times=1)
-    assert call(lambda: client.count("x").count, WHERE, QUICK) == 0
-    rest.fault("POST", "/points/count", NoAnswer(), times=1)
-    once = RetryPolicy(attempts=1)
-    assert "does not answer in time" in str(failure(lambda: client.count("x"), once))
-
-
-def test_nothing_that_listens_is_told_with_what_to_do(rest: QdrantRest, client: QdrantClient) -> None:
-    rest.stop()
-    message = str(failure(lambda: client.count("x")))
-    rest.start()
-    assert "cannot reach" in message
-    assert "docker compose up -d" in message
-    assert message.endswith("(tried 4 times)")
-
-
-def test_a_request_above_the_limit_is_too_large(rest: QdrantRest, client: QdrantClient) -> None:
-    points = [models.PointStruct(id=n, vector=[0.0, 0.0], payload={"text": "a" * 1000}) for n in range(40)]
-    request = Counted(lambda: client.upsert("x", points))
-    error = failure(request)
-    assert isinstance(error, TooLarge)
-    assert "limit: 20000 bytes" in str(error)
-    assert request.times == 1
 
 
 def test_a_body_that_is_not_taken_in_is_too_large_in_the_end() -> None:

@@ -44,7 +44,7 @@ FULL = IndexOptions(
     bm25=Bm25(),
 )
 ASKED = [" ".join(RANDOM.choice(WORDS, size=3)) for _ in range(12)]
-MODES = ("client", "formula", "vector")
+MODES = ("formula", "vector")
 YEARS = models.Filter(must=[models.FieldCondition(key="metadata.year", range=models.Range(gte=1995))])
 
 
@@ -61,19 +61,18 @@ def queries() -> list[Query]:
     return encode_queries(WordEncoder(), ASKED)
 
 
-def test_the_three_places_give_one_ranking(index: DocumentIndex) -> None:
+def test_both_places_give_one_ranking(index: DocumentIndex) -> None:
     retrievers = [
-        SurpriseRetriever(index, mode="client", pool=len(DOCUMENTS), exact=True),
         SurpriseRetriever(index, mode="formula", pool=len(DOCUMENTS), exact=True),
         SurpriseRetriever(index, mode="vector", exact=True),
     ]
     reranker = SurpriseReranker(index.statistics().ensemble, weight=1.0)
     for query in queries():
-        client, formula, vector = (r.retrieve(query, 30) for r in retrievers)
-        require_one_ranking(index, client, formula, vector)
+        formula, vector = (r.retrieve(query, 30) for r in retrievers)
+        require_one_ranking(index, formula, vector)
         everything = index.search(query, len(DOCUMENTS), frozenset({"dense"}), exact=True)
         expected = reranker.rerank(query, everything).top(30)
-        np.testing.assert_allclose(client.scores["surprise"], expected.scores, atol=2e-6)
+        np.testing.assert_allclose(formula.scores["surprise"], expected.scores, atol=2e-6)
 
 
 def test_the_augmented_vectors_find_what_the_pool_of_cosine_misses(index: DocumentIndex) -> None:
@@ -146,28 +145,6 @@ def test_filters_offsets_and_thresholds_pass_through(index: DocumentIndex, mode:
     assert above.ids == best.ids[:10]
 
 
-def test_cosine_with_a_filter_and_a_threshold(index: DocumentIndex) -> None:
-    (query,) = encode_queries(index.encoder, ["w1 w2 w3"])
-    everything = index.search(query, 120, exact=True)
-    least = float(everything.scores["cosine"][30])
-    options = SearchOptions(filter=YEARS, score_threshold=least)
-    found = DenseRetriever(index, exact=True, options=options).retrieve(query, 120)
-    years = {d.id: d.metadata["year"] for d in DOCUMENTS}
-    assert found.ids == tuple(name for name in everything.ids[:31] if years[name] >= 1995)
-
-
-def test_steps_tell_what_is_done(index: DocumentIndex) -> None:
-    (query,) = encode_queries(index.encoder, ["w4 w5"])
-    told = {
-        mode: SurpriseRetriever(index, mode=mode).steps(query, 10) for mode in ("client", "formula", "vector")
-    }
-    assert "client: z = (cosine - mu) / sigma over the 10 best" in told["client"][1]
-    assert "formula ($score - mu) / sigma over the 10 best" in told["formula"][1]
-    assert "augmented vectors over all 120 documents" in told["vector"][0]
-    assert all("of 25 members, questions" in steps[-1] for steps in told.values())
-    assert "cosine" in DenseRetriever(index).steps(query, 10)[0]
-
-
 def test_what_the_index_lacks_is_told(open_index: Opener) -> None:
     with open_index(WordEncoder(), options=IndexOptions(passages=None, bm25=None)) as index:
         index.sync(DOCUMENTS[:10])
@@ -175,7 +152,7 @@ def test_what_the_index_lacks_is_told(open_index: Opener) -> None:
             SurpriseRetriever(index)
         with pytest.raises(DataError, match="augmented vectors"):
             SurpriseRetriever(index, mode="vector")
-        with pytest.raises(DataError, match="client, formula, vector"):
+        with pytest.raises(DataError, match="formula, vector"):
             SurpriseRetriever(index, mode="magic")  # type: ignore[arg-type]
         with pytest.raises(DataError, match="sparse vectors"):
             SparseRetriever(index)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -19,7 +16,7 @@ from calling import exit_code
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.engines.edge_sharing import open_to_read
+from surprise_rerank.connectors.qdrant.engines.edge_shard import open_to_read
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import main
@@ -106,45 +103,6 @@ def test_several_programs_read_one_index_and_change_nothing(folder: Path) -> Non
     assert contents(folder) == before
 
 
-FORKS = """
-import os, sys
-sys.path.insert(0, {tests!r})
-from words import WordEncoder
-from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.documents import Document
-index = DocumentIndex.open({folder!r}, WordEncoder())
-pipeline = index.pipeline("bm25")
-found = pipeline.search("w150").ids
-child = os.fork()
-if not child:
-    print(pipeline.search("w150").ids == found, len(index), flush=True)
-    index.close()
-    os._exit(0)
-os.waitpid(child, 0)
-index.sync([Document("other", "another text")])
-child = os.fork()
-if not child:
-    try:
-        len(index)
-    except Exception as error:
-        print(type(error).__name__, error, flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-print(len(index), flush=True)
-index.close()
-"""
-
-
-def test_a_forked_process_opens_its_own_engine(folder: Path) -> None:
-    code = FORKS.format(tests=str(TESTS), folder=str(folder))
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=TESTS.parent, timeout=90, check=True)
-    first, second, third = done.stdout.splitlines()
-    assert first == "True 200"
-    assert second.startswith("StoreError Qdrant Edge cannot use"), "the parent changes it"
-    assert third == "201"
-
-
 def test_who_cannot_write_is_told_before_anything_is_encoded(folder: Path) -> None:
     encoder = WordEncoder()
     with DocumentIndex.open(folder, WordEncoder()), DocumentIndex.open(folder, encoder) as index:
@@ -192,15 +150,6 @@ def test_who_is_refused_to_write_reads_on(folder: Path) -> None:
         assert index.delete(["3"]) == 1
 
 
-def test_who_reads_while_another_writes_is_told(folder: Path) -> None:
-    with program(folder, WRITES) as writer:
-        assert said(writer) == "done"
-        with pytest.raises(StoreError, match=r"changes it; close that one, or use a server"):
-            DocumentIndex.open(folder, WordEncoder())
-    with DocumentIndex.open(folder, WordEncoder()) as index:
-        assert len(index) == 201
-
-
 def test_a_writer_waits_for_a_reader_that_is_about_to_end(folder: Path) -> None:
     with program(folder, READS) as reader:
         assert said(reader) == "done"
@@ -209,17 +158,6 @@ def test_a_writer_waits_for_a_reader_that_is_about_to_end(folder: Path) -> None:
         reader.stdin = None
         with DocumentIndex.open(folder, WordEncoder()) as index:
             assert index.delete(["3"]) == 1
-
-
-def test_a_killed_reader_is_in_nobodys_way(folder: Path) -> None:
-    before = contents(folder)
-    with program(folder, READS) as reader:
-        assert said(reader) == "done"
-        reader.kill()
-    assert reader.returncode == -signal.SIGKILL
-    assert contents(folder) == before
-    with DocumentIndex.open(folder, WordEncoder()) as index:
-        assert index.delete(["3"]) == 1
 
 
 def test_what_a_killed_writer_stored_is_read(folder: Path) -> None:
@@ -270,26 +208,3 @@ def test_a_reader_sees_nothing_of_a_version_that_is_replaced_while_it_opens(
     monkeypatch.setattr(module, "_read_manifest", slowly)
     with DocumentIndex.open(folder, WordEncoder()) as index:
         assert len(index) == 50
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root becomes another user")
-@pytest.mark.parametrize("is_settled", [True, False])
-def test_an_index_that_may_not_be_written_to_is_read_from_a_copy(folder: Path, is_settled: bool) -> None:
-    place = folder.parent / "shared"
-    shutil.copytree(folder, place)
-    if not is_settled:
-        (place / "1" / "edge.files.json").unlink()
-    closed = [parent for parent in place.parents if not parent.stat().st_mode & 0o001]
-    for path in (*closed, *place.rglob("*"), place):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    before = contents(place)
-    # Everything is imported before, from where the other user may not be allowed to read.
-    first = f"index = DocumentIndex.open({str(folder)!r}, WordEncoder()); {READS}; index.close()"
-    first += "; os.setuid(65534)"
-    with program(place, READS, first) as reader:
-        assert said(reader) == "done"
-        with program(place, READS, first) as other:
-            assert said(other) == "done"
-    with program(place, WRITES, first) as writer:
-        assert "it is read-only; choose another folder" in said(writer)
-    assert contents(place) == before

@@ -13,9 +13,9 @@ from words import WordEncoder
 from surprise_rerank import Document, Passages
 from surprise_rerank.candidates import Candidates, Inclusion, Query, Ranking
 from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
-from surprise_rerank.connectors.qdrant.retrievers.inclusion import InclusionScored
+from surprise_rerank.connectors.qdrant.retrievers.hybrid import InclusionScored
 from surprise_rerank.connectors.qdrant.schema import point_id
-from surprise_rerank.connectors.qdrant.search.inclusion import TokenSample
+from surprise_rerank.connectors.qdrant.search.queries import TokenSample
 from surprise_rerank.connectors.systems.building import build_system, dynamax, possible_systems
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
@@ -134,18 +134,6 @@ def test_what_is_not_stored_is_said(open_index: Opener) -> None:
             build_system("cosine", index, mode="formula")
     with pytest.raises(DataError, match="pooling=2 is of token vectors, and tokens=False stores none"):
         IndexOptions(tokens=False, pooling=2)
-
-
-def test_documents_that_were_deleted_meanwhile_have_no_score(open_index: Opener) -> None:
-    encoder = WordEncoder(D)
-    with open_index(encoder, options=WHOLE) as index:
-        index.sync(corpus(5, 20), background=False)
-        asked = TokenSample(index.token_sample(8)[1]).asked(question(encoder))
-        assert asked is not None
-        pool = index.fetch(["d1", "d3"], frozenset())
-        index.delete(["d3"])
-        scores = index.with_inclusion(pool, asked).require_inclusion().scores
-        assert np.isnan(scores).tolist() == [False, True]
 
 
 def test_a_given_pool_is_scored_inside_qdrant(open_index: Opener) -> None:

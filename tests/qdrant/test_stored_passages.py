@@ -21,7 +21,7 @@ from surprise_rerank.connectors.qdrant import (
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.passages import Passages
-from surprise_rerank.errors import DataError, IndexingError, IndexMismatchError, StoreError
+from surprise_rerank.errors import DataError, IndexingError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.rerankers import DynaMaxReranker
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -94,10 +94,10 @@ def test_surprise_of_passages(open_index: Opener) -> None:
         (query,) = encode_queries(index.encoder, ["topic7 thing7"])
         pools = [
             SurpriseRetriever(index, mode=mode, exact=True, pool=7).retrieve(query, 7)
-            for mode in ("client", "formula", "vector")
+            for mode in ("formula", "vector")
         ]
         best = [(p.ids[0], p.passages[0]) for p in pools]
-        assert best[0] == best[1] == best[2]
+        assert best[0] == best[1]
         assert best[0][0] == "long"
 
 
@@ -138,16 +138,6 @@ def test_a_half_written_document_is_written_again(
         short = Document("long", "Only topic1 and thing1 now.")
         assert index.sync([*SHORT, short]).updated == 1
         assert (len(index), index.status().points) == (7, 7)
-
-
-def test_options_belong_to_the_index(open_index: Opener) -> None:
-    with filled(open_index):
-        pass
-    with pytest.raises(IndexMismatchError, match=r"passages=Passages\(.*overlap=2.*None"):
-        open_index(encoder(), options=IndexOptions(passages=None, surprise_vector=True))
-    with open_index(encoder()) as index:
-        assert index.manifest.options == OPTIONS
-        assert index.sync([LONG, *SHORT]).unchanged == 7
 
 
 def test_given_vectors_are_of_whole_documents(open_index: Opener) -> None:

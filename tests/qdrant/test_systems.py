@@ -184,28 +184,6 @@ def test_a_registered_system_works_everywhere(
 
 
 @pytest.mark.usefixtures("no_trace")
-def test_a_registered_system_is_explained_by_its_own_score(folder: Path) -> None:
-    register_system(replace(MINE, first_stage=("cosine",)))
-    given = f"--explain --index {folder / 'index'} --system by-length --json"
-    done = CliRunner().invoke(command, ["search", "wing lift", *given.split()])
-    assert done.exit_code == 0, done.output
-    best = json.loads(done.stdout)["candidates"][0]
-    assert best["scorers"].keys() == {"cosine", "by-length"}
-    assert best["scorers"]["by-length"]["contribution"] == best["score"]
-
-
-@pytest.mark.usefixtures("no_trace")
-def test_a_registered_system_without_a_re_ranker_ranks_no_given_texts(index: DocumentIndex) -> None:
-    def plain(inputs: SystemInputs) -> BuiltSystem:
-        return BuiltSystem("plain", DenseRetriever(inputs.index))
-
-    register_system(replace(MINE, name="plain", build=plain))
-    assert len(index.pipeline("plain").search("wing lift", top_k=3)) == 3
-    with pytest.raises(DataError, match="the system 'plain' has no re-ranker"):
-        index.text_reranker("plain")
-
-
-@pytest.mark.usefixtures("no_trace")
 def test_another_packages_system_is_found_by_its_entry_point(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,11 +225,6 @@ def test_a_name_means_one_thing() -> None:
 def test_a_name_that_no_file_and_no_list_can_hold_is_refused(name: str) -> None:
     with pytest.raises(DataError, match="cannot be used"):
         replace(MINE, name=name)
-
-
-def test_needs_are_of_a_list() -> None:
-    with pytest.raises(DataError, match="needs wings; choose from dense, tokens"):
-        replace(MINE, needs=frozenset({"wings"}))  # type: ignore[arg-type]
 
 
 @pytest.mark.usefixtures("no_trace")

@@ -90,11 +90,6 @@ def test_an_index_without_tenants_says_how_to_get_them(open_index: Opener) -> No
         open_index(WordEncoder(), options=BY_TENANT)
 
 
-def test_what_is_no_tenant_is_refused() -> None:
-    with pytest.raises(DataError, match="is no key of the metadata"):
-        IndexOptions(tenant="a..b")
-
-
 def test_the_command_line_has_tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "load_encoder", lambda name, *_, **__: WordEncoder(name=name))
     monkeypatch.setattr(loading, "load_question_encoder", lambda name, *_, **__: WordEncoder(name=name))

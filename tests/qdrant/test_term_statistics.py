@@ -10,17 +10,15 @@ import pytest
 from conftest import Opener
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from qdrant_client import models
 from qdrant_rest import QdrantRest
 from words import WordEncoder
 
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions, SparseRetriever
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
-from surprise_rerank.connectors.qdrant.writing import term_upkeep
-from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.connectors.qdrant.writing.term_upkeep import FILE, KeptTerms
+from surprise_rerank.connectors.qdrant.writing import term_statistics
+from surprise_rerank.connectors.qdrant.writing.term_statistics import FILE, KeptTerms, TermStatistics
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
@@ -86,12 +84,6 @@ class TestMoments:
         found = TermStatistics.of(batch([{1: 1.0}, {2: 1.0}])).moments(vector({5}), batch([]), np.zeros(0))
         assert (found.mean, found.deviation) == (0, 0)
 
-    def test_count_what_was_stored_after_the_statistics_were_read(self):
-        known = TermStatistics.of(batch([{1: 1.0}] * 10))
-        found = known.moments(vector({5}), batch([{5: 1.5}, {5: 1.0}]), np.array([3.0, 2.0]))
-        assert found.mean > 0
-        assert found.deviation > 0
-
     @given(points=texts, terms=questions, factor=st.floats(0.5, 2))
     @settings(deadline=None)
     def test_are_those_of_all_scores_that_the_engine_gives(self, points, terms, factor):
@@ -134,7 +126,7 @@ def assert_same(one: TermStatistics, other: TermStatistics) -> None:
 
 def counted(index: DocumentIndex) -> TermStatistics:
     """Counted anew, whatever is stored."""
-    return KeptTerms(index.storage)._counted()
+    return TermStatistics.counted(index.storage.engine.scroll((), ("bm25",)))
 
 
 def assert_right(index: DocumentIndex) -> None:
@@ -215,17 +207,6 @@ def test_an_index_without_them_is_counted(open_index: Opener, counting: list[int
         assert_right(index)
 
 
-def test_statistics_of_other_points_are_not_used(open_index: Opener) -> None:
-    """An earlier version of this package does not keep them, and neither does who deletes points by hand."""
-    with open_index(ENCODER, options=OPTIONS) as index:
-        index.sync(DOCUMENTS)
-        kept = index.storage.read_file(FILE)
-        index.delete([f"d{i}" for i in range(10)])
-        index.storage.write_file(FILE, kept)
-    with open_index(ENCODER) as index:
-        assert_right(index)
-
-
 def test_a_change_that_fails_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:10])
@@ -284,14 +265,14 @@ def test_a_reader_learns_what_another_process_stores(rest: QdrantRest, monkeypat
     def opened() -> DocumentIndex:
         return DocumentIndex.open(None, ENCODER, url=rest.url, collection="read", options=OPTIONS)
 
-    monkeypatch.setattr(term_upkeep, "_PATIENCE", 1e9)
+    monkeypatch.setattr(term_statistics, "_PATIENCE", 1e9)
     with opened() as writer, opened() as reader:
         writer.sync(DOCUMENTS[:20])
         assert reader.term_statistics().points == 20
         writer.sync(DOCUMENTS)
         assert SparseRetriever(reader).moments("w39").deviation > 0  # though it knows no such word
         assert reader.term_statistics().points == 20
-        monkeypatch.setattr(term_upkeep, "_PATIENCE", 0.0)
+        monkeypatch.setattr(term_statistics, "_PATIENCE", 0.0)
         assert_right(reader)
 
 
@@ -307,13 +288,3 @@ def test_passages_count_each(open_index: Opener) -> None:
         index.delete(["long"])
         assert index.term_statistics().points == 40
         assert_right(index)
-
-
-def test_a_filter_does_not_change_them() -> None:
-    with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as index:
-        index.sync(DOCUMENTS)
-        only = models.Filter(must=[models.FieldCondition(key="id", match=models.MatchValue(value="d1"))])
-        filtered = SparseRetriever(index, SearchOptions(filter=only))
-        assert (
-            filtered.moments("w1 shared").deviation == SparseRetriever(index).moments("w1 shared").deviation
-        )

@@ -9,9 +9,7 @@ from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import (
-    Bm25,
     DocumentIndex,
-    IndexOptions,
     SparseRetriever,
 )
 from surprise_rerank.documents import Document
@@ -23,17 +21,7 @@ DOCUMENTS = [
     Document("stop", "the of and"),
     Document("none", ""),
 ]
-WITHOUT = IndexOptions(bm25=None)
 (QUERY,) = encode_queries(WordEncoder(), ["why do dogs bark at a cat"])
-
-
-def test_an_index_stores_sparse_vectors_unless_told_otherwise(open_index: Opener) -> None:
-    with open_index(WordEncoder()) as index:
-        index.sync(DOCUMENTS)
-        assert index.manifest.options == IndexOptions(bm25=Bm25())
-        found = SparseRetriever(index).retrieve(QUERY, 10)
-    assert sorted(found.ids) == ["cat", "dog"]  # texts without a term are found by no word
-    assert found.ids[0] == "dog"
 
 
 def test_documents_without_a_term_do_not_count_in_the_words_of_others(

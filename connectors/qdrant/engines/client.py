@@ -6,23 +6,18 @@ import contextlib
 import inspect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from qdrant_client import QdrantClient, models
+import numpy as np
+from qdrant_client import QdrantClient, grpc, models
+from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
-from surprise_rerank.connectors.qdrant.engines import answers, retries, versions
-from surprise_rerank.connectors.qdrant.engines.base import (
-    UNNAMED,
-    Engine,
-    pages,
-    payload_indexes,
-    to_record,
-)
-from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
+from surprise_rerank.connectors.qdrant.engines import retries
+from surprise_rerank.connectors.qdrant.engines.nodes import TURBO_NUMBERS, Nodes, server_version
 from surprise_rerank.connectors.qdrant.engines.placement import Placement, node_addresses, placement
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
-from surprise_rerank.connectors.qdrant.location import RetryPolicy
+from surprise_rerank.connectors.qdrant.location import EngineKind, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.multivectors import CODED_FROM
 from surprise_rerank.connectors.qdrant.schema import (
@@ -30,11 +25,14 @@ from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     SURPRISE,
     TOKEN_VECTORS,
+    UNNAMED,
     Payload,
     Point,
     PointId,
     Record,
     StoredVector,
+    pages,
+    to_record,
 )
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
@@ -51,7 +49,7 @@ REQUEST_BYTES = 8 * 2**20  # a quarter of what a server takes
 _OURS = frozenset({"self", "collection_name", "vectors_config", "sparse_vectors_config", "kwargs"})
 
 
-class ClientEngine(Engine):
+class ClientEngine:
     """A collection behind `QdrantClient`s.
 
     Args:
@@ -68,7 +66,7 @@ class ClientEngine(Engine):
         moved: Callable[[], str | None] = lambda: None,
         advice: str = "index again",
     ) -> None:
-        self.kind = nodes.kind
+        self.kind: EngineKind = nodes.kind
         self.where = f"{nodes.place}, collection {collection!r}"
         self.nodes = nodes
         self.collection = collection
@@ -95,7 +93,7 @@ class ClientEngine(Engine):
             metadata=manifest.to_json(),
         )
         # Local mode has no payload indexes, and warns of the request.
-        indexes = payload_indexes(manifest.options) if self.kind == "server" else {}
+        indexes = manifest.options.all_payload_indexes if self.kind == "server" else {}
         for path, kind in indexes.items():
             schema: models.PayloadFieldSchema = models.PayloadSchemaType(kind)
             if path == manifest.options.tenant_path:
@@ -105,8 +103,8 @@ class ClientEngine(Engine):
 
     def token_numbers(self, d: int) -> models.Datatype:
         """The numbers of token vectors of d components: the smallest that the server has, and are as good."""
-        version = versions.server_version(self.nodes) if self.kind == "server" else None
-        is_new = version is not None and version >= versions.TURBO_NUMBERS
+        version = server_version(self.nodes) if self.kind == "server" else None
+        is_new = version is not None and version >= TURBO_NUMBERS
         return models.Datatype.TURBO4 if is_new and d >= CODED_FROM else models.Datatype.FLOAT16
 
     def create_of(
@@ -182,6 +180,12 @@ class ClientEngine(Engine):
         """While a change goes on: what it reads is waited for as long as what it writes."""
         return self.nodes.changing()
 
+    def claim(self) -> None:
+        """Before a change: nothing, as a server orders the changes of its clients."""
+
+    def finish(self) -> None:
+        """After many writes: nothing, as a server optimises by itself."""
+
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""
         return self._read(lambda client, name: client.count(name, count_filter=condition, exact=True)).count
@@ -231,7 +235,7 @@ class ClientEngine(Engine):
     def query_batch(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds, best first, in one request."""
         if self.kind == "server":
-            return self._read(lambda client, name: answers.query_batch(client, name, requests), patient=False)
+            return self._read(lambda client, name: query_batch(client, name, requests), patient=False)
         # Local mode is always exact, and warns of the parameters.
         plain = [request.model_copy(update={"params": None}) for request in requests]
         responses = self._read(lambda client, name: client.query_batch_points(name, plain), patient=False)
@@ -281,7 +285,7 @@ class ClientEngine(Engine):
     def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
         """The points of the smallest ids: the first of a scroll, but in local mode, which does not sort."""
         if self.kind == "server":
-            return super().smallest(limit, fields)
+            return next(self.scroll(fields, batch=limit))
         ids = sorted(record.id for batch in self.scroll(()) for record in batch)
         return sorted(self.retrieve(ids[:limit], fields), key=lambda record: record.id)
 
@@ -375,3 +379,68 @@ def _vectors(vectors: Mapping[str, StoredVector]) -> Any:
         else v.tolist()
         for name, v in vectors.items()
     }
+
+
+_SECONDS = 5  # until a request by gRPC counts as failed, as qdrant-client has it where nobody says
+
+
+class _Sparse(NamedTuple):
+    """A sparse vector as it came; `to_terms` makes arrays of all of them at once."""
+
+    indices: Sequence[int]
+    values: Sequence[float]
+
+
+def query_batch(
+    client: QdrantClient, collection: str, requests: Sequence[models.QueryRequest]
+) -> list[list[Record]]:
+    """The points that each of several queries finds, best first, in one request to a server.
+
+    Raises:
+        Exception: as the client's own methods.
+    """
+    if client.init_options["prefer_grpc"]:
+        asked = [RestToGrpc.convert_query_request(request, collection) for request in requests]
+        sent = grpc.QueryBatchPoints(collection_name=collection, query_points=asked)
+        seconds = float(client.init_options["timeout"] or _SECONDS)
+        found = client.grpc_points.QueryBatch(sent, timeout=seconds).result
+        return [[_from_grpc(point) for point in own.result] for own in found]
+    batch = models.QueryRequestBatch.model_construct(searches=list(requests))
+    answer = client.http.client.request(
+        type_=dict,
+        method="POST",
+        url="/collections/{collection_name}/points/query/batch",
+        path_params={"collection_name": collection},
+        headers={"Content-Type": "application/json"},
+        content=batch.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True),
+    )
+    assert answer.get("result") is not None, "Query batch returned None"
+    return [[_from_json(point) for point in own["points"]] for own in answer["result"]]
+
+
+def _from_json(point: Mapping[str, Any]) -> Record:
+    own = point.get("vector") or {}
+    named = own if isinstance(own, dict) else {UNNAMED: own}
+    vectors = {
+        name: _Sparse(v["indices"], v["values"]) if isinstance(v, dict) else v for name, v in named.items()
+    }
+    return Record(str(point["id"]), point.get("payload") or {}, vectors, float(point["score"]))
+
+
+def _from_grpc(point: Any) -> Record:
+    vectors: dict[str, Any] = {}
+    if point.HasField("vectors"):
+        own = point.vectors
+        named = own.vectors.vectors.items() if own.HasField("vectors") else [(UNNAMED, own.vector)]
+        vectors = {name: _vector(vector) for name, vector in named}
+    payload = GrpcToRest.convert_payload(point.payload) if point.payload else {}
+    return Record(str(point.id.uuid or point.id.num), payload, vectors, float(point.score))
+
+
+def _vector(vector: Any) -> Any:
+    match vector.WhichOneof("vector"):
+        case "dense":
+            return np.array(vector.dense.data, np.float32)
+        case "sparse":
+            return _Sparse(vector.sparse.indices, vector.sparse.values)
+    return GrpcToRest.convert_vector_output(vector)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import qdrant_edge
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.engines.base import (
-    Engine,
-    pages,
-    payload_indexes,
-    to_record,
-)
-from surprise_rerank.connectors.qdrant.engines.edge_filters import to_filter
-from surprise_rerank.connectors.qdrant.engines.edge_requests import to_query_request
+from surprise_rerank.connectors.qdrant.engines.edge_requests import to_filter, to_query_request
 from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.multivectors import CODED_FROM
 from surprise_rerank.connectors.qdrant.schema import (
@@ -31,10 +26,12 @@ from surprise_rerank.connectors.qdrant.schema import (
     PointId,
     Record,
     StoredVector,
+    pages,
+    to_record,
 )
 
 
-class EdgeEngine(Engine):
+class EdgeEngine:
     """The points of one shard of an index, made where there is none.
 
     One that exists is open for reading, beside other readers, until something is changed.
@@ -44,9 +41,16 @@ class EdgeEngine(Engine):
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.kind = "edge"
+        self.kind: EngineKind = "edge"
         self._shard = Shard(folder, _config(manifest), lambda shard: _index_payloads(shard, manifest))
         self.where = self._shard.where
+
+    def changing(self) -> AbstractContextManager[None]:
+        """While a change goes on; on a server its requests are waited for longer."""
+        return nullcontext()
+
+    def placement(self) -> None:
+        """How points are spread over nodes: not at all."""
 
     def claim(self) -> None:
         """Become the only one who has the folder open; others may have it for reading until then.
@@ -122,6 +126,10 @@ class EdgeEngine(Engine):
 
         return pages(page)
 
+    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+        """The points of the smallest ids, in their order."""
+        return next(self.scroll(fields, batch=limit))
+
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk."""
         self._shard.finish()
@@ -132,7 +140,7 @@ class EdgeEngine(Engine):
 
 
 def _index_payloads(shard: qdrant_edge.EdgeShard, manifest: Manifest) -> None:
-    for path, kind in payload_indexes(manifest.options).items():
+    for path, kind in manifest.options.all_payload_indexes.items():
         schema = getattr(qdrant_edge.PayloadSchemaType, kind.capitalize())
         shard.update(qdrant_edge.UpdateOperation.create_field_index(path, schema))
 

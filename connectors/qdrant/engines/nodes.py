@@ -239,3 +239,32 @@ def key_header(location: Location, url: str) -> dict[str, str] | None:
 @functools.cache
 def _warn(address: str) -> None:
     _log.warning("the API key travels to %s without TLS, readable on the way; use https", address)
+
+
+# Since then a collection remembers how it was made, and so everything else that an index needs is there.
+OLDEST = (1, 15, 4)
+TURBO_NUMBERS = (1, 19, 0)  # vectors in TurboQuant's numbers
+
+_NUMBERS = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+
+
+def server_version(nodes: Nodes) -> tuple[int, ...] | None:
+    """The version of a server, of the oldest node that answers; None where a proxy keeps that back."""
+    found, once = [], RetryPolicy(attempts=1)
+    for node in nodes.nodes:
+        with contextlib.suppress(StoreError):
+            told = _NUMBERS.match(retries.call(node.quick.info, nodes.place, once).version)
+            if told is not None:
+                found.append(tuple(map(int, told.groups())))
+    return min(found, default=None)
+
+
+def require_oldest(nodes: Nodes) -> None:
+    """Refuse a server that is known to be too old for an index; names both versions."""
+    version = server_version(nodes)
+    if version is not None and version < OLDEST:
+        has, needed = (".".join(map(str, own)) for own in (version, OLDEST))
+        raise StoreError(
+            f"{nodes.place} is version {has}, older than {needed}, the first that remembers how a collection "
+            "was made; upgrade it"
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -23,13 +22,12 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     surprise_stage,
 )
 from surprise_rerank.connectors.qdrant.search.searched import Searched
-from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.statistics import behind as points_behind
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.score import probability
 
-SurpriseMode: TypeAlias = Literal["client", "formula", "vector"]
+SurpriseMode: TypeAlias = Literal["formula", "vector"]
 
 # The augmented vectors rank by a float32 sum, so those behind the last place may belong before it.
 _MARGIN = 10
@@ -55,10 +53,9 @@ class DenseRetriever(ExplainingRetriever):
 
 @dataclass(frozen=True)
 class SurpriseRetriever(ExplainingRetriever):
-    """Documents by the surprise z of their cosine over the index's ensemble; all modes rank alike.
+    """Documents by the surprise z of their cosine over the index's ensemble; both modes rank alike.
 
-    - `client`: the nearest by cosine, a `pool` of them, are fetched with their vectors, and re-scored here.
-    - `formula`: Qdrant re-scores these from the moments in their payload; only ids travel.
+    - `formula`: Qdrant re-scores the nearest by cosine, a `pool` of them; only ids travel.
     - `vector`: Qdrant searches the augmented vectors, so that no pool misses what cosine ranks low.
 
     z is in float32, as Qdrant computes it; ties are ordered by id.
@@ -86,21 +83,18 @@ class SurpriseRetriever(ExplainingRetriever):
                 f"{self.index.where} has no ensemble, which surprise is measured against; give it one "
                 "('surprise-rerank tune ensemble', or set_ensemble)"
             )
-        if self.mode != "client":
-            behind = points_behind(self.index.storage, statistics)
-            if behind:
-                raise IndexMismatchError(
-                    f"{behind} documents of {self.index.where} carry moments of another ensemble than "
-                    f"{statistics.version} ({statistics.source or 'no source given'}); finish the pass "
-                    "('surprise-rerank tune ensemble', or refresh_statistics), or choose the mode client"
-                )
+        behind = points_behind(self.index.storage, statistics)
+        if behind:
+            raise IndexMismatchError(
+                f"{behind} documents of {self.index.where} carry moments of another ensemble than "
+                f"{statistics.version} ({statistics.source or 'no source given'}); finish the pass "
+                "('surprise-rerank tune ensemble', or refresh_statistics)"
+            )
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` most surprising documents; scores are `surprise` (z) and its `probability`."""
-        if self.mode == "client":
-            return self._on_the_client(query, depth, fields)
         dense, skipped = dense_vector(query), self.options.offset or 0
-        options = replace(self._options, offset=None)
+        options = replace(self.options.exactly() if self.exact else self.options, offset=None)
         last, margin = depth + skipped, _MARGIN
         while True:
             wanted = self._wanted(last, margin)
@@ -117,60 +111,22 @@ class SurpriseRetriever(ExplainingRetriever):
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         dense = dense_vector(query)
-        record = self._statistics.record
+        record = self.index.manifest.statistics
+        assert record is not None
         source = f", {record.source}" if record.source else ""
         ensemble = f"ensemble {record.ensemble} of {record.count} members{source}"
-        if self.mode == "client":
-            lines = in_words(self.index, [dense_stage(dense, self._pool(depth))], self.options)
-            return [
-                *lines,
-                f"client: z = (cosine - mu) / sigma over the {self._pool(depth)} best, {ensemble}",
-            ]
         lines = in_words(self.index, self._stages(dense, self._wanted(depth, 0)), self.options)
         return [*lines, f"mu and sigma: of each document, {ensemble}"]
 
-    @cached_property
-    def _statistics(self) -> Statistics:
-        found = self.index.statistics()
-        if found is None:
-            raise IndexMismatchError(f"{self.index.where} has no ensemble any more")
-        return found
-
-    @property
-    def _options(self) -> SearchOptions:
-        return self.options.exactly() if self.exact else self.options
-
-    def _pool(self, depth: int) -> int:
-        return max(depth, self.pool or depth)
-
     def _wanted(self, last: int, margin: int) -> int:
         """How many documents are asked for, so that `last` of them are certain."""
-        return last + margin if self.mode == "vector" else min(last + margin, self._pool(last))
+        return last + margin if self.mode == "vector" else min(last + margin, max(last, self.pool or last))
 
     def _stages(self, dense: Float32Array, limit: int) -> list[Stage]:
         if self.mode == "formula":
             return [dense_stage(dense, _points(self.index, self.pool, limit)), formula_stage(limit)]
         wide = limit + _MARGIN
         return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
-
-    def _on_the_client(self, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
-        skipped = self.options.offset or 0
-        # Threshold and offset are about z, which is not known before the vectors are here.
-        options = replace(self._options, offset=None, score_threshold=None)
-        wide = self._pool(depth + skipped)
-        found = self.index.search(query, wide, fields | {"dense"}, options=options)
-        assert found.dense is not None
-        moments = self._statistics.moments(found.dense)
-        cosine = np.asarray(found.scores["cosine"], np.float64)
-        if self.index.engine == "server":
-            # What a server computes with; JSON has the shortest decimal that no other float32 has.
-            cosine = cosine.astype(np.float32).astype(np.float64)
-        # Rounded as Qdrant rounds it, so that documents it holds for equal are equal here.
-        z = ((cosine - moments.mean) / moments.deviation).astype(np.float32).astype(np.float64)
-        if "dense" not in fields:
-            found = replace(found, dense=None)
-        ordered = _ordered(found, z)
-        return _documents(_above(ordered, self.options), skipped, skipped + depth)
 
 
 def _points(index: QdrantIndex, pool: int | None, limit: int) -> int:

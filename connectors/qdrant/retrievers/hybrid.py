@@ -15,9 +15,13 @@ from surprise_rerank.connectors.qdrant.retrievers.base import ExplainingRetrieve
 from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
 from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever, best_of
 from surprise_rerank.connectors.qdrant.schema import NUMBER, Record
-from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion, TokenSample
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Pools, Search, once
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
+    AskedInclusion,
+    SearchOptions,
+    TokenSample,
+)
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
@@ -196,3 +200,54 @@ def with_words(
         scores={**pool.scores, "bm25": scores},
         corpus_moments={**pool.corpus_moments, "bm25": words.moments(query)},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class InclusionScored(ExplainingRetriever):
+    """Candidates of another retriever, with inclusion of the question's tokens."""
+
+    retriever: Retriever  # finds the candidates
+    index: Searched  # computes it, where the documents are
+    sample: TokenSample  # what it is measured against
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """As the other retriever does."""
+        pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
+        return pool if asked is None else self.index.with_inclusion(pool, asked)
+
+    def among(self, condition: models.Filter) -> InclusionScored:
+        """The same over the documents that a filter lets through.
+
+        Raises:
+            DataError: if the other retriever has no filter.
+        """
+        if not isinstance(self.retriever, ExplainingRetriever):
+            raise DataError(
+                f"a filter does not reach a {type(self.retriever).__name__}; leave it out, or search by a "
+                "system of the index"
+            )
+        return replace(self, retriever=self.retriever.among(condition))
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        own = self.retriever
+        before = own.steps(query, depth) if isinstance(own, ExplainingRetriever) else []
+        return [*before, self.sample.step(self.index.engine)]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCandidates:
+    """What an index has of documents that are named."""
+
+    index: Searched  # where vectors, tokens and texts come from
+    words: LexicalIndex | None = None  # for BM25's scores of them, and its moments; none where None
+
+    @property
+    def pooling(self) -> float:
+        """Tokens that are merged into one of their vectors, on average."""
+        return self.index.pooling
+
+    def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+        """Those of these documents that the index has, in this order; with BM25's scores, if any."""
+        pool = self.index.fetch(ids, fields, skip_missing=True)
+        return pool if self.words is None else with_words(pool, self.words, query.text)

@@ -25,9 +25,9 @@ from surprise_rerank.connectors.qdrant.schema import (
     to_passage,
     to_terms,
 )
-from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search, scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
+    AskedInclusion,
     SearchOptions,
     Stage,
     by_id,
@@ -35,7 +35,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     of_tenant,
     rescored,
 )
-from surprise_rerank.connectors.qdrant.storage.base import Storage
+from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document

@@ -13,8 +13,13 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.engines.client import PayloadChoice, payload_selector
 from surprise_rerank.connectors.qdrant.schema import Record
-from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
-from surprise_rerank.connectors.qdrant.search.queries import SearchOptions, Stage, dense_vector, request
+from surprise_rerank.connectors.qdrant.search.queries import (
+    AskedInclusion,
+    SearchOptions,
+    Stage,
+    dense_vector,
+    request,
+)
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 
 # Stages for a number of points.

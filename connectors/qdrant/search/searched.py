@@ -14,9 +14,8 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId
-from surprise_rerank.connectors.qdrant.search.inclusion import AskedInclusion
 from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, AskedInclusion, SearchOptions
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.arrays import VectorSimilarity
@@ -145,9 +144,10 @@ class Searched(ABC):
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """So many of these with the fields; fewer of documents of many passages, which count more."""
 
-    @abstractmethod
     def sample_documents(self, size: int) -> tuple[Document, ...]:
-        """A uniform sample of so many documents, the same in every run; all where there are fewer."""
+        """A uniform sample of so many documents, the same in every run; see `sample`."""
+        found = self.sample(size, frozenset({"documents"})).documents or ()
+        return tuple({document.id: document for document in found}.values())
 
     @abstractmethod
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:

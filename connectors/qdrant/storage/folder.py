@@ -14,7 +14,6 @@ from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.storage.base import Storage, differs
 from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import (
@@ -30,7 +29,7 @@ VERSION_FILE = "index.json"  # which version is in use
 _POINTS = "edge"  # the folder of a version that Edge has
 
 
-class FolderStorage(FolderFiles, Storage):
+class FolderStorage(FolderFiles):
     """One version of an index in a folder; the manifest is written where it is new.
 
     Raises:
@@ -112,6 +111,10 @@ class FolderStorage(FolderFiles, Storage):
                 shutil.rmtree(own)
         return cls(folder, before + 1, manifest)
 
+    def reload(self) -> Manifest:
+        """The manifest; no other process changes it while this one is open."""
+        return self.manifest
+
     def save(self, manifest: Manifest) -> None:
         """Remember a changed manifest."""
         self.engine.claim()
@@ -122,7 +125,7 @@ class FolderStorage(FolderFiles, Storage):
     def successor(
         self, manifest: Manifest, settings: Mapping[str, Any] = MappingProxyType({})
     ) -> FolderStorage:
-        """The version after this one."""
+        """The version after this one; it continues what an interrupted call began, where that fits."""
         self.engine.claim()  # others would read on what is deleted in the end
         return self._after(self._folder, self._version, manifest)
 
@@ -235,7 +238,7 @@ def _read_manifest(folder: Path) -> Manifest:
 def _is_begun(folder: Path, manifest: Manifest) -> bool:
     """Whether a version that is not in use was begun for the same model and options."""
     try:
-        return not differs(_read_manifest(folder), manifest)
+        return not _read_manifest(folder).differs(manifest)
     except IndexMismatchError:
         return False
 

@@ -13,13 +13,12 @@ from typing import Any, TypeVar
 
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.connectors.qdrant.engines import retries, versions
+from surprise_rerank.connectors.qdrant.engines import retries
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.engines.nodes import Node, Nodes
+from surprise_rerank.connectors.qdrant.engines.nodes import Node, Nodes, require_oldest
 from surprise_rerank.connectors.qdrant.engines.placement import difference
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, is_index
-from surprise_rerank.connectors.qdrant.storage.base import Storage, differs
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
 from surprise_rerank.errors import ForeignCollectionError, IndexMismatchError, NoIndexError, StoreError
 
@@ -29,7 +28,7 @@ _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of
 _VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 
 
-class ServerStorage(CollectionFiles, Storage):
+class ServerStorage(CollectionFiles):
     """Collections of a Qdrant: `NAME@VERSION` holds the points, and the alias NAME names the one in use.
 
     Files are in a second collection, `NAME@VERSION.files`. A version is a number and, after the first, digits
@@ -82,7 +81,7 @@ class ServerStorage(CollectionFiles, Storage):
             nodes = Nodes.of(location)
         try:
             if location.url is not None:
-                versions.require_oldest(nodes)
+                require_oldest(nodes)
             storage = cls._opened(nodes, location, expected, settings)
             storage.manifest.check(expected, storage.where, options)
             storage.check_settings(settings)
@@ -234,7 +233,7 @@ class ServerStorage(CollectionFiles, Storage):
             return None
         name = f"{self._name}@{version}"
         now = Manifest.from_json(self._points(name).metadata(), name)
-        if differs(now, self.manifest):
+        if now.differs(self.manifest):
             raise retries.CollectionGone(
                 f"{self.where}: version {self._version} does not exist any more, and version {version} was "
                 "made with other options, or by another model; open it again"

@@ -19,7 +19,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     Payload,
     Record,
 )
-from surprise_rerank.connectors.qdrant.storage.base import Storage
+from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError, IndexMismatchError

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank.connectors.qdrant.engines import Engine
+from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.schema import (
+    BM25,
+    Payload,
+    Point,
+    PointId,
+    Record,
+    to_terms,
+)
+from surprise_rerank.connectors.qdrant.storage import Storage
+from surprise_rerank.connectors.qdrant.storage.files import digest_of
 from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermArray, TermBatch
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, StoreError
+
+FILE = "terms.npz"
 
 _FORMAT = 1
+_CHANGING = b"changing "  # and who does
+_STALE = b"stale"  # nobody writes, and the statistics are not known
+_PENDING = 2**20  # entries that are added up together
+_PATIENCE = 2.0  # seconds until a reader looks, in a request of 1 ms, whether there are other statistics
+_LATER = 60.0  # seconds more, where it could not look
+_DELETED = 1000  # points that are looked up together before they are deleted
 _SLIGHT = 1e-3  # of the largest singular value: what is below it is not told from float32's rounding
 _ROUNDING = 1e-12  # of a mean square: a variance below it is that of equal scores
 
@@ -70,6 +94,16 @@ class TermStatistics:
             summed("sums")[kept],
             summed("squares")[kept],
         )
+
+    @classmethod
+    def counted(cls, pages: Iterable[Sequence[Record]], vector: str = BM25) -> TermStatistics:
+        """Of the sparse vectors of all points of a scroll."""
+        total, parts = cls.total([]), list[TermStatistics]()
+        for page in pages:
+            parts.append(cls.of(to_terms(page, vector)))
+            if sum(len(part.terms) for part in parts) > _PENDING:
+                total, parts = cls.total([total, *parts]), []
+        return cls.total([total, *parts])
 
     def weighted(self, query: SparseVector) -> SparseVector:
         """A query with the weights of its terms, w_t = q_t ln(1 + (N - n_t + 1/2) / (n_t + 1/2)).
@@ -169,3 +203,159 @@ def _columns(terms: TermArray, points: TermBatch) -> Float64Array:
         known = terms[place] == points.terms
         values[points.owners[known], place[known]] = points.values[known]
     return values
+
+
+class KeptTerms:
+    """The term statistics of one version of an index, kept right while points change. Threads may share it.
+
+    They are a file beside the points. While somebody writes, a mark stands in its place, so that a killed
+    process leaves no statistics of other points: whoever needs them next counts again, in one scroll. Of
+    several writers on a server none stores its own, unless its mark is still there at the end.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._lock = threading.RLock()
+        self._known: TermStatistics | None = None
+        self._pending: list[TermStatistics] = []
+        self._is_changing = False  # whether our mark is set
+        self._seen = ""  # digest of what was last there
+        self._looked = 0.0
+
+    def statistics(self) -> TermStatistics:
+        """The statistics of all points; counted where none are stored that fit, and stored on a server."""
+        with self._lock:
+            if self._known is None or self._is_outdated():
+                self._known = self._read()
+            if self._pending:
+                self._known = TermStatistics.total([self._known, *self._pending])
+                self._pending.clear()
+            return self._known
+
+    @contextmanager
+    def changing(self) -> Iterator[PointWriter]:
+        """Something to change points by, in one thread at a time; at the end the statistics are stored."""
+        writer = PointWriter(self._storage.engine, self)
+        try:
+            yield writer
+        finally:
+            if self._is_changing:
+                self._end(known=not writer.is_lost)
+
+    def begin(self) -> None:
+        """Before the first change: know what there is, and set the mark."""
+        with self._lock:
+            if self._is_changing:
+                return
+            if self._known is None or not self._is_alone:  # others may have written since it was read
+                self._known = self._read()
+            self._storage.engine.claim()  # the mark is not for readers
+            self._write(_CHANGING + uuid.uuid4().hex.encode())
+            self._is_changing = True
+
+    def change(self, added: TermBatch, removed: TermBatch) -> None:
+        """Points were stored in place of others."""
+        with self._lock:
+            self._pending += [TermStatistics.of(added), TermStatistics.of(removed, -1)]
+            if sum(len(part.terms) for part in self._pending) > _PENDING:
+                self.statistics()
+
+    def _end(self, *, known: bool) -> None:
+        with self._lock:
+            statistics = self.statistics()
+            self._is_changing = False
+            # A store that cannot be written keeps the mark. What was done to its points stands.
+            with suppress(StoreError):
+                if known and self._storage.holds(FILE, self._seen):
+                    self._write(statistics.to_bytes())
+                    return
+                self._known = None
+                self._write(_STALE)
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether no other process can change it while it is open here."""
+        return self._storage.engine.kind != "server"
+
+    def _is_outdated(self) -> bool:
+        """Whether other processes have stored something else."""
+        if self._is_alone or self._is_changing or time.monotonic() < self._looked + _PATIENCE:
+            return False
+        self._looked = time.monotonic()
+        try:
+            return not self._storage.holds(FILE, self._seen)
+        except CollectionGone:  # the index was rebuilt; what counts finds the version in use
+            return True
+        except StoreError:  # a question needs the points, and does not fail for newer statistics
+            self._looked += _LATER
+            return False
+
+    def _read(self) -> TermStatistics:
+        """The stored statistics, or new ones; while another process writes, those that are known."""
+        self._looked = time.monotonic()
+        count = self._storage.engine.count()  # first: it finds the version in use
+        before = self._storage.read_file(FILE) or b""
+        self._seen = digest_of(before or None)
+        is_written = before.startswith(_CHANGING) and not self._is_alone
+        if is_written and self._known is not None:
+            return self._known
+        with suppress(DataError):
+            stored = TermStatistics.from_bytes(before)
+            if stored.points == count:
+                return stored
+        counted = TermStatistics.counted(self._storage.engine.scroll((), (BM25,)))
+        # Who may not write searches all the same. Who reads a folder writes nothing there.
+        with suppress(StoreError):
+            is_shown = count and not self._is_alone and not is_written
+            if is_shown and self._storage.holds(FILE, self._seen):
+                self._write(counted.to_bytes())
+        return counted
+
+    def _write(self, content: bytes) -> None:
+        self._storage.write_file(FILE, content)
+        self._seen = digest_of(content)
+
+
+class PointWriter:
+    """Changes points, and tells what terms came and went, where these are counted."""
+
+    def __init__(self, points: Engine, kept: KeptTerms | None) -> None:
+        self._points, self._kept = points, kept
+        self.is_lost = False  # whether a change failed, so that nobody knows what is stored
+
+    def upsert(self, points: Sequence[Point]) -> None:
+        """Store points, or replace those of the same id."""
+        if self._kept is None:
+            self._points.upsert(points)
+            return
+        with self._change(self._kept):
+            before = self._points.retrieve([str(point.id) for point in points], (), (BM25,))
+            self._points.upsert(points)
+            self._kept.change(to_terms(points), to_terms(before))
+
+    def delete(self, point_ids: Sequence[PointId]) -> None:
+        """Remove points."""
+        if self._kept is None:
+            self._points.delete(point_ids)
+            return
+        for start in range(0, len(point_ids), _DELETED):
+            part = point_ids[start : start + _DELETED]
+            with self._change(self._kept):
+                before = self._points.retrieve(part, (), (BM25,))
+                self._points.delete(part)
+                self._kept.change(TermBatch.empty(0), to_terms(before))
+
+    def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
+        """Set some fields of points, which have no terms."""
+        self._points.set_payloads(changes)
+
+    @contextmanager
+    def _change(self, kept: KeptTerms) -> Iterator[None]:
+        kept.begin()
+        try:
+            yield
+        except TooLarge:
+            raise  # nothing was stored
+        except BaseException:
+            self.is_lost = True
+            raise

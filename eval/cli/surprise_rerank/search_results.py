@@ -90,7 +90,7 @@ class SearchSettings:
         grpc: talk to the server by gRPC instead of REST.
     """
 
-    mode: Literal["client", "formula", "vector"] | None = None
+    mode: Literal["formula", "vector"] | None = None
     exact: bool = False
     offset: int = 0
     threshold: float | None = None
