@@ -96,11 +96,7 @@ def ranked_metadata(
 ) -> dict[str, Any]:
     """A copy of what was given, with the judgement of the new score in place of an earlier one's.
 
-    Args:
-        metadata: of what was ranked.
-        line: of the ranking.
-        verdict: on the question.
-        duplicates: what the host calls the documents that were folded into it.
+    `duplicates` are what the host calls the documents that were folded into it.
     """
     kept = {key: value for key, value in metadata.items() if key not in (SURPRISE, VERDICT)}
     folded = {DUPLICATES: list(duplicates)} if duplicates else {}

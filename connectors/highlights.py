@@ -42,15 +42,10 @@ _Word: TypeAlias = tuple[int, int, frozenset[object]]
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A part of a text, with the words of it that a question has too.
+    """A part of a text, with the words of it that a question has too."""
 
-    Attributes:
-        text: a sentence, or what fits of it between two `…`.
-        marks: (start, end) of every such word in it, ascending; the end is behind the last character.
-    """
-
-    text: str
-    marks: tuple[tuple[int, int], ...] = ()
+    text: str  # a sentence, or what fits of it between two `…`
+    marks: tuple[tuple[int, int], ...] = ()  # (start, end) of every such word, ascending
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON values."""

@@ -49,12 +49,7 @@ _dispatcher = get_dispatcher(__name__)
 
 
 class VerdictEvent(BaseEvent):
-    """Whether a question got an answer, and why.
-
-    Attributes:
-        query: the question.
-        verdict: the fields of `candidates.Verdict`.
-    """
+    """Whether a question got an answer, and why: the fields of `candidates.Verdict`."""
 
     query: str
     verdict: dict[str, Any]

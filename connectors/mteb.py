@@ -106,14 +106,9 @@ class SurpriseSearch:
         top_ranked: TopRankedDocumentsType | None = None,
         **unused: Any,
     ) -> RetrievalOutputType:
-        """Scores of the best documents: query's id -> document's id -> score.
+        """Scores of the best documents: query's id -> document's id -> score; no more than `depth` come.
 
-        Args:
-            queries: rows of id and text, perhaps with an instruction, or a conversation.
-            task_metadata: of the task.
-            top_k: the most documents for a query; no more than `depth` come.
-            top_ranked: query's id -> the ids to rank; those of other queries find nothing.
-            unused: what else mteb tells.
+        `top_ranked` are the ids to rank of each query; those that are not there find nothing.
         """
         if self._index is None:
             raise DataError("there is no corpus to search; call index first, as mteb.evaluate does")

@@ -51,11 +51,7 @@ class SurpriseRanker(LoadedAdapter, BaseRanker):  # type: ignore[misc]  # rerank
     ) -> RankedResults:
         """All documents in order, best first; those only that are surprising enough, if that is asked for.
 
-        Args:
-            query: the question.
-            docs: n texts, or n documents of rerankers; one of them counts as a list of one.
-            doc_ids: n ids, in place of the documents' own; their positions where there are none at all.
-            metadata: n of them, in place of the documents' own.
+        Ids and metadata stand in place of the documents' own; without any ids these are their positions.
         """
         documents = _copies(docs, doc_ids, metadata)
         texts = [document.text for document in documents]

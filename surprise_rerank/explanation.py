@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -132,25 +132,18 @@ class ScorerShare:
 class RankingExplanation:
     """How the ranking of a question was computed.
 
-    Attributes:
-        question: in words.
-        ranking: all n candidates.
-        shown: which of them are explained one by one, as positions in the ranking.
-        shares: one for each scorer; their contributions sum to the score (where a document's score is a mean
-            over several passages: to that of its best one).
-        first_stage: the scorers that made the pool, where something else ordered it then.
-        distributions: scorers' scores of other documents, or documents' of other questions.
-        matches: position in the ranking -> which of its tokens matched which of the question's; empty for
-            scorers that read none.
-        background: of other questions; None where there is none.
+    The contributions of all shares sum to the score; where a document's score is a mean over several
+    passages, to that of its best one.
     """
 
     question: str
-    ranking: Ranking
-    shown: Sequence[int]
+    ranking: Ranking  # all n candidates
+    shown: Sequence[int]  # which of them are explained one by one, as positions in the ranking
     shares: tuple[ScorerShare, ...]
-    first_stage: tuple[str, ...] = ()
+    first_stage: tuple[str, ...] = ()  # the scorers that made the pool, where something else ordered it then
+    # Scorers' scores of other documents, or documents' of other questions.
     distributions: tuple[ScoreDistribution, ...] = ()
+    # Position in the ranking -> which of its tokens matched; empty for scorers that read none.
     matches: Mapping[int, Sequence[TokenMatch]] = field(default_factory=dict)
     background: QuestionBackground | None = None
 
@@ -225,7 +218,7 @@ class RankingExplanation:
             "raw": {name: finite(float(own[row])) for name, own in self.ranking.scores_by_scorer.items()},
             "total": finite(totals[row]) if row in totals else None,
             "surprise": None if surprise is None else float(surprise[row]),
-            "tokens": None if matches is None else [match.to_json() for match in matches],
+            "tokens": None if matches is None else [asdict(match) for match in matches],
         }
 
     def _totals(self) -> dict[int, float]:

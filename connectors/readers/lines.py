@@ -36,10 +36,8 @@ _UNDECODED = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of byte
 class RefusedError(Exception):
     """One row or file that is no document; who reads it adds its place.
 
-    Attributes:
-        reason: a few words, by which it is counted.
-        detail: the sentence that is shown where it is an error.
-        unreadable: whether there may be a document all the same: no permission, no time.
+    It is counted by its reason, a few words; the detail is the sentence that is shown where it is an error.
+    Of what is unreadable there may be a document all the same: no permission, no time.
     """
 
     def __init__(self, reason: str, detail: str | None = None, *, unreadable: bool = False) -> None:

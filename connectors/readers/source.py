@@ -16,19 +16,13 @@ _PLACES = 5
 
 
 class Skipped:
-    """What one pass over a source left out: how many by reason, and where the first of them are.
-
-    Attributes:
-        counts: reason -> number of rows or files, in the order in which the reasons occurred.
-        places: reason -> the first five places, such as `corpus.jsonl:17` or `letters/a.pdf`.
-        unreadable: places whose documents may still be there: no permission, no time.
-    """
+    """What one pass over a source left out: how many by reason, and where the first of them are."""
 
     def __init__(self, on_error: OnError = "skip") -> None:
         self._on_error = on_error
-        self.unreadable: list[str] = []
-        self.counts: dict[str, int] = {}
-        self.places: dict[str, list[str]] = {}
+        self.unreadable: list[str] = []  # places whose documents may still be there: no permission, no time
+        self.counts: dict[str, int] = {}  # reason -> rows or files, in the order in which reasons occurred
+        self.places: dict[str, list[str]] = {}  # reason -> the first five, such as `corpus.jsonl:17`
 
     @property
     def total(self) -> int:

@@ -20,12 +20,9 @@ _RANKS = [own.name for own in fields(PipelineSettings) if own.name not in _NOT_H
 def read_config(
     file: str | None, target: str | None, token: str | None
 ) -> tuple[PipelineSettings, ServerOptions]:
-    """What is served, and by which rules.
+    """What is served, and by which rules: of a file, an index or a collection, and the callers' token.
 
-    Args:
-        file: in TOML; other parts of it are those of a collection that somebody else made.
-        target: the index, a folder or a collection on a server.
-        token: that callers must send.
+    Other parts of the file are those of a collection that somebody else made.
     """
     said = {} if file is None else read_toml(file)
     own, where = said.pop("server", {}), f"{file}: [server]"

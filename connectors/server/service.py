@@ -108,10 +108,7 @@ class Opened:
 class Service:
     """What is served, which may come later than the server, with its limits, threads, log and metrics.
 
-    Args:
-        searches: whether there will be a pipeline.
-        options: token and limits.
-        logger: of structlog, for a line of every request; JSON on the error stream by default.
+    `searches` says whether there will be a pipeline. The log is JSON on the error stream by default.
     """
 
     def __init__(

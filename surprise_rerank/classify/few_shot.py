@@ -88,17 +88,11 @@ class FewShotTraining:
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """How a training went.
+    """How a training went."""
 
-    Attributes:
-        losses: mean cross-entropy per pair (nats) of each epoch, over its batches as they were trained.
-        reached: whether the last of them is below `target_loss`.
-        seconds: wall-clock time of the epochs.
-    """
-
-    losses: tuple[float, ...]
-    reached: bool
-    seconds: float
+    losses: tuple[float, ...]  # mean cross-entropy per pair (nats) of each epoch, as it was trained
+    reached: bool  # whether the last of them is below `target_loss`
+    seconds: float  # wall-clock time of the epochs
 
 
 def fine_tune(

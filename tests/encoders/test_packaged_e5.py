@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import importlib
 import shutil
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -94,24 +93,6 @@ def test_unknown_characters_side_by_side_are_one_token_unlike_the_engines(
 
 
 # The encoder
-
-
-def test_loading_again_gives_the_same_model_and_needs_no_network(
-    encoder: SentenceTransformerEncoder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-):
-    asked: list[object] = []
-
-    def unreachable(*address: object, **_: object) -> None:
-        asked.append(address)
-        raise OSError("network is unreachable")
-
-    monkeypatch.setattr(socket, "getaddrinfo", unreachable)
-    monkeypatch.setattr(socket.socket, "connect", unreachable)
-    again = load_encoder("multilingual-e5-small", device="cpu", trainable=True)
-    assert (again.name, again.dimension) == ("multilingual-e5-small", 384)
-    assert again.fingerprint == encoder.fingerprint
-    assert asked == []
-    assert capfd.readouterr() == ("", "")
 
 
 def test_a_saved_model_is_loaded_as_it_was(encoder: SentenceTransformerEncoder, tmp_path: Path):
