@@ -48,9 +48,9 @@ DOCUMENTS = [
 OPEN = {"must": [{"key": "metadata.kind", "match": {"value": "open"}}]}
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Iterator[DocumentIndex]:
-    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(tmp_path_factory.mktemp("mcp") / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS)
         background = index.pipeline("dynamax").with_background(list(varied_questions(40))).background
         assert background is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,13 +39,20 @@ def client() -> TestClient:
     return client_of(create_app(words_reranker(), logger=Log().logger()))
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Iterator[DocumentIndex]:
-    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+@contextlib.contextmanager
+def index_at(place: Path) -> Iterator[DocumentIndex]:
+    with DocumentIndex.open(place, WordEncoder()) as index:
         index.sync(DOCUMENTS)
         background = index.pipeline("dynamax").with_background(OTHERS).background
         assert background is not None
         store_background(index, "dynamax", background)
+        yield index
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]:
+    """That tests only read."""
+    with index_at(tmp_path_factory.mktemp("server") / "index") as index:
         yield index
 
 
@@ -325,11 +333,14 @@ def test_excerpts_mark_the_questions_words(systems: TestClient) -> None:
 
 
 def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
-    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SWITCH, "on")  # the other systems are asked the same questions
-    asking = client_of(service_app(service_of(index, least=0.9)))
+    with index_at(tmp_path / "index") as index:
+        require_threshold(client_of(service_app(service_of(index, least=0.9))))
 
+
+def require_threshold(asking: TestClient) -> None:
     def answer(**more: Any) -> Any:
         return asking.post("/v1/search", json={"query": "cricket in summer", **more}).json()
 
