@@ -25,8 +25,8 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import PARTS, AutoReranker, AutoSettings
-from surprise_rerank.rerank.feedback import agreement
+from surprise_rerank.rerank.auto import PARTS, AutoReranker, AutoSettings, PoolAutoReranker
+from surprise_rerank.rerank.feedback import agreement, contrast, shares
 from surprise_rerank.rerank.fusion import without_length
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -374,3 +374,107 @@ def test_an_index_without_words_is_searched_by_auto_without_them(tmp_path: Path)
         assert tuple(index.pipeline().search("fox gnu").parts) == ("cosine", "dynamax", "vectors")
         with pytest.raises(DataError, match="stores no sparse vectors"):
             index.fetch(["d0"], frozenset({"terms"}))
+
+
+# `auto` over texts that no index knows: their own scores say what a usual one is.
+
+TEXTS = ["tea and milk", "a wing gives lift", "the wing", "bread", "drag of a wing", "tea with bread"]
+
+
+def scene(texts: list[str] = TEXTS) -> tuple[Query, Candidates]:
+    encoder = WordEncoder()
+    (query,) = encode_queries(encoder, ["wing lift"])
+    encoded = encoder.encode(texts)
+    ids = tuple(f"{i}" for i in range(len(texts)))
+    return query, Candidates(ids=ids, dense=encoded.dense, tokens=encoded.tokens)
+
+
+@pytest.mark.parametrize(
+    ("lost", "parts"),
+    [
+        ((), ("cosine", "dynamax", "vectors")),
+        (("tokens",), ("cosine", "vectors")),
+        (("dense",), ("dynamax",)),
+    ],
+)
+@pytest.mark.parametrize("trust", [None, (0.35, 0.55)])
+def test_scores_are_those_of_auto_over_a_corpus_of_these_texts(lost, parts, trust):
+    query, whole = scene()
+    pool = replace(whole, **dict.fromkeys(lost))
+    settings = AutoSettings(trust=trust)
+    ranking = PoolAutoReranker(settings).rerank(query, pool)
+    corpus = None if lost == ("dense",) else Ensemble.from_vectors(whole.dense, similarity="cosine")
+    auto = AutoReranker(corpus, pool.tokens, settings=replace(settings, lengths=0))
+    expected = auto.rerank(query, pool)
+    assert ranking.ids == expected.ids
+    np.testing.assert_array_equal(ranking.scores, expected.scores)
+    assert tuple(ranking.parts) == parts
+    assert ranking.notes[0].startswith("a usual score is the mean over the 6 texts at hand")
+    assert ranking.notes[1:] == expected.notes
+
+
+def test_without_vectors_and_tokens_nothing_is_ranked():
+    query, pool = scene()
+    with pytest.raises(DataError, match="nothing is there to rank 6 candidates by"):
+        PoolAutoReranker().rerank(query, replace(pool, dense=None, tokens=None))
+
+
+@pytest.mark.parametrize("texts", [[], ["wing"], ["wing"] * 7, ["", "", "wing"], [""]])
+def test_any_list_has_finite_scores_and_equal_texts_equal_ones(texts: list[str]):
+    query, pool = scene(texts)
+    ranking = PoolAutoReranker().rerank(query, pool)
+    assert len(ranking) == len(texts)
+    # No member of n + 1 numbers is more than sqrt(n) deviations above their mean.
+    bound = 2.5 * np.sqrt(len(texts) + 1)
+    assert all(np.abs(own).max(initial=0.0) <= bound for own in ranking.parts.values())
+    if len(set(texts)) == 1:
+        assert not ranking.scores.any()
+        assert ranking.ids == pool.ids
+
+
+def test_vectors_of_any_length_are_ranked_alike():
+    query, pool = scene()
+    longer = replace(pool, dense=pool.require_dense() * np.float32(7))
+    expected = PoolAutoReranker().rerank(query, pool)
+    np.testing.assert_allclose(PoolAutoReranker().rerank(query, longer).scores, expected.scores, atol=1e-4)
+
+
+# What a pool tells about itself.
+
+seeds = st.integers(0, 10_000)
+
+
+def test_shares_follow_ranks_and_not_the_size_of_scores():
+    found = shares(np.array([2.0, 1.0, 0.5]), ["a", "b", "c"])
+    assert found.sum() == pytest.approx(1.0)
+    assert found / found[0] == pytest.approx([1, 1 / 4, 1 / 9])
+    np.testing.assert_array_equal(shares(np.array([2e9, 1.0, -3e5]), ["a", "b", "c"]), found)
+
+
+@given(seeds, st.integers(0, 12))
+def test_the_best_passage_gives_the_share_of_its_document(seed, n):
+    rng = np.random.default_rng(seed)
+    total = rng.normal(size=n)
+    ids = [f"d{i}" for i in rng.integers(0, max(1, n // 2) + 1, size=n)]
+    rows = np.flatnonzero(shares(total, ids)).tolist()
+    assert len(rows) == len(set(ids))
+    assert all(total[j] == max(total[k] for k in range(n) if ids[k] == ids[j]) for j in rows)
+
+
+def test_documents_of_equal_scores_and_passages_share():
+    assert shares(np.zeros(4), list("abcd")).tolist() == [0.25] * 4
+    assert len(shares(np.zeros(0), [])) == 0
+
+
+@given(seeds, st.integers(1, 60))
+def test_what_the_best_have_is_measured_against_the_whole_pool(seed, n):
+    rng = np.random.default_rng(seed)
+    total, ids = rng.normal(size=n), [f"d{i}" for i in rng.integers(0, n, size=n)]
+    found = contrast(total, ids)
+    assert found.sum() == pytest.approx(0.0, abs=1e-12)
+    counted = np.flatnonzero(shares(total, ids))
+    if len(counted) < 20:
+        assert not found.any()
+        return
+    np.testing.assert_allclose(found[counted], shares(total, ids)[counted] - 1 / len(counted))
+    assert not np.delete(found, counted).any()

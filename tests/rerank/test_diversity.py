@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from qdrant_client import models
 from words import WordEncoder
 
-from surprise_rerank import Diversity, Pipeline, TextReranker
+from surprise_rerank import Diversity, Pipeline
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.schema import DENSE, ID
@@ -21,8 +21,6 @@ from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.diversity import diverse_order, marginal_relevance, near_duplicates, relevances
-from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker
-from surprise_rerank.text_reranker import RankedText
 
 SHARES = st.floats(0, 1)
 # Two copies of the best answer, one of them with a word left out, and two other answers.
@@ -206,18 +204,6 @@ def test_a_search_takes_the_first_ones_from_the_whole_pool():
     for options in ({}, {"diversity": 0}, {"diversity": 0.3}, {"collapse": 0.9}):
         plain.search("wing", **options)
     assert [("dense" in fields) for fields in retriever.asked] == [False, False, True, True]
-
-
-def test_given_texts_are_told_apart_by_their_vectors():
-    reranker = TextReranker(WordEncoder(), DynaMaxReranker())
-    lines = reranker.rank("wing lift air", TEXTS, top_k=2, collapse=0.9)
-    assert [(line.position, line.folded) for line in lines] == [(0, (1,)), (2, ())]
-    diverse = TextReranker(WordEncoder(), CosineReranker(), diversity=Diversity(0.6))
-    assert {line.position for line in diverse.rank("wing lift air", TEXTS, top_k=3)} != {0, 1, 2}
-    assert [line.position for line in diverse.rank("wing lift air", TEXTS, diversity=0)] == [
-        line.position for line in TextReranker(WordEncoder(), CosineReranker()).rank("wing lift air", TEXTS)
-    ]
-    assert isinstance(lines[0], RankedText)
 
 
 @pytest.fixture

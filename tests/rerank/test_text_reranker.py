@@ -85,17 +85,6 @@ def test_stored_and_fresh_texts_score_alike(index: DocumentIndex, system: str):
             assert fresh[position].parts[name] == pytest.approx(own.parts[name], abs=0.02)
 
 
-def test_a_stored_document_is_scored_by_its_best_passage(tmp_path: Path):
-    encoder = WordEncoder(window=4)
-    options = IndexOptions(passages=Passages(overlap=0), bm25=None)
-    with DocumentIndex.open(tmp_path / "index", encoder, options=options) as index:
-        index.sync([Document("long", "tea milk bread salt wing lift drag flow"), Document("short", "tea")])
-        reranker = TextReranker(encoder, stored=StoredCandidates(index))
-        ranked = reranker.rank("wing lift", ["?", "?", "wing tea"], ids=["short", "long", None])
-        assert [own.position for own in ranked] == [1, 2, 0]
-        assert ranked[0].score == pytest.approx(1.0, abs=0.02)
-
-
 def test_background_and_threshold_drop_what_is_off_topic(reranker: TextReranker):
     others = [f"{a} {b}" for a in ("salt", "jam", "egg", "rye") for b in ("pot", "tin", "cup", "jar", "mug")]
     judging = reranker.with_background(others, lambda question: TEXTS)
@@ -116,46 +105,39 @@ def given_vectors(texts: list[str] = TEXTS) -> list[list[float] | None]:
 
 
 @pytest.mark.parametrize("chosen", [CosineReranker(), DynaMaxReranker(), PoolAutoReranker()])
-@pytest.mark.parametrize("scale", [1.0, 5.0])
-def test_given_vectors_rank_as_encoded_ones(chosen: Reranker, scale: float):
+@pytest.mark.parametrize("lacking", [(), (0, 3), (0, 1, 2, 3)])
+def test_given_vectors_of_any_length_rank_as_encoded_ones(chosen: Reranker, lacking: tuple[int, ...]):
     encoder = WordEncoder()
-    vectors = [None if own is None else np.array(own) * scale for own in given_vectors()]
-    ranked = TextReranker(encoder, chosen).rank("wing lift", TEXTS, vectors=vectors)
     expected = TextReranker(WordEncoder(), chosen).rank("wing lift", TEXTS)
-    assert [own.position for own in ranked] == [own.position for own in expected]
-    assert [own.score for own in ranked] == pytest.approx([own.score for own in expected], abs=1e-6)
-
-
-def test_texts_with_a_vector_are_not_encoded_and_the_others_are():
-    encoder = WordEncoder()
-    reranker = TextReranker(encoder, CosineReranker())
-    first = reranker.rank("wing lift", TEXTS, vectors=given_vectors())
-    assert encoder.encoded_texts == ["wing lift", TEXTS[0]]  # one text is compared with the encoder's own
-    assert first.notes == ("vectors of 4 of 4 texts were given",)
-    encoder.encoded_texts.clear()
-    second = reranker.rank("wing lift", TEXTS, vectors=[None, *given_vectors()[1:3], None])
-    assert encoder.encoded_texts == ["wing lift", TEXTS[0], TEXTS[3]]
-    assert second == first
-    assert second.notes == ("vectors of 2 of 4 texts were given",)
-    encoder.encoded_texts.clear()
-    assert reranker.rank("wing lift", TEXTS, vectors=[None] * 4) == first
-    assert asyncio.run(reranker.arank("wing lift", TEXTS, vectors=given_vectors())) == first
-    assert TextReranker(encoder).rank("wing", TEXTS, vectors=given_vectors()).notes == ()  # reads tokens only
+    own = [None if i in lacking else np.array(v) * 5 for i, v in enumerate(given_vectors())]
+    reranker = TextReranker(encoder, chosen)
+    ranked = reranker.rank("wing lift", TEXTS, vectors=own)
+    scores = {line.position: line.score for line in expected}
+    assert {line.position: line.score for line in ranked} == pytest.approx(scores, abs=1e-6)
+    told = [note for note in ranked.notes if "were given" in note]
+    reads_dense = chosen.needs >= {"dense"}
+    assert told == [f"vectors of {4 - len(lacking)} of 4 texts were given"] * (
+        reads_dense and len(lacking) < 4
+    )
+    if chosen.needs == {"dense"} and len(lacking) < 4:
+        first = min({0, 1, 2, 3} - set(lacking))  # one text is compared with the encoder's own
+        assert encoder.encoded_texts == ["wing lift", TEXTS[first], *(TEXTS[i] for i in lacking)]
+    assert asyncio.run(reranker.arank("wing lift", TEXTS, vectors=own)) == ranked
 
 
 def test_vectors_of_another_model_are_not_used_which_is_told(caplog: pytest.LogCaptureFixture):
-    encoder = WordEncoder()
-    reranker = TextReranker(encoder, CosineReranker())
+    reranker = TextReranker(WordEncoder(), CosineReranker())
     expected = reranker.rank("wing lift", TEXTS)
     wrong = np.random.default_rng(0).normal(size=(4, 16))
-    for _ in range(2):
-        ranked = reranker.rank("wing lift", TEXTS, vectors=list(wrong))
+    for vectors, told in (
+        (wrong, "the vectors that came with 4 texts are of another model and were not used"),
+        (wrong, "the vectors that came with 4 texts are of another model and were not used"),
+        (wrong[:, :3], "have dimension 3, those of 'words' 16"),
+    ):
+        ranked = reranker.rank("wing lift", TEXTS, vectors=list(vectors))
         assert ranked == expected
-        assert ranked.notes == ("the vectors that came with 4 texts are of another model and were not used",)
+        assert told in ranked.notes[0]
     assert caplog.text.count("are not of the encoder 'words'") == 1
-    ranked = reranker.rank("wing lift", TEXTS, vectors=list(wrong[:, :3]))
-    assert ranked == expected
-    assert "have dimension 3, those of 'words' 16" in ranked.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +185,15 @@ def test_how_many_were_stored_is_told(index: DocumentIndex, caplog: pytest.LogCa
 LONG = "tea milk bread salt jam rye egg pot tin wing lift drag"
 
 
-def test_of_a_long_text_the_best_passage_counts():
+@pytest.fixture
+def split(tmp_path: Path):
+    options = IndexOptions(passages=Passages(overlap=0), bm25=None)
+    with DocumentIndex.open(tmp_path / "split", WordEncoder(window=4), options=options) as opened:
+        opened.sync([Document("long", "tea milk bread salt wing lift drag flow"), Document("short", "tea")])
+        yield opened
+
+
+def test_of_a_long_text_the_best_passage_counts_stored_or_not(split: DocumentIndex):
     encoder = WordEncoder(window=4)
     ranked = TextReranker(encoder).rank("wing lift", ["tea", f"  {LONG} ", "wing tea"])
     assert [own.position for own in ranked] == [1, 2, 0]
@@ -211,6 +201,7 @@ def test_of_a_long_text_the_best_passage_counts():
     place = ranked[0].passage
     assert "wing lift" in f"  {LONG} "[place.start : place.end]
     assert set(ranked[0].text.split()) <= set(LONG.split()), "it begins and ends with whole words"
+    assert ranked[0].text.endswith("drag")
     assert [own.passage for own in ranked[1:]] == [None, None]
     cut = TextReranker(WordEncoder(window=4), passages=None).rank("wing lift", ["tea", LONG, "wing tea"])
     assert cut[0].position == 2
@@ -218,6 +209,11 @@ def test_of_a_long_text_the_best_passage_counts():
         "wing lift", [LONG, "tea"]
     )
     assert wide[0].passage.start > 0
+    ranked = TextReranker(encoder, stored=StoredCandidates(split)).rank(
+        "wing lift", ["?", "?", "wing tea"], ids=["short", "long", None]
+    )
+    assert [own.position for own in ranked] == [1, 2, 0]
+    assert ranked[0].score == pytest.approx(1.0, abs=0.02)
     # With a vector of the whole text, it is split for its tokens only.
     vectors = [vector.tolist() for vector in encoder.encode([LONG, "tea"]).dense]
     for chosen, is_split in ((CosineReranker(), False), (PoolAutoReranker(), True)):
@@ -229,44 +225,41 @@ def test_of_a_long_text_the_best_passage_counts():
 # Encoders of any kind
 
 
-def embed(texts: list[str]) -> np.ndarray:
-    return WordEncoder().encode(texts).dense
-
-
 def test_an_embedding_function_is_an_encoder_and_ranks_by_cosine():
-    encoder = FunctionEncoder(embed, name="mine")
-    ranked = TextReranker(encoder).rank("wing lift", TEXTS)
-    expected = TextReranker(WordEncoder(), CosineReranker()).rank("wing lift", TEXTS)
-    assert [own.position for own in ranked] == [own.position for own in expected]
+    def embed(texts: list[str]) -> np.ndarray:
+        return WordEncoder().encode(texts).dense
+
+    ranked = TextReranker(embed).rank("wing lift", TEXTS)
+    assert ranked == TextReranker(FunctionEncoder(embed, name="mine"), CosineReranker()).rank(
+        "wing lift", TEXTS
+    )
     assert tuple(ranked[0].parts) == ("cosine",)
-    assert TextReranker(embed).rank("wing lift", TEXTS) == ranked
-    auto = TextReranker(encoder, PoolAutoReranker()).rank("wing lift", TEXTS)
+    auto = TextReranker(embed, PoolAutoReranker()).rank("wing lift", TEXTS)
     assert "without token vectors: the corpus has none, so inclusion was left out" in auto.notes
     with pytest.raises(DataError, match="such as cosine or auto"):
-        TextReranker(encoder, DynaMaxReranker()).rank("wing lift", TEXTS)
+        TextReranker(embed, DynaMaxReranker()).rank("wing lift", TEXTS)
     with pytest.raises(DataError, match="int is no encoder"):
         TextReranker(3)
 
 
-def test_of_a_pair_of_encoders_each_is_asked_for_what_is_read():
+OWN = [vector.tolist() for vector in WordEncoder(8).encode(["up", TEXTS[1]]).dense]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "vectors", "dense_read", "tokens_read"),
+    [
+        (CosineReranker(), None, TEXTS[:2], []),
+        (DynaMaxReranker(), None, [], TEXTS[:2]),
+        (PoolAutoReranker(), None, TEXTS[:2], TEXTS[:2]),
+        (PoolAutoReranker(), [OWN[0], None], [TEXTS[1]], TEXTS[:2]),
+        (PoolAutoReranker(), OWN, [], TEXTS[:2]),
+    ],
+)
+def test_of_a_pair_of_encoders_each_is_asked_for_what_is_read(chosen, vectors, dense_read, tokens_read):
     dense, tokens = WordEncoder(8), WordEncoder(16)
-    pair = PairedEncoder(dense, tokens)
-
-    def asked(chosen: Reranker, vectors: list | None = None) -> tuple[list[str], list[str]]:
-        reranker = TextReranker(pair, chosen)
-        reranker.rank("warm", ["up"], vectors=vectors[:1] if vectors else None)
-        dense.encoded_texts.clear()
-        tokens.encoded_texts.clear()
-        reranker.rank("wing lift", TEXTS[:2], vectors=vectors)
-        return dense.encoded_texts[1:], tokens.encoded_texts[1:]
-
-    own = [vector.tolist() for vector in WordEncoder(8).encode(["up", TEXTS[1]]).dense]
-    assert asked(CosineReranker()) == (TEXTS[:2], [])
-    assert asked(DynaMaxReranker()) == ([], TEXTS[:2])
-    assert asked(PoolAutoReranker()) == (TEXTS[:2], TEXTS[:2])
-    assert asked(PoolAutoReranker(), [own[0], None]) == ([TEXTS[1]], TEXTS[:2])
-    assert asked(PoolAutoReranker(), own) == ([], TEXTS[:2])
-    expected = TextReranker(pair, PoolAutoReranker()).rank("wing lift", TEXTS[1:])
-    vectors = [own[1], None, None]
-    found = TextReranker(pair, PoolAutoReranker()).rank("wing lift", TEXTS[1:], vectors=vectors)
-    assert [line.score for line in found] == pytest.approx([line.score for line in expected], abs=1e-5)
+    reranker = TextReranker(PairedEncoder(dense, tokens), chosen)
+    reranker.rank("warm", ["up"], vectors=vectors[:1] if vectors else None)
+    for encoder in (dense, tokens):
+        encoder.encoded_texts.clear()
+    reranker.rank("wing lift", TEXTS[:2], vectors=vectors)
+    assert (dense.encoded_texts[1:], tokens.encoded_texts[1:]) == (dense_read, tokens_read)
