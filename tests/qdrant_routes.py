@@ -244,17 +244,6 @@ def _delete_collection(r: _Request) -> Any:
     return r.store.delete_collection(r.collection)
 
 
-@_route("PUT", "/collections/{collection}/vectors/{vector}")
-def _create_vector(r: _Request) -> Any:
-    form = r.read(models.VectorNameConfig)
-    return r.updated(r.store.create_vector_name(r.collection, r.parts["vector"], form))
-
-
-@_route("DELETE", "/collections/{collection}/vectors/{vector}")
-def _delete_vector(r: _Request) -> Any:
-    return r.updated(r.store.delete_vector_name(r.collection, r.parts["vector"]))
-
-
 @_route("POST", "/collections/aliases")
 def _change_aliases(r: _Request) -> Any:
     return r.store.update_collection_aliases(r.read(models.ChangeAliasesOperation).actions)
@@ -265,23 +254,11 @@ def _aliases(r: _Request) -> Any:
     return r.store.get_aliases()
 
 
-@_route("GET", "/collections/{collection}/aliases")
-def _aliases_of(r: _Request) -> Any:
-    return r.store.get_collection_aliases(r.collection)
-
-
 @_route("PUT", "/collections/{collection}/index")
 def _create_index(r: _Request) -> Any:
     form = r.read(models.CreateFieldIndex)
     r.store.count(r.collection)  # 404 where there is none
     r.api.indexes.setdefault(_real_name(r), {})[form.field_name] = form.field_schema
-    return r.updated()
-
-
-@_route("DELETE", "/collections/{collection}/index/{field}")
-def _delete_index(r: _Request) -> Any:
-    r.store.count(r.collection)
-    r.api.indexes.get(_real_name(r), {}).pop(r.parts["field"], None)
     return r.updated()
 
 
@@ -332,12 +309,6 @@ def _count(r: _Request) -> Any:
     return r.store.count(r.collection, r.read(models.CountRequest).filter)
 
 
-@_route("POST", "/collections/{collection}/facet")
-def _facet(r: _Request) -> Any:
-    form = r.read(models.FacetRequest)
-    return r.store.facet(r.collection, form.key, form.filter, or_else(form.limit, 10))
-
-
 @_route("POST", "/collections/{collection}/points/query")
 def _query(r: _Request) -> Any:
     return _search(r, r.read(models.QueryRequest))
@@ -378,27 +349,10 @@ def _overwrite_payload(r: _Request) -> Any:
     return r.updated(r.store.overwrite_payload(r.collection, form.payload, _selector(form)))
 
 
-@_route("POST", "/collections/{collection}/points/payload/delete")
-def _delete_payload(r: _Request) -> Any:
-    form = r.read(models.DeletePayload)
-    return r.updated(r.store.delete_payload(r.collection, form.keys, _selector(form)))
-
-
-@_route("POST", "/collections/{collection}/points/payload/clear")
-def _clear_payload(r: _Request) -> Any:
-    return r.updated(r.store.clear_payload(r.collection, r.read(models.PointsSelector)))
-
-
 @_route("PUT", "/collections/{collection}/points/vectors")
 def _update_vectors(r: _Request) -> Any:
     form = r.read(models.UpdateVectors)
     return r.updated(r.store.update_vectors(r.collection, form.points, update_filter=form.update_filter))
-
-
-@_route("POST", "/collections/{collection}/points/vectors/delete")
-def _delete_vectors(r: _Request) -> Any:
-    form = r.read(models.DeleteVectors)
-    return r.updated(r.store.delete_vectors(r.collection, form.vector, _selector(form)))
 
 
 @_route("POST", "/collections/{collection}/points/batch")
