@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,8 @@ pytestmark = [
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
@@ -42,19 +44,8 @@ def build(source: Path, out: Path, *what: str) -> list[Path]:
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy, as setuptools writes beside what it builds."""
     copy = tmp_path_factory.mktemp("checkout") / "project"
-    away = (
-        ".git",
-        ".venv",
-        "build",
-        "dist",
-        "site",
-        "runs",
-        "__pycache__",
-        "*.egg-info",
-        ".*_cache",
-        ".hypothesis",
-    )
-    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*away))
+    away = [".git", ".venv", "build", "dist", "site", "runs", "__pycache__", "*.egg-info", ".*_cache"]
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*away, ".hypothesis"))
     return copy
 
 
@@ -74,61 +65,37 @@ def environment(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempP
     python = folder / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--python", python)
     run(*pip, "install", "--no-index", "--no-deps", distributions[0], cwd=folder)
-    packages = Path(
-        run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
-    )
+    packages = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip()
     # site-packages that stand in sys.path after the environment's own: the wheel's files win.
-    ours = [path for path in sys.path if Path(path).name == "site-packages"] or [
-        sysconfig.get_path("purelib")
-    ]
-    (packages / "dependencies.pth").write_text("\n".join(ours))
+    ours = [path for path in sys.path if Path(path).name == "site-packages"]
+    (Path(packages) / "dependencies.pth").write_text("\n".join(ours or [sysconfig.get_path("purelib")]))
     return folder
 
 
-def test_an_index_would_show_them(distributions: tuple[Path, Path]) -> None:
+def test_both_hold_the_project_and_nothing_else(checkout: Path, distributions: tuple[Path, Path]) -> None:
+    def files(*folders: str) -> set[str]:
+        paths = (path for folder in folders for path in (checkout / folder).rglob("*") if path.is_file())
+        return {path.relative_to(checkout).as_posix() for path in paths}
+
+    with tarfile.open(distributions[1]) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    known = files(*MODULES, "tests", "docs", "examples", "benchmarks")
+    assert known | {"LICENSE", "Makefile", "pyproject.toml"} <= held
+    with zipfile.ZipFile(distributions[0]) as wheel:
+        held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    below = {
+        name if name.startswith("surprise_rerank/") else f"surprise_rerank/{name}" for name in files(*MODULES)
+    }
+    assert held == below
+    assert {"surprise_rerank/py.typed", "surprise_rerank/eval/reports/page.html.j2"} <= held
     pytest.importorskip("twine", reason="twine is not installed: it comes with the extra 'dev'")
     run(sys.executable, "-P", "-m", "twine", "check", "--strict", *distributions, cwd=distributions[0].parent)
 
 
-def test_the_source_distribution_is_the_project(checkout: Path, distributions: tuple[Path, Path]) -> None:
-    with tarfile.open(distributions[1]) as archive:
-        held = {name.partition("/")[2] for name in archive.getnames()}
-    expected = [
-        path.relative_to(checkout).as_posix()
-        for folder in (*MODULES, "tests", "docs", "examples", "benchmarks")
-        for path in (checkout / folder).rglob("*")
-        if path.is_file()
-    ]
-    assert [name for name in (*expected, "LICENSE", "Makefile", "pyproject.toml") if name not in held] == []
-
-
-def test_the_wheel_holds_all_code_and_data_and_nothing_else(
-    checkout: Path, distributions: tuple[Path, Path]
-) -> None:
-    def installed(path: Path) -> str:
-        name = path.relative_to(checkout).as_posix()
-        return name if name.startswith("surprise_rerank/") else f"surprise_rerank/{name}"
-
-    wanted = {
-        installed(path) for folder in MODULES for path in (checkout / folder).rglob("*") if path.is_file()
-    }
-    with zipfile.ZipFile(distributions[0]) as wheel:
-        held = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert held == wanted
-    assert {"surprise_rerank/py.typed", "surprise_rerank/eval/reports/page.html.j2"} <= held
-    assert "surprise_rerank/eval/reports/page.js" in held
-
-
-def test_the_public_names_are_the_wheels(environment: Path, tmp_path: Path) -> None:
+def test_the_wheel_works(environment: Path, tmp_path: Path) -> None:
     code = f"{PUBLIC}; import surprise_rerank; print(surprise_rerank.__file__, surprise_rerank.__version__)"
     file, version = run(environment / "bin" / "python", "-P", "-c", code, cwd=tmp_path).split()
     assert Path(file).is_relative_to(environment)
     assert version[0].isdigit()
-
-
-@pytest.mark.parametrize(
-    ("command", "option", "shown"),
-    [("surprise-rerank", "--help", "search"), ("rerank-eval", "--help", "off-topic")],
-)
-def test_the_commands_run(environment: Path, tmp_path: Path, command: str, option: str, shown: str) -> None:
-    assert shown in run(environment / "bin" / command, option, cwd=tmp_path)
+    for command, shown in (("surprise-rerank", "search"), ("rerank-eval", "off-topic")):
+        assert shown in run(environment / "bin" / command, "--help", cwd=tmp_path)
