@@ -319,7 +319,7 @@ def odd_corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Docum
         [Document("one", "fox")],
         [Document("a", "fox gnu"), Document("b", "zzzz")],
         [Document(f"d{i}", "fox gnu hen") for i in range(30)],
-        [*documents(200), Document("rare", "zzzz"), Document("russian", "лиса")],
+        [*documents(60), Document("rare", "zzzz"), Document("russian", "лиса")],
     ]
     with ExitStack() as stack:
         yield [

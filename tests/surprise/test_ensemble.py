@@ -123,27 +123,16 @@ def test_members_that_are_no_finite_matrix_are_refused(vectors: object, message:
 # Other similarities, and the sample that they need
 
 
-@pytest.mark.parametrize("similarity", ["euclidean", "manhattan"])
-def test_moments_of_a_distance_come_from_the_sample(similarity: str):
+@pytest.mark.parametrize("similarity", ["cosine", "euclidean", "manhattan"])
+def test_moments_of_a_distance_come_from_the_sample_and_those_of_cosine_are_exact(similarity: str):
     rng = np.random.default_rng(10)
-    vectors, anchors = rng.normal(size=(5000, 4)), rng.normal(size=(40, 4))
+    vectors, anchors = rng.normal(size=(5000, 4)) * 3, rng.normal(size=(40, 4)) * 7
     exact = vector_similarities(anchors, vectors, similarity)
-    all_members = Ensemble.from_vectors(vectors, similarity=similarity, sample_size=5000)
-    moments = all_members.moments(anchors)
-    np.testing.assert_allclose(moments.mean, exact.mean(axis=1), rtol=1e-5)
-    np.testing.assert_allclose(moments.deviation, exact.std(axis=1), rtol=1e-5)
-    some = Ensemble.from_vectors(vectors, similarity=similarity, sample_size=400).moments(anchors)
-    np.testing.assert_allclose(some.mean, exact.mean(axis=1), atol=0.05)
-    np.testing.assert_allclose(some.deviation, exact.std(axis=1), atol=0.05)
-
-
-def test_cosine_is_exact_for_vectors_of_any_length():
-    rng = np.random.default_rng(11)
-    vectors, anchors = rng.normal(size=(300, 4)) * 7, rng.normal(size=(5, 4)) * 3
-    moments = Ensemble.from_vectors(vectors, similarity="cosine", sample_size=2).moments(anchors)
-    exact = vector_similarities(anchors, vectors, "cosine")
-    np.testing.assert_allclose(moments.mean, exact.mean(axis=1), rtol=1e-5, atol=1e-7)
-    np.testing.assert_allclose(moments.deviation, exact.std(axis=1), rtol=1e-5)
+    few = 2 if similarity == "cosine" else 400
+    for size, within in ((5000, 1e-5), (few, 1e-5 if similarity == "cosine" else 0.05)):
+        moments = Ensemble.from_vectors(vectors, similarity=similarity, sample_size=size).moments(anchors)
+        np.testing.assert_allclose(moments.mean, exact.mean(axis=1), atol=within)
+        np.testing.assert_allclose(moments.deviation, exact.std(axis=1), atol=within)
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["dot", "cosine", "euclidean"]))
