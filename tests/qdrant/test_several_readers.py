@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -208,3 +210,19 @@ def test_a_reader_sees_nothing_of_a_version_that_is_replaced_while_it_opens(
     monkeypatch.setattr(module, "_read_manifest", slowly)
     with DocumentIndex.open(folder, WordEncoder()) as index:
         assert len(index) == 50
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root becomes another user")
+def test_an_index_that_may_not_be_written_to_is_read_from_a_copy(folder: Path) -> None:
+    place = folder.parent / "shared"
+    shutil.copytree(folder, place)
+    closed = [parent for parent in place.parents if not parent.stat().st_mode & 0o001]
+    for path in (*closed, *place.rglob("*"), place):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    # Everything is imported before, from where the other user may not be allowed to read.
+    first = f"index = DocumentIndex.open({str(folder)!r}, WordEncoder()); {READS}; index.close()"
+    first += "; os.setuid(65534)"
+    with program(place, READS, first) as reader, program(place, READS, first) as other:
+        assert said(reader) == said(other) == "done"
+    with program(place, WRITES, first) as writer:
+        assert "it is read-only; choose another folder" in said(writer)

@@ -47,6 +47,7 @@ _PATIENCE = 2.0  # seconds; a search from the command line is over by then
 _PAUSE = 0.02
 _CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
 _HEAD = 4096  # bytes of a file that its checksum is of
+_BLOCK = 2**20  # bytes that are copied at once
 
 T = TypeVar("T")
 
@@ -271,8 +272,11 @@ class FolderLock:
 def open_to_read(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
     """A shard for reading, and the lock that is to be closed after it; the shard is dropped, not closed.
 
+    On a disk or in a folder that may not be written to it is a copy, as Edge opens files for writing.
+
     Raises:
         BlockingIOError: if another program changes the shard.
+        OSError: if there is no room for a copy.
         UnreadableIndexError: if it is damaged.
     """
     lock = _patiently(lambda: _locked_to_read(folder))
@@ -364,8 +368,23 @@ def _linked(folder: Path) -> qdrant_edge.EdgeShard:
     with tempfile.TemporaryDirectory(prefix="surprise-rerank-") as links:
         config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
         Path(links, _CONFIG).write_text(json.dumps({**config, "wal_enabled": False}), encoding="utf-8")
-        Path(links, _SEGMENTS).symlink_to((folder / _SEGMENTS).absolute(), target_is_directory=True)
+        segments, own = (folder / _SEGMENTS).absolute(), Path(links, _SEGMENTS)
+        if os.access(segments, os.W_OK):
+            own.symlink_to(segments, target_is_directory=True)
+        else:
+            shutil.copytree(segments, own, copy_function=_copy_file)
         return _loaded(Path(links))
+
+
+def _copy_file(source: str, target: str) -> None:
+    """Copy a file whose holes stay holes: Edge's pages are mostly empty."""
+    with open(source, "rb") as old, open(target, "wb") as new:
+        while block := old.read(_BLOCK):
+            if block.count(0) == len(block):
+                new.seek(len(block), os.SEEK_CUR)
+            else:
+                new.write(block)
+        new.truncate(old.tell())
 
 
 def _list_of_files(folder: Path) -> Path:
