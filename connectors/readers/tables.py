@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import csv
 import itertools
+import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias, get_args
 
-from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
+from surprise_rerank.connectors.readers.fields import TITLE_NAMES, Columns, Fields, Row, documents_of
 from surprise_rerank.connectors.readers.lines import (
     EXTRA,
     DamagedError,
@@ -28,6 +29,7 @@ Table: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet"]
 
 _BATCH = 256  # rows of a Parquet file that are Python objects at a time
 _PAGE_BUFFER = 2**20
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?")
 _FIELD_LIMIT = 64 * 2**20  # characters; csv's own is 128 KiB, for the whole process
 
 
@@ -125,9 +127,10 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
     # pandas writes its row numbers into a column without a name.
     names = [name.strip() or f"column_{i}" for i, name in enumerate(first, start=1)]
     columns = Columns.of_table(fields, names, path)
+    texts = {columns.id, columns.title, *columns.texts, *(own for own in names if own.lower() in TITLE_NAMES)}
     full = ((line, values) for line, values in rows if values != [])
     found = (
-        Row(f"{path}:{blank + line}", f"{prefix}{number}", _record(names, values))
+        Row(f"{path}:{blank + line}", f"{prefix}{number}", _record(names, values, texts))
         for number, (line, values) in enumerate(full, start=1)
     )
     yield from documents_of(found, fields, skipped, columns=columns)
@@ -146,7 +149,10 @@ def _parsed(reader: Any) -> Iterator[tuple[int, list[str] | RefusedError]]:
             yield line, RefusedError("not valid CSV", f"not valid CSV: {error}; {advice}")
 
 
-def _record(names: list[str], values: list[str] | RefusedError) -> dict[str, str] | RefusedError:
+def _record(
+    names: list[str], values: list[str] | RefusedError, texts: set[str | None]
+) -> dict[str, str | int | float] | RefusedError:
+    """A row; numbers outside of the columns of texts are numbers, which filters compare by size."""
     if isinstance(values, RefusedError):
         return values
     if len(values) != len(names):
@@ -156,4 +162,12 @@ def _record(names: list[str], values: list[str] | RefusedError) -> dict[str, str
         check_decoded("".join(values))
     except RefusedError as refused:
         return refused
-    return dict(zip(names, values, strict=True))
+    pairs = zip(names, values, strict=True)
+    return {name: value if name in texts else _number(value) for name, value in pairs}
+
+
+def _number(cell: str) -> str | int | float:
+    """A number, where a cell is one as Python writes it: what begins with a 0 or a + is a name."""
+    if not _NUMBER.fullmatch(cell):
+        return cell
+    return float(cell) if "." in cell else int(cell)

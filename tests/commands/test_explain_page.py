@@ -76,7 +76,7 @@ def test_the_page_is_one_file_in_which_documents_are_text(page: Path) -> None:
     soup = BeautifulSoup(page.read_text("utf-8"), "html.parser")
     assert len(soup.find_all("script")) == 1
     verdict = soup.find(class_="verdict").text
-    assert re.search(r"Rank 1 is 'Note .*', before \d+ by", verdict)
+    assert re.search(r"Rank 1 is 'Note .*' \(\d+ by", verdict)
     assert len(soup.table.tbody.find_all("tr")) == 21
     assert not soup.find_all(["img", "link", "iframe", "object"])
     assert EVIL in soup.table.text

@@ -46,9 +46,9 @@ def test_every_kind_of_table_gives_the_same_documents(tmp_path: Path, kind: str)
             written(path, f"\ufeff\n{LINES}" if kind == "jsonl" else LINES)
     source = open_documents(path)
     for _ in range(2):
-        assert [(d.id, d.text, str(d.metadata["year"])) for d in source] == [
-            ("1", "dogs bark", "1999"),
-            ("2", "cats purr", "2024"),
+        assert [(d.id, d.text, d.metadata["year"]) for d in source] == [
+            ("1", "dogs bark", 1999),
+            ("2", "cats purr", 2024),
         ]
     assert {d.source for d in source} == {str(path.resolve())}
 

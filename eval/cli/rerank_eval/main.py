@@ -27,6 +27,7 @@ Examples:
   rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine --similarity wmd
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
 
+\b
 Shell completion (bash; zsh and fish likewise):
   eval "$(_RERANK_EVAL_COMPLETE=bash_source rerank-eval)"
 """

@@ -97,12 +97,12 @@ def _verdict(hits: Sequence[Hit], explanation: RankingExplanation) -> Iterator[s
         return
     top = explanation.shown[0]
     places = [
-        f"{place} by {_name(name)}" if place else f"not found by {_name(name)}"
+        f"{place} by {_name(name)} alone" if place else f"not found by {_name(name)} alone"
         for name, ranks in _before(explanation).items()
         for place in (ranks[top],)
     ]
-    before = f", before {' and '.join(places)}" if places else ""
-    yield f"Rank {top + 1} is {shortened(_heading(hits[0]), _HEADING)!r}{before}."
+    alone = f" ({', '.join(places)})" if places else ""
+    yield f"Rank {top + 1} is {shortened(_heading(hits[0]), _HEADING)!r}{alone}."
 
 
 def _name(scorer: str) -> str:

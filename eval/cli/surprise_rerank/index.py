@@ -168,9 +168,10 @@ def index(
     """Fill an index, or bring it up to date.
 
     A SOURCE is a file or folder (JSONL, CSV, TSV, Parquet, text, Markdown, HTML, PDF, office documents), a
-    BEIR folder, an id of ir_datasets, `demo`, or a collection on a Qdrant server. Only what is new or changed
-    is encoded: run the same command again after a change, or after an interruption. What an index stores is
-    settled when it is made; one that exists keeps that until it is rebuilt.
+    BEIR folder, an id of ir_datasets, `demo`, or a collection on a Qdrant server. Columns that are not id,
+    title or text are metadata, for `search --filter`. Only what is new or changed is encoded: run the same
+    command again after a change, or after an interruption. What an index stores is settled when it is made;
+    one that exists keeps that until it is rebuilt.
     """
     filling = settings.of(Filling) if settings else Filling()
     out = Output(as_json=as_json, quiet=quiet)
