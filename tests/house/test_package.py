@@ -104,9 +104,9 @@ def refuses_what_it_promises(index: Path) -> None:
     """The background of the examples keeps out other questions; forty of one template would keep out none."""
     with DocumentIndex.open(index, load_encoder()) as opened:
         strict = opened.pipeline(min_surprise=0.95)
-        others = varied_questions(600)[300:]
+        others = varied_questions(450)[300:]
         passed = sum(len(strict.search(question)) > 0 for question in others)
-        assert passed / len(others) < 0.09  # three deviations above 5 %
+        assert passed / len(others) < 0.103  # three deviations above 5 %
         games = [f"who won the football game of {year}?" for year in range(1980, 2020)]
         opened.store_background(games)
         with pytest.raises(DataError, match="40 background questions that count as 1"):

@@ -42,10 +42,6 @@ def tokens(seed: int, count: int, dimension: int = 6) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32)
 
 
-def named(count: int, letter: str) -> list[str]:
-    return [f"{letter}{i}" for i in range(count)]
-
-
 @pytest.mark.parametrize("pooling", [1, 3])
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7), st.integers(0, 30))
 def test_the_contributions_sum_to_the_score_of_what_is_stored(
@@ -53,7 +49,7 @@ def test_the_contributions_sum_to_the_score_of_what_is_stored(
 ) -> None:
     query = tokens(seed, m, 24)
     stored = pooled_tokens(TokenBatch.from_arrays([tokens(seed + 1, k, 24)], 24), pooling, 2)
-    matches = token_matches(query, stored, named(m, "q"), named(k, "d"))
+    matches = token_matches(query, stored, [f"q{i}" for i in range(m)], [f"d{i}" for i in range(k)])
     score = DynaMax().pool(query, stored)[0]
     # The fast product rounds the question to whole numbers, which few components show.
     assert sum(match.contribution for match in matches) == pytest.approx(score, abs=1e-2)
@@ -83,14 +79,9 @@ def test_a_match_of_merged_tokens_shows_the_words_that_were_merged() -> None:
     (nothing,) = token_matches(-np.array([heart]), merged, ["x"], words)
     assert nothing.matched(3) == ""
     assert nothing.members == ()
-
-
-def test_words_that_are_not_as_many_as_vectors_are_refused() -> None:
-    with pytest.raises(DataError, match=r"1 words for 2 token vectors of the document"):
-        token_matches(tokens(0, 1), tokens(1, 2), ["a"], ["b"])
-    merged = pooled_tokens(TokenBatch.from_arrays([tokens(1, 6)]), 3, 1)
-    with pytest.raises(DataError, match=r"2 words for 6 token vectors of the document"):
-        token_matches(tokens(0, 1), merged, ["a"], ["b", "c"])
+    for document, count in ((merged, 5), (batch[0], 5)):
+        with pytest.raises(DataError, match=rf"2 words for {count} token vectors of the document"):
+            token_matches(np.array([heart]), document, ["x"], ["b", "c"])
 
 
 # Distributions

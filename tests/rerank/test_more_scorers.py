@@ -163,7 +163,7 @@ def pool(*values: Any) -> Candidates:
 
 
 def scored(scorer: PayloadScorer, *values: Any) -> list[float]:
-    return [round(float(own), 6) for own in scorer.scores(Query("q"), pool(*values))]
+    return scorer.scores(Query("q"), pool(*values)).round(6).tolist()
 
 
 def test_values_of_a_payload() -> None:
@@ -182,12 +182,11 @@ def test_values_of_a_payload() -> None:
 
 
 def test_wrong_uses_of_a_payload_are_told() -> None:
-    for key in ("", "a..b", "."):
-        with pytest.raises(DataError, match="is no key of the metadata"):
-            PayloadScorer(key)
-    for decay in (0, -1, timedelta(0), float("nan")):
-        with pytest.raises(DataError, match="must be above 0"):
-            PayloadScorer("a", decay=decay)
+    wrong = [*((key, 1, "is no key of the metadata") for key in ("", "a..b", "."))]
+    wrong += [("a", decay, "must be above 0") for decay in (0, -1, timedelta(0), float("nan"))]
+    for key, decay, told in wrong:
+        with pytest.raises(DataError, match=told):
+            PayloadScorer(key, decay=decay)
     with pytest.raises(DataError, match="give origin=, the best number"):
         scored(PayloadScorer("a.b", decay=3), 7)
     with pytest.raises(DataError, match="have the retriever fetch them"):
