@@ -12,32 +12,15 @@ from sentence_transformers import MultiVectorEncoder
 from sentence_transformers.base.modules import Normalize, Transformer
 from sentence_transformers.base.modules.dense import Dense
 from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
-from transformers import BertConfig, BertModel, BertTokenizerFast
+from tiny_bert import HIDDEN, backbone
+from transformers import BertModel
 
 DIMENSION = 8  # of the token vectors
-HIDDEN = 16
 SKIPPED = [".", ":"]
 
 
 def _backbone(folder: Path, words: Sequence[str]) -> BertModel:
-    """A BERT with its tokenizer in a folder, always of the same weights."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", "[unused1]", *words]
-    (folder / "vocab.txt").write_text("\n".join(pieces))
-    with torch.random.fork_rng([]):
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=len(pieces),
-            hidden_size=HIDDEN,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=48,
-        )
-        model = BertModel(config)
-    model.save_pretrained(folder)
-    BertTokenizerFast(vocab=str(folder / "vocab.txt"), model_max_length=32).save_pretrained(folder)
-    return model
+    return backbone(folder, ["[unused0]", "[unused1]", *words], max_position_embeddings=48)
 
 
 def _projection() -> torch.Tensor:

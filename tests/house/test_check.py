@@ -59,20 +59,6 @@ def test_the_document_shows_what_is_expected(path: Path) -> None:
     assert not missing, f"{content['shown']} does not show {missing[:3]}"
 
 
-def test_the_readmes_table_is_a_part_of_the_checked_ones() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    (head,) = re.findall(r"^\| \| (`bm25.*) \|$", text, flags=re.MULTILINE)
-    systems = re.findall(r"`([\w-]+)`", head)
-    content = yaml.safe_load((ROOT / "benchmarks" / "expected" / "readme-systems.yaml").read_bytes())
-    expected = {(cell.table, cell.row): cell.value for cell in check.cells(content)}
-    names = list(content["tables"])
-    rows = re.findall(r"^\| [\w, ]+ \| ([*.].*) \|$", text, flags=re.MULTILINE)
-    assert len(rows) == len(names) == 4
-    for table, row in zip(names, rows, strict=True):
-        shown = [float(cell.strip("* ")) for cell in row.split("|")]
-        assert shown == [expected[table, system] for system in systems], table
-
-
 def test_every_file_of_figures_is_linked_from_a_page_and_tables_are_those_of_the_files() -> None:
     pages = {path: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
     for file in (ROOT / "docs" / "figures").iterdir():

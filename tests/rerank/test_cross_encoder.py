@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from sentence_transformers import CrossEncoder
-from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+from tiny_bert import backbone
+from transformers import BertForSequenceClassification
 from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Query
@@ -50,21 +50,8 @@ def scene(texts: Sequence[str] = TEXTS) -> tuple[Query, Candidates]:
 
 
 def tiny_cross_encoder(folder: Path, labels: int = 1) -> CrossEncoder:
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({w for t in TEXTS for w in t.split()})]
-    (folder / "vocab.txt").write_text("\n".join(pieces))
-    with torch.random.fork_rng([]):
-        torch.manual_seed(0)
-        config = BertConfig(
-            vocab_size=len(pieces),
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=32,
-            num_labels=labels,
-        )
-        BertForSequenceClassification(config).save_pretrained(folder)
-    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
+    words = sorted({word for text in TEXTS for word in text.split()})
+    backbone(folder, words, BertForSequenceClassification, num_labels=labels)
     return CrossEncoder(str(folder), device="cpu")
 
 
