@@ -32,7 +32,7 @@ from surprise_rerank.connectors.qdrant import (
     SparseRetriever,
     SurpriseRetriever,
 )
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.encoders.base import Encoder, encode_queries

@@ -37,12 +37,9 @@ class DocumentIndex(QdrantIndex, Ranked):
     ) -> SyncReport:
         """Bring the index up to date: only new and changed documents are encoded and stored.
 
-        Documents may be a stream; ids must be unique. After an interruption the next call continues. With
-        `prune`, stored documents that are not among these are removed; where these name a `source`, only such
-        as were read from one of theirs. `encoded` are vectors that exist already; no document is split then.
-
-        Then a first background is measured, of `varied_questions`, and those are measured again that are
-        stale because there are twice as many documents, or half as many.
+        After an interruption the next call continues. `prune` removes stored documents that are not among
+        these, of the sources that these name. `encoded` are vectors that exist already; no document is split
+        then. Then backgrounds are measured that are missing or stale.
 
         Raises:
             DataError: if an id occurs twice or metadata is not JSON; what was stored before stays.
@@ -72,9 +69,8 @@ class DocumentIndex(QdrantIndex, Ranked):
         """Index all documents again into a new version, and replace this one by it in one step.
 
         Until then this version answers. After an error it stays in use, and another call continues. Models
-        and options are as for `open`, or those of now where they are not given; shards and copies stay as
-        they are. The ensemble stays if the model does. The questions of its backgrounds are asked again at
-        the end; those of the package where it has none.
+        and options are as for `open`, or those of now. The ensemble stays if the model does; the questions
+        of backgrounds are asked again.
 
         Raises:
             IndexingError: if documents cannot be stored.

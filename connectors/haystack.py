@@ -23,7 +23,7 @@ from surprise_rerank.connectors.components import (
 )
 from surprise_rerank.connectors.filters import from_haystack
 from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.qdrant.retrievers.base import filterable
+from surprise_rerank.connectors.qdrant.retrievers import filterable
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline

@@ -25,7 +25,7 @@ from surprise_rerank.connectors.components import (
     told,
 )
 from surprise_rerank.connectors.filters import from_llama_index
-from surprise_rerank.connectors.qdrant.retrievers.base import filterable
+from surprise_rerank.connectors.qdrant.retrievers import filterable
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline

@@ -10,11 +10,11 @@ from typing import Unpack
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import (
+from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     LexicalIndex,
     StoredCandidates,
+    SurpriseMode,
 )
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
 from surprise_rerank.connectors.qdrant.search.searched import Searched
@@ -58,13 +58,10 @@ class Ranked(Searched):
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
 
-        The system is `auto`, `cosine`, `surprise`, `dynamax`, `fusion`, `bm25`, or one of `register_system`;
-        the best that there is enough for by default. `min_surprise` leaves out what is less surprising than
-        this share of other questions. `mode` is where `surprise` is computed: `formula`, `vector`.
+        The best system that there is enough for by default. `min_surprise` leaves out what is less surprising
+        than this share of other questions. `mode` is where `surprise` is computed: `formula`, `vector`.
         `scorers` are added by `auto` and `fusion`: a `CrossEncoder`, a function (question, texts) -> scores,
-        a `PayloadScorer` or another `Scorer`; they move documents and leave `surprise` alone. `weights` are
-        factors by part. `diversity=.3` (or `mmr=.7`) puts different documents first, `collapse=.95` folds
-        near-duplicates.
+        or a `Scorer`; `weights` are factors by part.
 
         Raises:
             DataError: if what the system or the mode needs is not there, or min_surprise has no background.

@@ -33,9 +33,14 @@ from surprise_rerank.connectors.attached.finding import (
     with_tokens,
 )
 from surprise_rerank.connectors.attached.kept import KeptFiles, files_name, files_of
-from surprise_rerank.connectors.attached.payloads import PayloadLayout, find_layout, is_random, point_id
+from surprise_rerank.connectors.attached.layouts import (
+    PayloadLayout,
+    VectorLayout,
+    find_layout,
+    is_random,
+    point_id,
+)
 from surprise_rerank.connectors.attached.pools import ForeignPools
-from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.connections import Connection, Reached, connect, existing
@@ -72,13 +77,6 @@ class Collection(Ranked):
     """A Qdrant collection that LangChain, LlamaIndex, Haystack, Mem0 or somebody's own code made.
 
     Use `Collection.attach`. Nothing is written into the collection. Threads may share it.
-
-    Attributes:
-        points: the collection's.
-        vectors: which are compared.
-        payloads: how points become documents.
-        token_encoder: of token vectors; None without one.
-        enriched: what was added beside it.
     """
 
     def __init__(
@@ -93,6 +91,8 @@ class Collection(Ranked):
     ) -> None:
         self._connection, self.points, self.vectors, self.payloads = connection, points, vectors, payloads
         self._encoder, self.token_encoder = models
+        own = self._encoder
+        self.model, self.fingerprint = ("", "") if own is None else (dense_model(own).name, own.fingerprint)
         self._sparse, self.files = sparse, files
         self.engine, self.where = points.kind, points.where
         self.id_key, self.metadata_key = payloads.id_path, payloads.metadata
@@ -127,16 +127,12 @@ class Collection(Ranked):
     ) -> Self:
         """Open a collection, by its url or a client, as it is; docs/existing-collection.md has all options.
 
-        `embed` is the model of its dense vectors, `token_encoder` of its multivectors or for `enrich`, and
-        `sparse` makes a question's sparse vector. Keys of the payload (a dot leads into an object) and names
-        of vectors are found where only one fits. `keep` is a folder for statistics and backgrounds, or
-        `qdrant` for a collection beside it; without, they are gone when the process ends.
+        Keys of the payload and names of vectors are found where only one fits.
 
         Raises:
             StoreError: if the server cannot be reached, or has no such collection.
             DataError: if a key or a vector must be named; if the vectors are of another model.
-            IndexMismatchError: if it is an index of surprise-rerank, was enriched with another model of
-                tokens, or was filled anew after something was kept.
+            IndexMismatchError: if it is an index of ours, or was filled or enriched otherwise meanwhile.
         """
         names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
         connection = connect(where, api_key)
@@ -306,16 +302,6 @@ class Collection(Ranked):
         if self._encoder is None:
             raise DataError(f"{self.where} was attached without a model of questions; give embed=")
         return self._encoder
-
-    @property
-    def model(self) -> str:
-        """The name of the model of dense vectors; empty where it is not known."""
-        return "" if self._encoder is None else dense_model(self._encoder).name
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells the model's weights apart; empty where it is not known."""
-        return "" if self._encoder is None else self._encoder.fingerprint
 
     @property
     def language(self) -> str:

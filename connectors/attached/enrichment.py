@@ -16,7 +16,7 @@ from typing import Any
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates
-from surprise_rerank.connectors.attached.payloads import PayloadLayout, point_id
+from surprise_rerank.connectors.attached.layouts import PayloadLayout, point_id
 from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, token_params
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.multivectors import (

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from surprise_rerank.connectors.attached.payloads import PayloadLayout
-from surprise_rerank.connectors.attached.vectors import VectorLayout, are_unit, find_vectors
+from surprise_rerank.connectors.attached.layouts import PayloadLayout, VectorLayout, are_unit, find_vectors
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.manifest import is_index

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import numpy as np
 
 from surprise_rerank.connectors.attached.enrichment import SUFFIX
-from surprise_rerank.connectors.attached.vectors import VectorLayout
+from surprise_rerank.connectors.attached.layouts import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles

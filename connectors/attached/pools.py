@@ -10,14 +10,14 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.attached.enrichment import TOKENS, WORDS, Enriched, behind
-from surprise_rerank.connectors.attached.payloads import (
+from surprise_rerank.connectors.attached.layouts import (
     PayloadLayout,
+    VectorLayout,
     haystack_point,
     one_id,
     point_id,
     point_of,
 )
-from surprise_rerank.connectors.attached.vectors import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors
 from surprise_rerank.connectors.qdrant.schema import PointId, Record, to_terms

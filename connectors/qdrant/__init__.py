@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import RetryPolicy as RetryPolicy
     from surprise_rerank.connectors.qdrant.manifest import IndexOptions as IndexOptions
     from surprise_rerank.connectors.qdrant.manifest import IndexStatus as IndexStatus
-    from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever as DenseRetriever
-    from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseRetriever as SurpriseRetriever
-    from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever as SparseRetriever
+    from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever as DenseRetriever
+    from surprise_rerank.connectors.qdrant.retrievers import SparseRetriever as SparseRetriever
+    from surprise_rerank.connectors.qdrant.retrievers import SurpriseRetriever as SurpriseRetriever
     from surprise_rerank.connectors.qdrant.search.queries import SearchOptions as SearchOptions
     from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport as SyncReport
 
@@ -26,8 +26,7 @@ __getattr__, __all__ = lazy_names(
         "lexical": "Bm25",
         "location": "Location RetryPolicy",
         "manifest": "IndexOptions IndexStatus",
-        "retrievers.dense": "DenseRetriever SurpriseRetriever",
-        "retrievers.sparse": "SparseRetriever",
+        "retrievers": "DenseRetriever SparseRetriever SurpriseRetriever",
         "search.queries": "SearchOptions",
         "writing.indexing": "SyncReport",
     },

@@ -36,14 +36,18 @@ from surprise_rerank.connectors.qdrant.schema import (
     PointId,
     point_id,
 )
-from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.pools import IndexPools
 from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
 from surprise_rerank.connectors.qdrant.writing import statistics
-from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, SyncReport, delete_documents
-from surprise_rerank.connectors.qdrant.writing.points import PointMaker
+from surprise_rerank.connectors.qdrant.writing.indexing import (
+    Indexer,
+    PointMaker,
+    SyncReport,
+    delete_documents,
+)
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
 from surprise_rerank.core.arrays import VectorSimilarity
@@ -105,6 +109,7 @@ class QdrantIndex(Searched):
     def _use(self, storage: Storage) -> None:
         self.storage = self.files = storage
         self.engine, self.where = storage.engine.kind, storage.where
+        self.model, self.fingerprint = storage.manifest.model, storage.manifest.fingerprint
 
     @classmethod
     def open(
@@ -126,12 +131,10 @@ class QdrantIndex(Searched):
         """Open an index, or make an empty one.
 
         The location is a folder, `:memory:`, a server's collection as http://localhost:6333/papers, or a
-        `Location`, whose parts the arguments from collection to retries are; it is not used with a url. The
-        encoder must be the model that the index was made with: an `Encoder`, or what `as_encoder` makes one
-        of; None opens an index that exists, for what needs no vectors of new texts. A token_encoder gives the
-        token vectors in its place, such as `load_encoder()` beside an API's model. Options are what a new
-        index stores; one that exists keeps its own, and must have these where given. So are
-        collection_settings, more for `QdrantClient.create_collection`.
+        `Location`, whose parts the arguments from collection to retries are. None as encoder opens an index
+        that exists; a token_encoder gives the token vectors in place of an API's model. Options, and
+        collection_settings for `QdrantClient.create_collection`, are of a new index; one that exists must
+        have them.
 
         Raises:
             StoreError: if the folder or server cannot be used.
@@ -163,16 +166,6 @@ class QdrantIndex(Searched):
         """Write what is pending; close files and connections, and release locks."""
         self.is_closed = True
         self.storage.close()
-
-    @property
-    def model(self) -> str:
-        """The name of its model."""
-        return self.manifest.model
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells the model's weights apart."""
-        return self.manifest.fingerprint
 
     @property
     def language(self) -> str:

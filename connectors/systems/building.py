@@ -8,11 +8,12 @@ from types import MappingProxyType
 from typing import TypeGuard
 
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.retrievers.dense import SurpriseMode, SurpriseRetriever
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import (
+from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     InclusionScored,
     LexicallyScored,
+    SurpriseMode,
+    SurpriseRetriever,
 )
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import Searched

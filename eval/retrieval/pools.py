@@ -11,9 +11,13 @@ import numpy as np
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant.index import QdrantIndex
-from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever, LexicalIndex, LexicallyScored
-from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
+from surprise_rerank.connectors.qdrant.retrievers import (
+    DenseRetriever,
+    HybridRetriever,
+    LexicalIndex,
+    LexicallyScored,
+    SparseRetriever,
+)
 from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.tokens import TokenBatch

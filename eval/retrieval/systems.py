@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import InclusionScored
+from surprise_rerank.connectors.qdrant.retrievers import InclusionScored
 from surprise_rerank.connectors.qdrant.search.queries import TokenSample
 from surprise_rerank.connectors.systems.building import auto
 from surprise_rerank.connectors.systems.inputs import BuiltSystem

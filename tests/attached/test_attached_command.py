@@ -127,12 +127,6 @@ def test_a_target_is_a_server_and_a_collection(target: str, urls: tuple[str, ...
         Location.at("http://localhost:6333/")
 
 
-def test_the_model_must_be_named(desk: Desk) -> None:
-    assert "does not know the model of its vectors" in desk.refused(
-        "search", "cats", "--config", str(desk.keys)
-    )
-
-
 def test_what_searches_an_index_searches_a_foreign_collection(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

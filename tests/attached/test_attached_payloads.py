@@ -13,7 +13,7 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.attached.finding import sparse_embed
-from surprise_rerank.connectors.attached.payloads import (
+from surprise_rerank.connectors.attached.layouts import (
     Payload,
     PayloadLayout,
     find_layout,
@@ -66,11 +66,6 @@ def test_documents_are_found_by_ids_of_any_kind(key: str, value: Callable[[int],
     found = collection.fetch((*ids, "nobody", "-77"), frozenset({"documents"}), skip_missing=True)
     assert found.ids == ids
     assert {own.text for own in found.documents or ()} == set(TEXTS)
-
-
-def test_a_point_with_an_id_of_its_own_is_not_found_by_its_number():
-    collection = collection_of(lambda i: {"text": TEXTS[i], "docno": f"d{i}"}, id="docno")
-    assert collection.pools.points_of(["3", "d3"]) == {"3": None, "d3": 3}
 
 
 @pytest.mark.parametrize(

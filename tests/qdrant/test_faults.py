@@ -21,7 +21,6 @@ from qdrant_rest import (
     NoAnswer,
     QdrantRest,
     Reset,
-    Slow,
     Status,
     TruncatedJson,
     fresh_collection,
@@ -44,7 +43,7 @@ KEY = "a-very-secret-key"
 UPSERT = ("PUT", "/points")
 
 # test_retries.py has all kinds of faults. Here: what was not done, what was done, and what comes late.
-PASSING: list[Fault] = [Status(503), CutBody(), NoAnswer(), Slow(0.1)]
+PASSING: list[Fault] = [Status(503), CutBody(), NoAnswer()]
 # How often a request is sent that meets it.
 LASTING: dict[Fault, int] = {Status(503): QUICK.attempts, Status(400): 1, CutBody(): QUICK.attempts}
 
@@ -144,7 +143,7 @@ def test_a_fault_that_passes_loses_nothing(rest: QdrantRest, fault: Fault) -> No
     with opened(rest, fault=fault) as index:
         rest.fault(*UPSERT, fault, after=1)
         assert index.sync(documents()).added == 200
-        assert rest.count(*UPSERT) == 4 + (not isinstance(fault, Slow))
+        assert rest.count(*UPSERT) == 5
         assert_whole(rest, index, documents())
         assert index.sync(documents()).unchanged == 200
 
@@ -292,12 +291,11 @@ def query() -> Query:
     return Query("alpha beta", encoded.dense[0])
 
 
-@pytest.mark.parametrize("fault", [CutBody(), Status(400)], ids=str)
-def test_a_rebuild_that_fails_leaves_the_version_in_use(rest: QdrantRest, fault: Fault) -> None:
+def test_a_rebuild_that_fails_leaves_the_version_in_use(rest: QdrantRest) -> None:
     changed = [Document(d.id, f"{d.text} changed", metadata=d.metadata) for d in documents()]
     with opened(rest) as index:
         index.sync(documents())
-        rest.fault(*UPSERT, fault, times=1000, after=2)
+        rest.fault(*UPSERT, CutBody(), times=1000, after=2)
         with pytest.raises(IndexingError):
             index.rebuild(changed)
         found = index.fetch([d.id for d in documents()], frozenset({"documents"}))

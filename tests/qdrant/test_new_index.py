@@ -56,17 +56,6 @@ def test_an_index_that_another_run_has_made_beside_it_stays(tmp_path: Path) -> N
     assert holds(second) == 2
 
 
-def test_an_index_that_another_run_reads_stays_until_it_is_filled(tmp_path: Path) -> None:
-    place = tmp_path / "new" / "index"
-    with DocumentIndex.open(place, WordEncoder()):
-        pass
-    with DocumentIndex.open(place, WordEncoder()) as other:
-        with pytest.raises(DataError, match="wrong"), opened_new(Location(place)):
-            raise DataError("wrong")
-        other.sync(DOCUMENTS)
-    assert holds(place) == 2
-
-
 def test_a_server_keeps_the_collection_of_another_run() -> None:
     with QdrantRest() as server:
         own, theirs = (Location(url=server.url, collection=f"{name}-{os.getpid()}") for name in "ab")

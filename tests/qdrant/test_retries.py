@@ -156,15 +156,6 @@ def test_no_attempt_begins_after_the_time_limit() -> None:
     assert 1 < request.times < 1000
 
 
-def test_a_body_that_is_not_taken_in_is_too_large_in_the_end() -> None:
-    def stuck() -> None:
-        raise ResponseHandlingException(httpx.WriteTimeout("timed out"))
-
-    request = Counted(stuck)
-    assert isinstance(failure(request), TooLarge)
-    assert request.times == 4
-
-
 def test_a_collection_that_is_not_there_is_gone_and_one_that_is_exists(client: QdrantClient) -> None:
     for place in (client, QdrantClient(":memory:")):
         assert "does not exist any more; index again" in str(failure(lambda: place.count("nowhere")))  # noqa: B023

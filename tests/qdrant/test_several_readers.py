@@ -14,14 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from calling import exit_code
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines.edge_shard import open_to_read
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
-from surprise_rerank.eval.cli.surprise_rerank.main import main
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="folders are not locked there"),
@@ -112,20 +110,6 @@ def test_who_cannot_write_is_told_before_anything_is_encoded(folder: Path) -> No
             index.sync([Document("other", "another text")])
         assert index.sync(DOCUMENTS).unchanged == 200, "nothing is to be written"
     assert encoder.encoded_texts == []
-
-
-def test_the_command_asks_for_the_lock_before_it_loads_a_model(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from surprise_rerank.eval.cli.surprise_rerank import index as module
-
-    monkeypatch.setattr(module, "load_model", lambda *_: pytest.fail("a model was loaded"))
-    documents = folder.parent / "documents.jsonl"
-    documents.write_text('{"id": "a", "text": "another text"}\n')
-    with program(folder, WRITES) as writer:
-        assert said(writer) == "done"
-        assert exit_code(main, "surprise-rerank", "index", documents, "--index", folder) == 2
-    assert "changes it; close that one" in capsys.readouterr().err
 
 
 def test_an_index_is_readable_by_its_owner_only(folder: Path) -> None:

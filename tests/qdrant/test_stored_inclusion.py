@@ -13,7 +13,7 @@ from words import WordEncoder
 from surprise_rerank import Document, Passages
 from surprise_rerank.candidates import Candidates, Inclusion, Query, Ranking
 from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import InclusionScored
+from surprise_rerank.connectors.qdrant.retrievers import InclusionScored
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.search.queries import TokenSample
 from surprise_rerank.connectors.systems.building import build_system, dynamax, possible_systems

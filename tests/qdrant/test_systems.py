@@ -221,12 +221,6 @@ def test_a_name_means_one_thing() -> None:
         register_system(replace(MINE, name="cosine"))
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a,b", "a\nb"])
-def test_a_name_that_no_file_and_no_list_can_hold_is_refused(name: str) -> None:
-    with pytest.raises(DataError, match="cannot be used"):
-        replace(MINE, name=name)
-
-
 @pytest.mark.usefixtures("no_trace")
 def test_what_only_an_evaluation_has_is_told(index: DocumentIndex) -> None:
     register_system(replace(MINE, name="learned", needs=frozenset({"judgements"})))

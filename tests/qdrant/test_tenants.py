@@ -16,8 +16,7 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
-from surprise_rerank.connectors.qdrant.retrievers.hybrid import HybridRetriever
-from surprise_rerank.connectors.qdrant.retrievers.sparse import SparseRetriever
+from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SparseRetriever
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
 from surprise_rerank.encoders.base import encode_queries

@@ -15,7 +15,7 @@ from words import WordEncoder
 from surprise_rerank import Candidates, DataError, Document, Query, System, register_system
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.document_index import DocumentIndex
-from surprise_rerank.connectors.qdrant.retrievers.dense import DenseRetriever
+from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems import BuiltSystem, register
 from surprise_rerank.rerank import CosineScorer, CrossEncoderScorer, FusionReranker, PayloadScorer

@@ -1,6 +1,6 @@
 """One collection of points: Edge's in a folder, or one behind qdrant-client. Every error is a `StoreError`.
 
-Requests are written in qdrant-client's `models`; Edge's are translated (`edge_requests.py`). Everything that
+Requests are written in qdrant-client's `models`; Edge's are translated (`edge.py`). Everything that
 Qdrant offers in a filter therefore passes through unchanged.
 """
 

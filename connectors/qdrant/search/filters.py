@@ -56,7 +56,7 @@ def filter_of(values: Any, most: int | None = None) -> models.Filter:
         raise DataError(_wrong(error, values, "")) from error
     # The engine's own code knows what it takes: paths, places, numbers of 64 bits. What only a server has is
     # left to it.
-    from surprise_rerank.connectors.qdrant.engines.edge_requests import to_filter
+    from surprise_rerank.connectors.qdrant.engines.edge import to_filter
 
     with contextlib.suppress(StoreError):
         to_filter(found)

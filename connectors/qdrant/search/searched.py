@@ -48,6 +48,8 @@ class Searched(ABC):
 
     engine: EngineKind  # which one it has
     where: str  # the place, for messages
+    model: str  # the name of the model of the dense vectors; empty where it is not known
+    fingerprint: str  # what tells its weights apart; empty where it is not known
     id_key: str  # of a document's id in the payload, for filters; empty where the point's own id is it
     metadata_key: str  # of the metadata, for filters; empty where they are the payload
     similarity: VectorSimilarity  # how dense vectors are compared
@@ -87,16 +89,6 @@ class Searched(ABC):
         Raises:
             StoreError: if it was opened without one.
         """
-
-    @property
-    @abstractmethod
-    def model(self) -> str:
-        """The name of the model of the dense vectors; empty where it is not known."""
-
-    @property
-    @abstractmethod
-    def fingerprint(self) -> str:
-        """What tells the model's weights apart; empty where it is not known."""
 
     @property
     @abstractmethod

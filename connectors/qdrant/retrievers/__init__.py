@@ -1,1 +1,0 @@
-"""Retrievers: from a query to a candidate pool."""
