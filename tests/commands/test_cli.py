@@ -157,17 +157,6 @@ def test_judgements_can_be_json_lines(run: Run, beir: Path) -> None:
     assert json.loads(out)["questions"] == 2
 
 
-def test_measures_and_depth_are_the_users_choice(run: Run, beir: Path, tmp_path: Path) -> None:
-    measures = "AP@5, Success@1,AP(rel=2, judged_only=True)@20"
-    arguments = ["--measures", measures, "--depth", "2", "--systems", "cosine,dynamax"]
-    code, out, _ = run("--dataset", beir, *arguments, "--run-dir", tmp_path / "runs")
-    assert code == 0
-    assert "AP@5" in out
-    assert "AP(rel=2,judged_only=True)@20" in out
-    assert "nDCG" not in out
-    assert len((tmp_path / "runs" / "cosine.trec").read_text().splitlines()) == 4
-
-
 def test_a_depth_beyond_every_engine_is_the_whole_corpus(run: Run, beir: Path, tmp_path: Path) -> None:
     arguments = ["--systems", "cosine", "--depth", str(10**20), "--run-dir", tmp_path / "runs"]
     code, _, err = run("--dataset", beir, *arguments, "-q")
@@ -224,23 +213,6 @@ def test_help_has_examples_and_needs_no_torch() -> None:
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert "rerank-eval --dataset beir/scifact" in done.stdout
     assert "_RERANK_EVAL_COMPLETE" in done.stdout
-
-
-def test_the_default_model_and_systems_are_there() -> None:
-    from surprise_rerank.connectors.systems.register import find_systems
-    from surprise_rerank.encoders.loading import DEFAULT_MODEL
-    from surprise_rerank.eval.retrieval.settings import DEFAULTS
-    from surprise_rerank.eval.retrieval.systems import EVALUATED
-
-    assert DEFAULTS.model == DEFAULT_MODEL
-    assert tuple(find_systems(DEFAULTS.systems, EVALUATED)) == DEFAULTS.systems
-
-
-def test_systems_are_listed(run: Run) -> None:
-    code, out, _ = run("--systems", "help")
-    assert (code, "surprise-mixed" in out, "wmd" in out) == (0, True, False)
-    code, out, _ = run("--similarity", "help")
-    assert (code, "wmd" in out, "surprise-mixed" in out) == (0, True, False)
 
 
 def append(file: str, text: str) -> Callable[[Path], None]:

@@ -7,7 +7,6 @@ import os
 import pty
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import unicodedata
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 from bench import Bench, corpus, error_line, write_model, write_rows
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from qdrant_rest import QdrantRest
@@ -26,7 +24,6 @@ from rich.cells import cell_len
 
 from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -403,23 +400,6 @@ def test_the_key_of_a_server_is_never_shown(bench: Bench, monkeypatch: pytest.Mo
         monkeypatch.setenv("QDRANT_API_KEY", "wrong-k3y")
         shown += error_line(bench.run("status")) + bench.run("status", "--help")[1]
     assert not [secret for secret in ("s3cr3t", "k3y", "passw0rd") if secret in shown]
-
-
-@pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_every_command_has_examples(name: str) -> None:
-    done = CliRunner().invoke(command, [*name.split(), "--help"])
-    assert done.exit_code == 0
-    assert f"surprise-rerank {name}".strip() in done.output
-    assert "Examples:" in done.output
-
-
-@pytest.mark.skipif(
-    shutil.which("surprise-rerank", path=str(Path(sys.executable).parent)) is None, reason="not installed"
-)
-def test_the_command_is_installed() -> None:
-    program = Path(sys.executable).with_name("surprise-rerank")
-    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("surprise-rerank, version ")
 
 
 def near(value: float | str) -> Any:

@@ -23,13 +23,14 @@ from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval.studies import classify
 from surprise_rerank.eval.reports.report import Report
+from surprise_rerank.eval.retrieval.settings import DEFAULTS
 from surprise_rerank.eval.studies.classify import few_shot
 from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
-from surprise_rerank.eval.studies.classify.few_shot import draw_examples, draw_texts
+from surprise_rerank.eval.studies.classify.few_shot import draw_examples
 from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT, mcnemar, qualities
 from surprise_rerank.eval.studies.classify.task import label_names, read_label_names
 from surprise_rerank.eval.studies.labelled import read_labelled
-from surprise_rerank.eval.studies.settings import FEW_SHOT_SYSTEMS, MODEL, TEMPLATE, ClassifySettings
+from surprise_rerank.eval.studies.settings import MODEL, TEMPLATE, ClassifySettings
 
 WORDS = ("dog", "cat", "puppy", "stock", "bank", "share", "train", "road", "car", "this", "matter", "is")
 CLASSES = {
@@ -133,13 +134,6 @@ def test_fewer_examples_are_among_more(few: int, many: int, seed: int):
         assert counts.tolist() == [shots] * 3
 
 
-def test_tested_texts_are_drawn_without_repetition():
-    drawn = draw_texts(np.arange(10, 20), 4, np.random.default_rng(0))
-    assert len(set(drawn.tolist())) == 4
-    assert drawn.tolist() == sorted(drawn.tolist())
-    assert draw_texts(np.arange(3), 9, np.random.default_rng(0)).tolist() == [0, 1, 2]
-
-
 # Names
 
 
@@ -209,13 +203,6 @@ def test_surprise_is_that_of_the_classifier(files: Path, tmp_path: Path):
     assert any("ensemble: the texts of train.jsonl (90; inductive)" in note for note in report.notes)
 
 
-def test_classes_without_texts_can_be_chosen_and_are_told(files: Path, tmp_path: Path):
-    names = tmp_path / "names.yaml"
-    names.write_text("house_pets: dog\nmoney: bank\ntravel: train\nmore: matter\n")
-    report = measured(files, tmp_path, names=names)
-    assert any("no text of 1 of the 4 classes that can be chosen: more" in note for note in report.notes)
-
-
 def test_malformed_rows_are_told_or_left_out(files: Path, tmp_path: Path):
     broken = tmp_path / "broken.jsonl"
     broken.write_text((files / "test.jsonl").read_text() + '{"text": "no label"}\n')
@@ -234,11 +221,6 @@ def test_classify_prints_and_writes_the_report(files: Path, tmp_path: Path):
     content = json.loads(file.read_text())
     assert list(content["tables"]) == ["zero-shot"]
     assert content["texts"] == 30
-
-
-def test_help_knows_the_defaults_of_the_modules():
-    assert (MODEL, TEMPLATE) == (DEFAULT_MODEL, DEFAULT_TEMPLATE)
-    assert all(name in (classify.epilog or "") for name in (*ZERO_SHOT, *FEW_SHOT_SYSTEMS))
 
 
 # What cannot be
@@ -266,13 +248,6 @@ def test_settings_that_do_not_fit_are_told_before_a_model_is_loaded(
 ):
     with pytest.raises(DataError, match=message):
         measured(files, tmp_path, **{"models": ("nowhere.txt",), **values})
-
-
-@pytest.mark.parametrize("weight", ["2", "-0.1", "auto", "nan"])
-def test_a_weight_is_a_word_or_from_0_to_1(files: Path, weight: str):
-    result = invoke(files / "test.jsonl", "--set", f"weight={weight}")
-    assert result.exit_code != 0
-    assert "crossover" in result.output + str(result.exception)
 
 
 def test_one_class_is_nothing_to_tell_apart(files: Path, tmp_path: Path):
@@ -343,22 +318,6 @@ def test_ensembles_of_every_size_are_drawn(files: Path, tmp_path: Path):
     assert report.table("ensemble-size") == measured(files, tmp_path, **more).table("ensemble-size")
 
 
-def test_the_command_draws_ensembles(files: Path, tmp_path: Path):
-    arguments = [files / "test.jsonl", "--model", files / "words.txt", "--set", f"cache={tmp_path}"]
-    result = invoke(
-        *arguments, "--set", "ensemble_size=3,9", "--set", "draws=2", "--report", tmp_path / "sizes.html"
-    )
-    assert result.exit_code == 0, result.output
-    assert "surprise, crossover" in result.output
-    assert (
-        "ensembles of 81, 243, 729, 2187 leave no text"
-        in invoke(*arguments, "--set", "ensemble_size=3,81,243,729,2187", "--set", "draws=1").output
-    )
-    for wrong, told in (("3,x", "expected a valid integer"), ("0,3", "whole numbers from 1")):
-        result = invoke(*arguments, "--set", f"ensemble_size={wrong}")
-        assert told in result.output + str(result.exception)
-
-
 # Few examples
 
 
@@ -414,3 +373,7 @@ def test_texts_that_are_no_examples_are_tested(files: Path, tmp_path: Path, test
 def test_systems_that_a_model_cannot_learn_are_refused(files: Path, tmp_path: Path, system: str):
     with pytest.raises(ModelError, match=rf"words\.txt cannot be fine-tuned, as {system} needs it"):
         measured(files, tmp_path, few_shot=(2,), systems=(system, "logistic"))
+
+
+def test_help_knows_the_defaults_of_the_modules():
+    assert (MODEL, DEFAULTS.model, TEMPLATE) == (DEFAULT_MODEL, DEFAULT_MODEL, DEFAULT_TEMPLATE)

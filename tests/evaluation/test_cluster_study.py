@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -119,12 +117,6 @@ def test_a_run_is_what_scikit_learn_measures_of_the_estimators() -> None:
     assert found["surprise"]["moved %"] == 100 * (centres.labels_ != surprised.labels_).mean() > 0
 
 
-def test_more_clusters_than_texts_find_the_labels() -> None:
-    points = np.repeat(np.eye(2, dtype=np.float32), 5, axis=0)
-    found = measure(points, list("aaaaabbbbb"), find_assignments([]), clusters=4, seed=0)
-    assert found["cosine"]["V-measure"] == found["cosine"]["ARI"] == 100
-
-
 def test_a_report_has_a_row_for_each_assignment(evaluate: Callable[..., Report]) -> None:
     report = evaluate("surprise", "pooled@0.5")
     quality = report.table("cluster")
@@ -142,23 +134,6 @@ def test_a_report_has_a_row_for_each_assignment(evaluate: Callable[..., Report])
     once = evaluate("surprise", repeats=1)
     assert "V-measure dev." not in [column.name for column in once.table("cluster").columns]
     assert once.table("cluster-differences").rows[0][-2:] == (1.0, 1.0)
-
-
-def test_several_files_and_models_have_their_rows(evaluate: Callable[..., Report], vectors: Path) -> None:
-    other = vectors.with_name("other.txt")
-    other.write_text(vectors.read_text().replace("0", "1"))
-    files = (vectors.with_name("topics.jsonl"), topics(vectors.with_name("second.jsonl"), 30))
-    report = evaluate(models=(str(vectors), str(other)), files=files, repeats=2)
-    assert {row[:2] for row in report.table("cluster").rows} == {
-        (file.name, model) for file in files for model in ("small.txt", "other.txt")
-    }
-    assert [table.name for table in report.tables] == ["cluster"]
-
-
-def test_a_limit_draws_a_sample_of_a_sorted_file(evaluate: Callable[..., Report]) -> None:
-    report = evaluate(limit=30)
-    assert any("topics.jsonl: 30 texts, 3 labels, 3 clusters" in note for note in report.notes)
-    assert any("a random sample" in note for note in report.notes)
 
 
 def test_the_command_shows_and_writes_its_tables(call: Call, file: Path, tmp_path: Path) -> None:
@@ -192,14 +167,3 @@ def test_files_that_cannot_be_compared_are_refused(call: Call, file: Path, tmp_p
     same = tmp_path / "same.jsonl"
     same.write_text('{"text": "a dog", "label": "x"}\n{"text": "a cat", "label": "x"}\n')
     assert "every text has the label 'x'" in str(call(same).exception)
-
-
-def test_help_has_examples_and_needs_no_torch() -> None:
-    code = (
-        "import sys; from surprise_rerank.eval.cli.rerank_eval.studies import cluster as command\n"
-        "try: command(['--help'])\n"
-        "finally: assert not {'torch', 'sklearn'} & set(sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-    assert "rerank-eval cluster tweet.jsonl" in done.stdout
-    assert f"surprise@{DEFAULT_WEIGHT}" in ClusterSettings(files=()).assignments

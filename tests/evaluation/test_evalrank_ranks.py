@@ -19,7 +19,7 @@ from surprise_rerank.eval.studies.evalrank.measures import (
     dense_measure,
 )
 from surprise_rerank.eval.studies.evalrank.outcomes import RankOutcome
-from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure, distinct, ranks
+from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure, ranks
 from surprise_rerank.similarities.bags import Texts
 from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
 
@@ -80,22 +80,6 @@ def test_a_rank_counts_what_is_more_similar_and_the_first_item_for_nothing() -> 
     assert [outcome.hits(k) for k in (1, 2, 3, 4)] == [0.5, 0.75, 0.75, 1.0]
 
 
-def test_equal_items_do_not_count_against_each_other() -> None:
-    rng = np.random.default_rng(1)
-    vectors = rng.normal(size=(50, 20)).astype(np.float32)
-    vectors[10:] = vectors[10]
-    items, item_of = items_of(vectors)
-    assert items.counts[item_of[10]] == 40
-    found = ranks(dense_measure("cosine", items), item_of[np.array([[10, 30], [0, 30]])], items.counts)
-    assert found[0] == 1
-    above = sum(
-        float(items.unit[item_of[0]] @ items.unit[item_of[j]])
-        > float(items.unit[item_of[0]] @ items.unit[item_of[10]])
-        for j in range(10)
-    )
-    assert found[1] == max(1, above)
-
-
 def test_sums_of_the_same_words_in_another_order_are_tied() -> None:
     rng = np.random.default_rng(2)
     words = rng.normal(size=(9, 30)).astype(np.float32)
@@ -106,12 +90,6 @@ def test_sums_of_the_same_words_in_another_order_are_tied() -> None:
         measure = dense_measure(name, items)
         found = ranks(measure, item_of[np.array([[1, j] for j in range(2, 31)])], items.counts)
         assert set(found.tolist()) == {1}, name
-
-
-def test_equal_vectors_are_one_item() -> None:
-    rows, places = distinct(np.array([[1, 2], [0, 0], [1, 2], [-0.0, 0], [3, 1]], np.float32))
-    assert rows.tolist() == [0, 1, 4]
-    assert places.tolist() == [0, 1, 0, 1, 2]
 
 
 def test_items_beside_the_background_do_not_count() -> None:

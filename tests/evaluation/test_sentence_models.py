@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from surprise_rerank.encoders.word_vectors import WordVectors
-from surprise_rerank.eval.studies.sentence_models import load_sentence_model, lower_cased, post_processed
+from surprise_rerank.eval.studies.sentence_models import load_sentence_model, lower_cased
 
 
 @pytest.fixture
@@ -34,15 +34,3 @@ def test_words_in_lower_case_keep_the_first_ones_vector() -> None:
     assert list(lowered.words) == ["the", "a"]
     np.testing.assert_array_equal(lowered.vectors, [[0, 1], [6, 7]])
     assert lower_cased(lowered) is lowered
-
-
-def test_post_processing_takes_two_components_off() -> None:
-    rng = np.random.default_rng(0)
-    common = rng.normal(size=(2, 6))
-    vectors = (rng.normal(size=(50, 2)) * 100 @ common + rng.normal(size=(50, 6))).astype(np.float32)
-    left = post_processed(vectors)
-    assert left.shape == vectors.shape
-    assert left.dtype == np.float32
-    assert np.linalg.norm(left) < 0.05 * np.linalg.norm(vectors)
-    _, values, _ = np.linalg.svd(left)
-    assert values[4] < 1e-3 * values[0]  # of six dimensions, four are left

@@ -49,15 +49,6 @@ def test_the_fast_form_draws_the_resamples_of_the_plain_one_and_finds_the_same(
         np.testing.assert_allclose((fast.low[i], fast.high[i]), plain, atol=1e-4)
 
 
-def test_batches_of_resamples_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    gold, baseline, rng = pairs(60)
-    systems = gold + rng.normal(0, 2, (2, 60))
-    whole = difference_intervals(gold, systems, baseline, resamples=500)
-    monkeypatch.setattr("surprise_rerank.eval.stats.intervals._NUMBERS", 60 * 7)
-    parts = difference_intervals(gold, systems, baseline, resamples=500)
-    np.testing.assert_array_equal([whole.low, whole.high], [parts.low, parts.high])
-
-
 def test_a_clear_gain_wins_a_clear_loss_loses_and_noise_ties() -> None:
     gold, baseline, rng = pairs(400)
     better, worse = gold + rng.normal(0, 0.5, 400), rng.normal(0, 1, 400)
@@ -66,15 +57,6 @@ def test_a_clear_gain_wins_a_clear_loss_loses_and_noise_ties() -> None:
     assert [found.verdict(i) for i in range(3)] == ["win", "loss", "tie"]
     assert (found.low <= found.values).all()
     assert (found.values <= found.high).all()
-
-
-def test_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
-    covered = []
-    for seed in range(100):
-        gold, baseline, rng = pairs(100, seed)
-        found = difference_intervals(gold, gold[None, :] + rng.normal(0, 2, 100), baseline, resamples=400)
-        covered.append(found.low[0] <= 0 <= found.high[0])
-    assert 0.88 <= np.mean(covered) <= 0.99
 
 
 def test_the_baseline_ties_with_itself_whatever_the_precision_and_the_scale() -> None:
@@ -100,8 +82,3 @@ def test_a_similarity_that_some_resample_makes_constant_has_no_interval() -> Non
     found = difference_intervals(gold, np.eye(1, 100), baseline, resamples=300)
     assert np.isfinite(found.values[0])
     assert found.verdict(0) is None
-
-
-def test_no_system_has_no_difference() -> None:
-    gold, baseline, _ = pairs(10)
-    assert len(difference_intervals(gold, np.zeros((0, 10)), baseline).values) == 0

@@ -94,12 +94,6 @@ def test_a_constant_side_has_no_correlation_and_a_mean_with_it_neither() -> None
     assert not mean_correlations([Correlations(), Correlations(1, 1, 1)]).defined
 
 
-def test_means_are_weighted_where_weights_are_given() -> None:
-    parts = [Correlations(1, 0, 0.5), Correlations(0, 1, 0.5)]
-    assert mean_correlations(parts) == Correlations(0.5, 0.5, 0.5)
-    assert mean_correlations(parts, [3, 1]) == Correlations(0.75, 0.25, 0.5)
-
-
 # Scores of pairs
 
 
@@ -125,14 +119,6 @@ def test_cosine_is_that_of_the_models_own_vectors(data_sets: list[DataSet]) -> N
         expected = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
         found = EncodedPairs(model, data_sets[1]).similarities("cosine", WordStatistics())
         np.testing.assert_allclose(found, expected, rtol=1e-5)
-
-
-def test_every_sentence_is_encoded_once_for_all_similarities(data_sets: list[DataSet]) -> None:
-    model = encoder_model()
-    measured([model], [data_sets[0]], "cosine", "dynamax", "max-jaccard", "fbow-axes", "sif-pc-cosine")
-    assert isinstance(model.encoder, WordEncoder)
-    texts = model.encoder.encoded_texts
-    assert len(texts) == len(set(texts)) == len(set(data_sets[0].sentences))
 
 
 def test_sentences_without_known_words_are_counted() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures
 from surprise_rerank.eval.retrieval.trec import read_run, write_run
@@ -102,12 +102,6 @@ def test_white_space_in_ids_does_not_break_a_run_file(tmp_path: Path) -> None:
     assert run.rankings["q 1"].ids == ("a b", "c")
 
 
-def test_ties_are_ordered_as_trec_eval_orders_them(tmp_path: Path) -> None:
-    path = tmp_path / "run.trec"
-    path.write_text("q Q0 a 1 1.0 x\nq Q0 c 2 1.0000000001 x\n\nq Q0 b 3 2 x\n")
-    assert read_run(path).rankings["q"].ids == ("b", "c", "a")
-
-
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -125,8 +119,3 @@ def test_what_is_wrong_is_told_with_file_and_line(tmp_path: Path, content: str, 
     with pytest.raises(DataError, match=said) as told:
         read_run(path)
     assert str(path) in str(told.value)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DatasetError, match="there is no file"):
-        read_run(tmp_path / "nothing.trec")
