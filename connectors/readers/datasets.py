@@ -165,12 +165,11 @@ class IrDataset:
     def _read(self, dataset_id: str, part: str) -> Iterator[Any]:
         with _reading(dataset_id):
             rows = iter(getattr(_lookup(dataset_id), part)())
-        done = object()
         # Each step is guarded by itself, so that the logger is silent only while ir_datasets runs.
         while True:
             with _reading(dataset_id):
-                row = next(rows, done)
-            if row is done:
+                row = next(rows, None)
+            if row is None:
                 return
             yield row
 

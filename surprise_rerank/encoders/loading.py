@@ -52,20 +52,13 @@ def load_encoder(
 ) -> Encoder:
     """Load a sentence-transformers model or word vectors.
 
-    `all-MiniLM-L6-v2`, `multilingual-e5-small` (weights of 4 bits, see `encoders.e5`) and `glove-6b-50d` come
-    from the packages that the extra `offline` installs. A file that ends in .txt, .vec, .npy or .gz holds
-    word vectors. Anything else is a model's folder, or its name on the model hub: a model of dense vectors,
-    or a multi-vector model (ColBERT) of sentence-transformers, PyLate or Stanford. Code that comes with a
-    model is never run.
-
-    On a processor OpenVINO computes, where the extra `openvino` is installed: at the first call the model's
-    graph is exported to the cache, and after that torch is not imported. Elsewhere torch computes.
+    On a processor OpenVINO computes, where the extra `openvino` is installed, and torch is imported for the
+    first call alone. Code that comes with a model is never run.
 
     Args:
-        name: a model's name or folder, or a file of word vectors.
+        name: of a model on the hub or in a package, its folder, or a file of word vectors (.txt, .vec, .npy).
         device: `cpu`, `cuda`, ...; the best there is by default. Word vectors need none.
-        precision: of the numbers that are multiplied: `float32`, `bfloat16`, or `int8` by OpenVINO
-            (docs/results.md has speeds and losses).
+        precision: of the numbers that are multiplied: `float32`, `bfloat16`, or `int8` by OpenVINO.
         calibration: texts that int8 weights are calibrated on, some 128 of those that will be encoded;
             without them, the weights that were made before are taken.
         trainable: a `SentenceTransformerEncoder`, whose weights can be trained, wherever it computes.
