@@ -40,11 +40,7 @@ _loading = threading.Lock()
 
 
 class _Component(Adapter):
-    """A component of a pipeline or a re-ranker: given, or made of names when it is first asked for.
-
-    Threads may share it. A copy, deep or not, shares what was loaded or given: models and open indexes cannot
-    be copied.
-    """
+    """A component of a pipeline or a re-ranker: given, or made of names when it is first asked for."""
 
     def _take(self, given: Any, names: Mapping[str, Any]) -> None:
         self._named = self._settings(names)
@@ -68,6 +64,7 @@ class _Component(Adapter):
                     self._object = self._made(self._named)
         return self._object
 
+    # Threads may share it; a copy shares what was loaded or given: models and open indexes cannot be copied.
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         memo |= {id(shared): shared for shared in (self._named, self._given, self._object)}
         made = copy.copy(self)
@@ -111,12 +108,9 @@ class _Component(Adapter):
 class SurpriseRanker(_Component):
     """Re-ranks documents, best first: copies with their new score; those that are given stay as they are.
 
-    The score is the surprise where there is a background (then in `meta["surprise"]` too, and the verdict's
-    status in `meta["surprise_verdict"]`), else the re-ranker's own. What is compared are the vectors that an
-    index has under `Document.id`, or else under `meta["id"]`; or else `Document.embedding`, where it is of
-    the encoder's model and dense vectors are compared; or else its content. As in Haystack's own rankers, of
-    documents with one id the one with the highest score counts. The output `verdict` is also there without
-    documents.
+    What is compared are the vectors that an index has under `Document.id`, or else under `meta["id"]`; or
+    else `Document.embedding`, where it is of the encoder's model and dense vectors are compared; or else its
+    content. As in Haystack's own rankers, of documents with one id the one with the highest score counts.
 
     Args:
         top_k: the most documents that are returned.
@@ -182,10 +176,8 @@ SurpriseRerank = SurpriseRanker
 class SurpriseRetriever(_Component):
     """The documents of an index for a question.
 
-    A document has the stored id, the text of its best passage as content, the stored metadata and `title` as
-    meta, and the surprise as score where the index has a background (then in `meta["surprise"]` too, and the
-    verdict's status in `meta["surprise_verdict"]`), else the pipeline's. The output `verdict` says why there
-    are no documents.
+    A document has the stored id, the text of its best passage as content, and the stored metadata and `title`
+    as meta. The output `verdict` says why there are no documents.
 
     Args:
         top_k: the most documents that are returned.

@@ -49,11 +49,8 @@ _AS_IT_IS = GetPydanticSchema(lambda kind, _: is_instance_schema(kind))
 class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
     """Puts retrieved documents in order, best first, and keeps the first of them.
 
-    What comes back are copies. Their metadata has `relevance_score`: the surprise where the re-ranker has a
-    background of other questions, else its score; with a background `surprise` and `surprise_verdict` (the
-    status) as well; `duplicates` are the ids, or positions, of what was folded into one with `collapse=`.
-    Documents whose id is stored are not encoded. The whole verdict is sent to callbacks as the custom event
-    `surprise_verdict`, also where nothing comes back.
+    What comes back are copies, with `relevance_score` in their metadata. The verdict is sent to callbacks as
+    the custom event `surprise_verdict`, also where nothing comes back.
 
     Attributes:
         reranker: of texts; `load(index=..., system=...)` makes one of names.
@@ -126,8 +123,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
 
     `page_content` is the best passage, or the whole where there are no passages; `Document.id` is the stored
     id, which `SurpriseRerank` finds again. The metadata are the stored document's, with that id, its `title`
-    where it has one, and the same as `SurpriseRerank` adds. The verdict is sent to callbacks as the custom
-    event `surprise_verdict`: it says why nothing comes back.
+    and what `SurpriseRerank` adds.
 
     Attributes:
         pipeline: that is searched; `load(index=..., system=...)` makes one of names.

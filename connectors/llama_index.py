@@ -63,9 +63,7 @@ class VerdictEvent(BaseEvent):
 class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     """Re-ranks nodes, best first: copies with their new score; those that are given stay as they are.
 
-    The score is the surprise where there is a background (then in `metadata["surprise"]` too, and the
-    verdict's status in `metadata["surprise_verdict"]`), else the re-ranker's own. The verdict is sent as a
-    `VerdictEvent`, also where nothing comes back.
+    The verdict is sent as a `VerdictEvent`, also where nothing comes back.
 
     What is compared are the vectors that an index has under `node_id`, or, for a node that is a whole
     document (none comes before or after it), under `ref_doc_id`; or else `node.embedding`, where it is of the
@@ -121,20 +119,14 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
 class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     """The documents of an index for a question, as nodes whose `node_id` is the document's id.
 
-    A node has the text of the document's best passage, the document's metadata and `title`, and the surprise
-    as its score where the pipeline has a background (then in `metadata["surprise"]` too, and the verdict's
-    status in `metadata["surprise_verdict"]`), else the pipeline's score. Of an attached store of LlamaIndex
-    it is the stored node. The verdict is sent as a `VerdictEvent`: it says why nothing comes back.
+    A node has the text of the document's best passage, and the document's metadata and `title`. Of an
+    attached store of LlamaIndex it is the stored node. The verdict is sent as a `VerdictEvent`.
 
     Args:
         pipeline: what retrieves and ranks; `load(index=..., system=...)` makes one of names.
         similarity_top_k: the most nodes that are returned.
         filters: only documents that they let through, in LlamaIndex's form or Qdrant's.
-        callback_manager: as for every retriever.
-        verbose: as for every retriever.
-
-    Raises:
-        DataError: if similarity_top_k is not positive, or the filters do not reach the pipeline.
+        callback_manager, verbose: as for every retriever.
     """
 
     _takes: ClassVar = "pipeline"

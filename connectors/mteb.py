@@ -50,9 +50,6 @@ class SurpriseSearch:
         depth: size of the candidate pool, and the most documents of a result.
         options: what the index stores; without sparse vectors a fusion lacks its third scorer.
         folder: where the index of every task is kept, for the next run; in memory where None.
-
-    Attributes:
-        mteb_model_meta: what results are filed under: system, model, depth and options.
     """
 
     def __init__(
@@ -71,6 +68,7 @@ class SurpriseSearch:
         self.folder = folder
         written = json.dumps(asdict(self.options), sort_keys=True).encode()
         asked = {"depth": depth, "index": hashlib.sha256(written).hexdigest()[:8]}
+        # What results are filed under.
         self.mteb_model_meta = _meta(system, encoder, find_system(system).kind, asked)
         self._index: DocumentIndex | None = None
 

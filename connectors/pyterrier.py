@@ -26,11 +26,9 @@ _JUDGED = {SURPRISE: "float64", VERDICT: "object"}
 class SurpriseTransformer(LoadedAdapter, pt.Transformer):
     """Puts the documents of every query in order: result frame in, result frame out.
 
-    `score` is the re-ranker's, by which PyTerrier orders, `rank` begins at 0; where the re-ranker has a
-    background of other questions, the columns `surprise` and `surprise_verdict` (the status of the query's
-    verdict) are beside them. With diversity, a document that comes after one of a smaller score has the next
-    number below that. Rows come best first, queries as they came. Documents whose `docno` is stored are not
-    encoded: their vectors are fetched.
+    `score` is the re-ranker's, by which PyTerrier orders; with diversity, a document that comes after one of
+    a smaller score has the next number below that. With a background the columns `surprise` and
+    `surprise_verdict` are beside it. Rows come best first, queries as they came.
 
     Attributes:
         reranker: of texts; `load(index=..., system=...)` makes one of names.
@@ -71,9 +69,8 @@ class SurpriseTransformer(LoadedAdapter, pt.Transformer):
 class SurpriseRetriever(LoadedAdapter, pt.Transformer):
     """What a pipeline finds for every query: query frame in, result frame out.
 
-    The result frame has the columns of the queries, and docno, text (the best passage, or the whole where
-    there are no passages), score, rank, and where the pipeline has a background surprise and
-    surprise_verdict, the status of the query's verdict.
+    It has the columns of the queries, docno, text (the best passage, or the whole), score, rank, and with a
+    background surprise and surprise_verdict.
 
     Attributes:
         pipeline: that is searched; `load(index=..., system=...)` makes one of names.

@@ -27,11 +27,8 @@ Documents: TypeAlias = str | Document | Sequence[str] | Sequence[Document]
 class SurpriseRanker(LoadedAdapter, BaseRanker):  # type: ignore[misc]  # rerankers has no types
     """Ranks as the models of rerankers do, and hands out their `RankedResults`.
 
-    A result's score is the surprise where the re-ranker has a background of other questions, else the
-    re-ranker's score; with a background `result.surprise` has it too, and `result.duplicates` are the ids of
-    what was folded into it with `collapse=`. `RankedResults.verdict` says whether the question got an answer.
-    Documents whose `doc_id` is a string that is stored are not encoded: their vectors are fetched. What comes
-    back are copies.
+    `RankedResults.verdict` says whether the question got an answer; `result.duplicates` are the ids of what
+    was folded into it with `collapse=`. What comes back are copies.
 
     Attributes:
         reranker: of texts; `load(index=..., system=...)` makes one of names.

@@ -83,9 +83,8 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             best label where there is a `none_label`.
         none_label: the class of a text whose best label stays under the threshold; None: always the best.
         training: how to learn from y; None: labels are their descriptions, or the centres of the examples.
-        model: of the ensemble's similarities: `gaussian`, `pooled`, `percentile` and `empirical` as for
-            `Surprise`; `half-pooled` is between the first (published: each label has its own deviation) and
-            the second (one for all labels): a label's variance is the mean of both.
+        model: as for `Surprise`, of the ensemble's similarities; in `half-pooled` a label's variance is the
+            mean of its own (`gaussian`, published) and of that of all labels (`pooled`).
         weight: w of (4): a number from 0, the plain classifier by the highest cosine, to 1; or `crossover`
             for tanh(|E| / 1000), published.
 

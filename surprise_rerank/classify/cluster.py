@@ -125,12 +125,9 @@ class SurpriseAssignment(_Assigned):
             one stays as it is; otherwise `fit` fits a clone on the points as they are given. A grid search
             or cross-validation clones estimators, which drops their centres: there, wrap the clusterer in
             scikit-learn's `FrozenEstimator`.
-        model: as for `SurpriseKMeans`.
-        weight: as for `SurpriseKMeans`.
+        model, weight: as for `SurpriseKMeans`.
 
-    Attributes:
-        clusterer_: the fitted clusterer, whose (k, d) centres are `cluster_centers_`. `labels_`,
-            `ensemble_`, `weight_`, `mean_cosine_` and `n_features_in_` are those of `SurpriseKMeans`.
+    `clusterer_` is the fitted clusterer; the other attributes are those of `SurpriseKMeans`.
     """
 
     def __init__(
