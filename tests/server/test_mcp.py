@@ -21,7 +21,6 @@ pytest.importorskip("structlog", reason="the extra 'mcp' is not installed")
 
 import httpx
 import httpx2
-from calling import exit_code
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
@@ -36,7 +35,6 @@ from surprise_rerank.connectors.server import ServerOptions, Service, service_ap
 from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import StoreError
-from surprise_rerank.eval.cli.surprise_rerank.main import main
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "dogs bark", "a wing gives lift"]
@@ -346,23 +344,6 @@ def test_http_answers_who_has_the_token(index: DocumentIndex, mode: str) -> None
         assert 'surprise_rerank_requests_total{route="/mcp",status="401"} 3.0' in numbers
     assert "SECRET" not in log.getvalue()
     assert "dogs" not in log.getvalue()
-
-
-def test_a_place_where_nothing_listens_and_no_index_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("SURPRISE_RERANK_INDEX", raising=False)
-    place = ("--index", str(tmp_path / "index"))
-    for more, what in {
-        (*place, "--mcp", "stdio", "--port", "9000"): "--port is for HTTP",
-        (*place, "--mcp", "stdio", "--page"): "--page is for HTTP",
-        ("--mcp",): "--index with a folder",
-        ("--page",): "--index with a folder",
-    }.items():
-        assert exit_code(main, "surprise-rerank", "serve", *more) == 2
-        error = capsys.readouterr().err
-        assert what in error
-        assert error.count("\n") == 1
 
 
 # The standard streams, of a process
