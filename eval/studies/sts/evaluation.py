@@ -15,8 +15,7 @@ from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, Sentenc
 from surprise_rerank.eval.studies.settings import StsSettings
 from surprise_rerank.eval.studies.sts.data import DataSet, read_data_sets
 from surprise_rerank.eval.studies.sts.scoring import COSINE, EncodedPairs
-from surprise_rerank.eval.studies.sts.systems import Compared, StsSystem
-from surprise_rerank.eval.studies.sts.tables import plots, tables
+from surprise_rerank.eval.studies.sts.tables import Compared, StsSystem, plots, tables
 from surprise_rerank.similarities.bags import word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import RAW, find_similarity, with_raw
