@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.candidates import Candidates, Hit, Ranking
+from surprise_rerank.candidates import Candidates, Hit, Inclusion, Ranking
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage, encodable
@@ -27,6 +27,7 @@ def pool(n: int = 4) -> Candidates:
         documents=tuple(Document(id=name, text=f"text {name}") for name in ids),
         corpus_moments={"bm25": Moments(np.array(1.0), np.array(2.0))},
         passages=tuple(Passage(i, i, i + 1) for i in range(n)),
+        inclusion=Inclusion(np.arange(n) + 0.25, np.arange(n), np.array([7.0]), np.array([3])),
     )
 
 
@@ -39,6 +40,9 @@ def assert_aligned(candidates: Candidates) -> None:
         np.testing.assert_allclose(candidates.tokens[position], np.full((i, 2), i), rtol=1e-6)
         assert candidates.documents[position].id == name
         assert candidates.passages[position] == Passage(i, i, i + 1)
+        assert candidates.inclusion.scores[position] == i + 0.25
+        assert candidates.inclusion.lengths[position] == i
+    assert candidates.inclusion.usual == 7.0
     assert candidates.corpus_moments["bm25"].deviation == 2.0
 
 
