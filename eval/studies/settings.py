@@ -118,6 +118,13 @@ class LabelledStudy:
         return {"text": self.text, "label": self.label, "on_error": self.on_error}
 
 
+def _require_from_one(settings: LabelledStudy, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and value < 1:
+            raise DataError(f"{name}={value}: give a number from 1")
+
+
 def to_weight(text: str) -> Weight:
     """A weight of surprise: `crossover`, or a number from 0 to 1; a ValueError else."""
     if text == "crossover":
@@ -186,9 +193,7 @@ class ClassifySettings(LabelledStudy):
     def _check_ranges(self) -> None:
         if not (self.weight == "crossover" or 0 <= self.weight <= 1):
             raise DataError(f"weight={self.weight}: give crossover, or a number from 0 to 1")
-        for name in ("limit", "draws", "test_size"):
-            if (getattr(self, name) or 1) < 1:
-                raise DataError(f"{name}={getattr(self, name)}: give a number from 1")
+        _require_from_one(self, "limit", "draws", "test_size")
         for name in ("ensemble_size", "few_shot"):
             sizes = getattr(self, name)
             if sizes is not None and min(sizes, default=0) < 1:
@@ -224,10 +229,7 @@ class ClusterSettings(LabelledStudy):
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("clusters", "repeats", "limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise DataError(f"{name}={value}: give a number from 1")
+        _require_from_one(self, "clusters", "repeats", "limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

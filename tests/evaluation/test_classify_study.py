@@ -235,6 +235,7 @@ def test_classify_prints_and_writes_the_report(files: Path, tmp_path: Path):
         ({"few_shot": (3,), "templates": ("{}", "a {}")}, "takes one of templates"),
         ({"test_size": 3}, "test_size is for few_shot"),
         ({"draws": 3}, "draws is for few_shot and ensemble_size"),
+        ({"draws": 0, "few_shot": (3,)}, "draws=0: give a number from 1"),
         ({"few_shot": (3,), "systems": ("bm25",)}, "there is no system 'bm25'; choose from cosine, surprise"),
         ({"few_shot": (20,)}, "all 60 texts are examples, none is left to test"),
         ({"few_shot": (21,)}, "the class 'house_pets' has 20 texts, 21 examples are asked for"),
