@@ -14,6 +14,7 @@ from serving import client_of, served, service_of
 from words import WordEncoder
 
 pytest.importorskip("fastapi")
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from surprise_rerank import Document, DocumentIndex
@@ -126,6 +127,13 @@ def test_the_command_sends_documents_to_a_server_that_has_the_index(
     gone = run(url)
     assert isinstance(gone.exception, StoreError)
     assert "no answer of `surprise-rerank serve` at" in str(gone.exception)
+    of_others = FastAPI()
+    of_others.get("/health")(lambda: "well")
+    of_others.put("/v1/documents")(lambda: ["stored"])
+    with served(of_others) as url:
+        other = run(url)
+    assert isinstance(other.exception, StoreError)
+    assert "is another server than" in str(other.exception)
 
 
 def test_the_lines_of_the_documentation_work(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import httpx
 
@@ -20,6 +19,7 @@ from surprise_rerank.eval.cli.sources import Sources, skipped_lines
 # Documents and characters of a request; a server encodes them before it answers.
 _SENT, _CHARACTERS = 64, 500_000
 _SECONDS = 120.0
+_COUNTS = ("documents", "added", "updated", "unchanged")  # of an answer
 
 
 def send(url: str, sources: Sources, out: Output) -> None:
@@ -38,7 +38,7 @@ def send(url: str, sources: Sources, out: Output) -> None:
             for batch in in_batches(sources, lambda own: len(own.content), _CHARACTERS, _SENT):
                 answer = _put(client, url, batch)
                 stored = answer.pop("documents")
-                done.update({name: answer[name] for name in ("added", "updated", "unchanged")})
+                done.update(answer)
                 advance(len(batch))
     skipped = sources.skipped()
     counts = ", ".join(f"{done[name]} {name}" for name in ("added", "updated", "unchanged"))
@@ -46,18 +46,24 @@ def send(url: str, sources: Sources, out: Output) -> None:
     out.result(values, [f"{url}: {counts}; {stored} documents", *skipped_lines(skipped)])
 
 
-def _put(client: httpx.Client, url: str, batch: Sequence[Document]) -> dict[str, Any]:
+def _put(client: httpx.Client, url: str, batch: Sequence[Document]) -> dict[str, int]:
     documents = [
         {"id": own.id, "text": own.text, "title": own.title, "metadata": dict(own.metadata)} for own in batch
     ]
     try:
         answer = client.put("/v1/documents", json={"documents": documents})
-        values: dict[str, Any] = answer.json()
+        values = answer.json()
     except (httpx.HTTPError, ValueError) as error:
         raise StoreError(
             f"no answer of `surprise-rerank serve` at {url}: {error or type(error).__name__}"
         ) from error
     if answer.is_success:
-        return values
-    said = f"the server at {url} says: {values.get('message', answer.reason_phrase)}"
+        try:
+            return {name: int(values[name]) for name in _COUNTS}
+        except (TypeError, ValueError, LookupError) as error:
+            raise StoreError(
+                f"{url} is another server than `surprise-rerank serve`; give the url of one"
+            ) from error
+    message = values.get("message") if isinstance(values, dict) else None
+    said = f"the server at {url} says: {message or answer.reason_phrase}"
     raise StoreError(said) if answer.is_server_error else DataError(said)
