@@ -189,18 +189,6 @@ def test_a_name_that_qdrant_refuses_is_told(name: str) -> None:
         DocumentIndex.open(":memory:", WordEncoder(), collection=name)
 
 
-def test_a_location_opens_what_its_parts_open(tmp_path: Path) -> None:
-    place = Location(tmp_path / "index")
-    with DocumentIndex.open(place, WordEncoder()) as index:
-        assert type(index) is DocumentIndex
-        assert index.engine == "edge"
-        index.sync(DOCUMENTS)
-    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
-        assert len(index) == len(DOCUMENTS)
-    with pytest.raises(DataError, match="a Location is given; put url, collection"):
-        DocumentIndex.open(place, WordEncoder(), collection="other")
-
-
 def test_a_url_in_the_place_of_a_folder_is_a_collection_of_a_server() -> None:
     once = RetryPolicy(attempts=1)
     with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9"):

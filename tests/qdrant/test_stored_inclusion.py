@@ -11,7 +11,7 @@ from qdrant_client import models
 from words import WordEncoder
 
 from surprise_rerank import Document, Passages
-from surprise_rerank.candidates import Candidates, Inclusion, Query, Ranking
+from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
 from surprise_rerank.connectors.qdrant.retrievers import InclusionScored
 from surprise_rerank.connectors.qdrant.schema import point_id
@@ -166,16 +166,3 @@ def test_explain_reads_the_sample_by_the_same_way(open_index: Opener) -> None:
             share = next(own for own in told.shares if own.name == "dynamax")
             assert share.moments.members == 40
             assert told.matches[0]
-
-
-def test_pools_join_and_shrink_with_their_inclusion() -> None:
-    one = Inclusion(np.array([1.0, 2.0]), np.array([5, 6]), np.array([0.5]), np.array([4]))
-    first = Candidates(("a", "b"), inclusion=one)
-    second = Candidates(("c",), inclusion=one.take([1]))
-    joined = first.join(second).take([2, 0])
-    assert joined.require_inclusion().scores.tolist() == [2.0, 1.0]
-    assert joined.require_inclusion().lengths.tolist() == [6, 5]
-    with pytest.raises(DataError, match="'inclusion' is filled in one of two pools only"):
-        first.join(Candidates(("c",)))
-    with pytest.raises(DataError, match="no store has computed inclusion"):
-        Candidates(("a",)).require_inclusion()

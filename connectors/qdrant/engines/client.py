@@ -394,11 +394,9 @@ class _Sparse(NamedTuple):
 def query_batch(
     client: QdrantClient, collection: str, requests: Sequence[models.QueryRequest]
 ) -> list[list[Record]]:
-    """The points that each of several queries finds, best first, in one request to a server.
-
-    Raises:
-        Exception: as the client's own methods.
-    """
+    """The points that each of several queries finds, best first; errors are the client's own."""
+    # Without its models: it copies every number of a request, in case a text is to be encoded, and makes a
+    # model of every point of an answer. A question of `auto` takes 3 ms here, and 48 there.
     if client.init_options["prefer_grpc"]:
         asked = [RestToGrpc.convert_query_request(request, collection) for request in requests]
         sent = grpc.QueryBatchPoints(collection_name=collection, query_points=asked)

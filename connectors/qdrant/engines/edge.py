@@ -310,6 +310,7 @@ def lacking(thing: str) -> StoreError:
 
 def _translated(value: Any) -> Any:
     """A part of a filter: Edge's object of the same name and the same parts, or a plain value as it is."""
+    # By name, because the oldest supported qdrant-client has not all classes.
     kind = type(value).__name__
     if kind in _OTHERWISE:
         return _OTHERWISE[kind](value)
