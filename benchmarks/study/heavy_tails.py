@@ -13,7 +13,7 @@ import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.thresholds.scales import Lines, lines_of
+from surprise_rerank.thresholds.background import Lines, lines_of
 
 SCORERS, ALPHA = 5, 0.05
 SIZES = (39, 99, 299)

@@ -15,8 +15,8 @@ import numpy as np
 from benchmarks.study.rankings import DEPTH, SCORES
 from surprise_rerank.core.arrays import BoolArray, Float64Array, IntArray
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
+from surprise_rerank.thresholds.background import Lines, lines_of
 from surprise_rerank.thresholds.chance import ENOUGH
-from surprise_rerank.thresholds.scales import Lines, lines_of
 
 SYSTEMS = ("cosine", "dynamax", "fusion", "auto")
 # Scores that a system's T is the sum of.
