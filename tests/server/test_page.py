@@ -263,7 +263,7 @@ def test_axe_finds_nothing(browser: Browser, url: str, scheme: Any, width: int) 
     page.locator("#search").evaluate(OPENED)
     page.locator("#after summary").first.click()
     page.locator("#least").fill("0.97")
-    expect(page.locator("#verdict")).to_contain_text("%")
+    expect(page.locator("#verdict")).to_contain_text("too few to tell")
     found += Axe().run(page).response["violations"]
     assert [(own["id"], own["nodes"][0]["html"]) for own in found] == []
     page.context.close()
