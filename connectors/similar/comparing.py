@@ -124,8 +124,8 @@ class _Comparer:
             by_surprise = index.manifest.options.surprise_vector and self._settings.similarity != "cosine"
             using = SURPRISE if by_surprise else DENSE
             asked = augmented_query(queries) if by_surprise else queries
-            status = index.status()
-            limit *= -(-status.points // max(status.documents, 1))  # several passages may be of one document
+            # Several passages may be of one document.
+            limit *= -(-index.storage.engine.count() // max(len(index), 1))
             requests = [
                 models.QueryRequest(
                     query=models.NearestQuery(nearest=vector),

@@ -21,10 +21,9 @@ from surprise_rerank.connectors.qdrant.schema import (
     DOCUMENT_FIELDS,
     ID,
     NUMBER,
-    TEXT,
-    TITLE,
     TOKEN_VECTORS,
     Record,
+    to_document,
 )
 from surprise_rerank.connectors.similar.folder import (
     EXTRA,
@@ -86,7 +85,8 @@ def of_index(index: DocumentIndex, tokens: bool) -> Iterator[Batch]:
     Raises:
         DataError: if dynamax needs token vectors that it does not hold, or holds of passages.
     """
-    splits = index.manifest.options.passages is not None
+    engine = index.storage.engine
+    splits = engine.count() != len(index)
     if tokens and (splits or not index.manifest.options.tokens):
         what = "token vectors of passages" if splits else "no token vectors"
         raise DataError(
@@ -95,37 +95,33 @@ def of_index(index: DocumentIndex, tokens: bool) -> Iterator[Batch]:
         )
     fields = (*DOCUMENT_FIELDS, *(TOKEN_FIELDS if tokens else ()), *((NUMBER,) if splits else ()))
     names = (DENSE, TOKEN_VECTORS) if tokens else (DENSE,)
-    stream = filter(None, index.storage.engine.scroll(fields, names, batch=_WINDOW if tokens else CHUNK))
+    pages = (
+        (records, unit_rows(np.array([record.vectors[DENSE] for record in records], np.float32)))
+        for records in engine.scroll(fields, names, batch=_WINDOW if tokens else CHUNK)
+        if records
+    )
     if splits:
-        yield from _of_passages(stream)
+        yield from _of_passages(pages)
         return
-    for records in stream:
+    for records, rows in pages:
         kept = index.pools.tokens_of(records) if tokens else None
-        yield [_document(record) for record in records], unit_rows(_dense(records)), kept
+        yield [to_document(record.payload) for record in records], rows, kept
 
 
-def _of_passages(stream: Iterable[Sequence[Record]]) -> Iterator[Batch]:
+def _of_passages(pages: Iterable[tuple[Sequence[Record], Float32Array]]) -> Iterator[Batch]:
     """Documents by the order of their first passages, which hold the texts."""
     documents: dict[str, Document] = {}
     sums: dict[str, Float32Array] = {}
-    for records in stream:
-        for record, vector in zip(records, unit_rows(_dense(records)), strict=True):
+    for records, rows in pages:
+        for record, vector in zip(records, rows, strict=True):
             name = record.payload[ID]
             sums[name] = sums[name] + vector if name in sums else vector
             if record.payload.get(NUMBER, 0) == 0:
-                documents[name] = _document(record)
+                documents[name] = to_document(record.payload)
     names = iter(documents)
     while chunk := list(islice(names, CHUNK)):
         vectors = np.stack([sums[name] for name in chunk])
         yield [documents[name] for name in chunk], unit_rows(vectors), None
-
-
-def _document(record: Record) -> Document:
-    return Document(record.payload[ID], record.payload.get(TEXT, ""), record.payload.get(TITLE, ""))
-
-
-def _dense(records: Sequence[Record]) -> Float32Array:
-    return np.array([record.vectors[DENSE] for record in records], np.float32)
 
 
 def store(folder: Path, batches: Iterable[Batch]) -> None:

@@ -260,10 +260,10 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 # An index.
 
 
-@pytest.fixture
-def index(tmp_path, encoder) -> str:
+@pytest.fixture(params=[None, Passages(tokens=64)], ids=["whole", "short"])
+def index(request, tmp_path, encoder) -> str:
     where = tmp_path / "index"
-    options = IndexOptions(passages=None, surprise_vector=True)
+    options = IndexOptions(passages=request.param, surprise_vector=True)
     with DocumentIndex.open(where, encoder, options=options) as opened:
         opened.sync(word_documents(30))
         opened.set_ensemble(opened.ensemble())
