@@ -19,8 +19,8 @@ from surprise_rerank.core.device import device_of
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
 
-# Queries and keys of a block: their float32 product takes 64 MiB.
-QUERY_BLOCK, KEY_BLOCK = 2048, 8192
+# Keys of a block: the float32 product with 2,048 queries takes 64 MiB.
+KEY_BLOCK = 8192
 # Pairs of a block of queries that can be held.
 MOST_PAIRS = 1 << 24
 # Pairs whose vectors are gathered at a time.
