@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
@@ -41,11 +42,36 @@ class Commands(click.Group):
 
 _interruptions: list[int] = []
 
+_SWALLOWED = 0.5  # seconds after which an interruption that nobody handles has been swallowed
+
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """The handler of Ctrl-C, which remembers it: pydantic's core turns it into an error of its own."""
+    """The handler of Ctrl-C, which remembers it: a library may swallow it, or make another error of it."""
     _interruptions.append(number)
+    sys.unraisablehook = _unraisable
+    if hasattr(signal, "SIGALRM"):  # Windows has none
+        signal.signal(signal.SIGALRM, _again)
+    _interrupt_again(_SWALLOWED)
     raise KeyboardInterrupt
+
+
+def _again(number: int, frame: FrameType | None) -> None:
+    """Interrupt what goes on as if nothing had been; what is being cleaned up gets its time."""
+    if sys.exc_info()[0] is None:
+        interrupt(signal.SIGINT, frame)
+    _interrupt_again(_SWALLOWED)
+
+
+def _interrupt_again(seconds: float) -> None:
+    """In so many seconds; in none, never."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """Show what a library could not raise, but an interruption: that one comes again."""
+    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
 
 
 @contextlib.contextmanager
@@ -58,6 +84,7 @@ def when_interrupted(message: str) -> Iterator[None]:
     try:
         yield
     except (KeyboardInterrupt, Exception) as error:
+        _interrupt_again(0)
         if isinstance(error, Interrupted) or not (isinstance(error, KeyboardInterrupt) or _interruptions):
             raise
         raise Interrupted(message) from error

@@ -87,9 +87,16 @@ def test_an_index_that_is_interrupted_while_it_is_made_leaves_nothing(
     assert not (tmp_path / "deep").exists()
 
 
-def test_an_interruption_that_a_library_turns_into_an_error_of_its_own_is_one() -> None:
+@pytest.mark.parametrize(
+    "then",
+    [
+        pytest.param("raise RuntimeError(str(error)) from None", id="turned into an error of its own"),
+        pytest.param("pass\n    time.sleep(30)", id="swallowed"),
+    ],
+)
+def test_an_interruption_that_a_library_keeps_for_itself_is_one(then: str) -> None:
     code = """
-import os, signal, sys
+import os, signal, sys, time
 import click
 from surprise_rerank.eval.cli.exits import Commands, interrupt, run
 
@@ -99,12 +106,14 @@ def command():
     try:
         os.kill(os.getpid(), signal.SIGINT)
     except BaseException as error:
-        raise RuntimeError(str(error)) from None
+        {then}
 
 sys.argv = ["command"]
 run(command, "What was stored stays.")
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(
+        [sys.executable, "-c", code.replace("{then}", then)], capture_output=True, text=True, timeout=60
+    )
     assert (ended.returncode, ended.stderr) == (130, "Interrupted. What was stored stays.\n")
 
 
