@@ -1,10 +1,11 @@
-# Three commands matter: `make demo`, `make eval` and `make test`. They make what they need: an environment in .venv with
-# everything in it. PYTHON picks the interpreter, EXTRAS what is installed, TORCH where torch comes from.
+# Three commands matter: `make demo`, `make eval` and `make test`. They make what they need: an environment in .venv, by
+# uv where there is one. PYTHON picks the interpreter, EXTRAS what is installed, TORCH where torch comes from.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
-EXTRAS ?= pyserini,offline,dev
+EXTRAS ?=
 TORCH ?=
+UV ?= $(shell command -v uv)
 DATASET ?= demo
 ARGS ?=
 # A process more than cores, and one thread in each: a file's tests stay together, as they share fixtures. A process
@@ -16,7 +17,12 @@ MARKS ?= not slow
 
 BIN := $(VENV)/bin
 comma := ,
-INSTALLED := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
+INSTALL := $(if $(UV),$(UV) pip install --python $(BIN)/python,$(BIN)/python -m pip install)
+
+# The tests need everything. `make eval` and `make demo` take what is there, or install less.
+INSTALLED := $(VENV)/.installed-$(or $(EXTRAS),pyserini$(comma)offline$(comma)dev)
+FOR_EVAL := $(or $(wildcard $(INSTALLED)),$(VENV)/.installed-$(or $(EXTRAS),pyserini$(comma)offline))
+FOR_DEMO := $(or $(wildcard $(INSTALLED)),$(VENV)/.installed-$(or $(EXTRAS),offline$(comma)server))
 
 .DEFAULT_GOAL := help
 .PHONY: help demo eval test test-server test-cluster check lint types docs dist install clean
@@ -24,10 +30,10 @@ INSTALLED := $(VENV)/.installed-$(subst $(comma),-,$(EXTRAS))
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-demo: $(INSTALLED) ## Search a built-in index in a page: make demo ARGS=--no-browser
+demo: $(FOR_DEMO) ## Search a built-in index in a page: make demo ARGS=--no-browser
 	@$(BIN)/surprise-rerank demo $(ARGS)
 
-eval: $(INSTALLED) ## Compare the re-rankers: make eval DATASET=beir/scifact ARGS="--run-dir runs"
+eval: $(FOR_EVAL) ## Compare the re-rankers: make eval DATASET=beir/scifact ARGS="--run-dir runs"
 	@$(BIN)/rerank-eval --dataset '$(DATASET)' $(ARGS)
 
 test: $(INSTALLED) ## Run the tests but the slow ones; make test MARKS= runs all
@@ -68,13 +74,13 @@ install: $(INSTALLED) ## Make the environment
 $(VENV)/.torch:
 	@echo "Making the environment in $(VENV); this takes some minutes the first time."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet $(TORCH) torch==2.13.0
+	$(INSTALL) $(TORCH) torch==2.13.0
 	@touch $@
 
 # A copy, not an editable install, whose folder mapping mypy does not follow; renewed when a source changes.
-$(INSTALLED): $(VENV)/.torch pyproject.toml $(shell find surprise_rerank connectors eval -type f -not -name '*.pyc')
+$(VENV)/.installed-%: $(VENV)/.torch pyproject.toml $(shell find surprise_rerank connectors eval -type f -not -name '*.pyc')
 	@rm -rf build
-	$(BIN)/python -m pip install --quiet '.[$(EXTRAS)]'
+	$(INSTALL) $(if $(UV),--reinstall-package surprise-rerank) '.[$*]'
 	@rm -rf build
 	@touch $@
 
