@@ -45,8 +45,8 @@ report_option = click.option(
     metavar="FILE",
     multiple=True,
     type=NEW_FILE,
-    help="Write the result to a file, too: .html, a page with pictures that needs no other file; or "
-    ".json. Several times.",
+    help="Write the result to a file, too: .html, a page with pictures; .json; or .tex, tables for a paper. "
+    "Several times.",
 )
 config_option = click.option(
     "--config",

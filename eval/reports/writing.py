@@ -9,12 +9,14 @@ from pathlib import Path
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.reports.html import to_html
+from surprise_rerank.eval.reports.latex import to_latex
 from surprise_rerank.eval.reports.records import to_json
 from surprise_rerank.eval.reports.report import Report
 
 _FORMATS: Mapping[str, Callable[[Report], str]] = {
     ".html": to_html,
     ".json": to_json,
+    ".tex": to_latex,
 }
 
 
@@ -23,7 +25,7 @@ def write_report(report: Report, file: Path) -> None:
 
     Args:
         report: what to write.
-        file: ends in .html or .json; its folder is there.
+        file: ends in .html, .json or .tex; its folder is there.
     """
     content = _format(file)(report).encode(errors="backslashreplace")
     with disk_errors(str(file)), whole_file(file) as draft:

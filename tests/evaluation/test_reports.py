@@ -21,6 +21,7 @@ from rich.console import Console
 from surprise_rerank.core import extras
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.reports.html import to_html
+from surprise_rerank.eval.reports.latex import to_latex
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.eval.reports.pictures import to_svg
 from surprise_rerank.eval.reports.records import read_values, to_json
@@ -162,6 +163,7 @@ def test_any_report_can_be_shown_in_any_format(report: Report) -> None:
     for width in (20, 120):
         printed(report, width)
     assert to_html(report)
+    assert to_latex(report).count("\\begin{table}") == sum(not table.detail for table in report.tables)
     assert json.loads(to_json(report))["tables"].keys() == {table.name for table in report.tables}
 
 
@@ -274,7 +276,24 @@ def test_a_page_runs_and_fetches_nothing_of_the_data() -> None:
     assert page.title.text == page.h1.text == one_line(EVIL)
 
 
-@pytest.mark.parametrize("suffix", [".json", ".html", ".HTML"])
+def test_a_paper_gets_tables_with_the_best_in_bold_and_no_text_that_is_a_command() -> None:
+    text = to_latex(replace(REPORT, tables=(SCORES, replace(SCORES, detail=True))))
+    assert text.splitlines()[1:7] == [
+        r"\caption{Scores of models}",
+        r"\begin{tabular}{lrrr}",
+        r"\toprule",
+        r"model & MRR & MR & pairs \\",
+        r"\midrule",
+        r"glove & \textbf{0.5100} & 20.0 & 5514 \\",
+    ]
+    assert r"toy\_emb.txt & -0.2500 & \textbf{7.5} & 5514 \\" in text
+    for line in to_latex(Report("", (HOSTILE,))).splitlines():
+        plain = re.sub(r"\\(text\w+|[&%$#_{}\\]|caption|begin|end|\w+rule)", "", line)
+        assert not set("%$#_\\") & set(plain)
+        assert plain.count("&") in (0, 1)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".html", ".HTML", ".tex"])
 def test_the_suffix_tells_the_format(tmp_path: Path, suffix: str) -> None:
     file = tmp_path / f"report{suffix}"
     check_files([file])
@@ -286,7 +305,7 @@ def test_the_suffix_tells_the_format(tmp_path: Path, suffix: str) -> None:
 @pytest.mark.parametrize("name", ["report.pdf", "report", ".json"])
 def test_another_suffix_is_told_with_those_that_there_are(tmp_path: Path, name: str) -> None:
     for act in (lambda file: write_report(REPORT, file), lambda file: check_files([file])):
-        with pytest.raises(DataError, match=r"\.html, \.json"):
+        with pytest.raises(DataError, match=r"\.html, \.json, \.tex"):
             act(tmp_path / name)
 
 
