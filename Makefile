@@ -43,9 +43,13 @@ test-server: $(INSTALLED) ## Test on a real Qdrant: QDRANT_URL=http://localhost:
 	@test -n "$$QDRANT_URL" || { echo "set QDRANT_URL: docker compose up -d; QDRANT_URL=http://localhost:6333 make test-server"; exit 2; }
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'server' $(PYTEST_ARGS)
 
-# One process: the tests stop nodes under each other's feet otherwise.
-test-cluster: $(INSTALLED) ## Test on three nodes that are stopped meanwhile; CONTRIBUTING.md has the variables
-	@test -n "$$QDRANT_STOP_NODE" || { echo "set QDRANT_URL and QDRANT_STOP_NODE as CONTRIBUTING.md has them"; exit 2; }
+# One process: the tests stop nodes under each other's feet otherwise. {node} is the number of the address in QDRANT_URL:
+#   docker compose --profile cluster up -d
+#   export QDRANT_URL=http://localhost:6343,http://localhost:6353,http://localhost:6363
+#   export QDRANT_STOP_NODE='docker compose --profile cluster kill qdrant-node-{node}'
+#   and QDRANT_START_NODE (start), QDRANT_PAUSE_NODE (pause), QDRANT_RESUME_NODE (unpause) likewise
+test-cluster: $(INSTALLED) ## Test on three nodes that are stopped meanwhile
+	@test -n "$$QDRANT_STOP_NODE" || { echo "set QDRANT_URL and QDRANT_STOP_NODE as the Makefile has them"; exit 2; }
 	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'cluster'
 
 check: MARKS =
