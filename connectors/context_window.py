@@ -1,6 +1,6 @@
-"""Results as text for a language model: of a bounded length, and without what a reader does not see.
+"""Results for a language model: a verdict and JSON, of a bounded length, without what a reader does not see.
 
-Texts of documents are quoted line by line, so that none of them can pass for the answer around it.
+Texts of documents are strings of that JSON, so that none of them can pass for the answer around it.
 """
 
 from __future__ import annotations
@@ -68,21 +68,18 @@ def search_answer(found: Mapping[str, Any], most: int) -> Answer:
     bodies = [_result(rank, hit) for rank, hit in enumerate(found["results"], start=1)]
     verdict = _verdict(found["verdict"])
 
-    def made(count: int, room: int) -> Answer:
+    def shown(count: int, room: int) -> dict[str, Any]:
         results = [
             {**entry, "text": around(text, sentence, room), "shortened": len(text) > room}
             for entry, text, sentence in bodies[:count]
         ]
-        left = _dropped(len(bodies) - count, len(bodies), most, "top_k")
-        if cut := sum(own["shortened"] for own in results):
-            matching = "shortened around the sentence that matches best."
-            left.append(f"{cut} of {count} texts are {matching}")
-        said = [_said(verdict), *map(_result_said, results), *left]
-        said += [] if results else ["No document was found."]
-        values = {"verdict": verdict, "system": found["system"], "results": results, "left_out": left}
-        return "\n\n".join(said), values
+        cut = sum(own["shortened"] for own in results)
+        left = _dropped(count, len(bodies), most, "top_k")
+        if cut:
+            left.append(f"{cut} of {count} texts are shortened around the sentence that matches best.")
+        return {"verdict": verdict, "system": found["system"], "results": results, "left_out": left}
 
-    return _fitting(made, len(bodies), _ROOMS, most)
+    return _fitting(shown, len(bodies), _ROOMS, most)
 
 
 def explained_answer(explained: Mapping[str, Any], most: int) -> Answer:
@@ -96,67 +93,64 @@ def explained_answer(explained: Mapping[str, Any], most: int) -> Answer:
     verdict, pool = _verdict(explained["verdict"]), explained["candidates"]
     unknown = [f"not among the {pool} candidates: {missing}"] if missing else []
 
-    def made(count: int, words: int) -> Answer:
-        shown = [{**own, "words": own["words"][:words]} for own in documents[:count]]
-        left = [*unknown, *_dropped(len(documents) - count, len(documents), most, "k")]
+    def shown(count: int, words: int) -> dict[str, Any]:
+        left = [*unknown, *_dropped(count, len(documents), most, "k")]
+        own = [{**own, "words": own["words"][:words]} for own in documents[:count]]
         values = {"verdict": verdict, "system": explained["system"], "candidates": pool}
-        values |= {"documents": shown, "left_out": left}
-        return f"{_said(verdict)}\n\n{_json(values)}", values
+        return {**values, "documents": own, "left_out": left}
 
-    return _fitting(made, len(documents), (8, 4, 2, 0), most)
+    return _fitting(shown, len(documents), (8, 4, 2, 0), most)
 
 
 def status_answer(values: dict[str, Any], most: int) -> Answer:
     """What is served; where that is too much, without summaries and the rarest keys of metadata."""
 
-    def made(count: int, summaries: int) -> Answer:
+    def shown(count: int, summaries: int) -> dict[str, Any]:
         systems = [{**own, "summary": own["summary"] * summaries} for own in values["systems"]]
         keys = values["metadata_keys"][:count]
-        shown = {**values, "model": one_line(values["model"]), "systems": systems, "metadata_keys": keys}
-        return _json(shown), shown
+        return {**values, "model": one_line(values["model"]), "systems": systems, "metadata_keys": keys}
 
-    return _fitting(made, len(values["metadata_keys"]), (1, 0), most)
+    return _fitting(shown, len(values["metadata_keys"]), (1, 0), most)
+
+
+def _fitting(
+    shown: Callable[[int, int], dict[str, Any]], count: int, rooms: Sequence[int], most: int
+) -> Answer:
+    """The answer with the most entries, and then the most room for each, that fits."""
+
+    def made(room: int) -> Answer:
+        values = shown(count, room)
+        return _in_words(values), values
+
+    while count > 1 and len(made(rooms[-1])[0]) > most:
+        count -= 1
+    answers = [made(room) for room in rooms]
+    return next((answer for answer in answers if len(answer[0]) <= most), answers[-1])
+
+
+def _in_words(values: Mapping[str, Any]) -> str:
+    """The verdict as a sentence, where there is one, and all as JSON."""
+    verdict = values.get("verdict")
+    if verdict is None:
+        return _json(values)
+    status = verdict["status"]
+    said = f"Verdict: {status}: {verdict['reason']}. {_ADVICE.get(status, '')}".rstrip()
+    return f"{said}\n\n{_json(values)}"
 
 
 def _json(values: Mapping[str, Any]) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-def _fitting(made: Callable[[int, int], Answer], count: int, rooms: Sequence[int], most: int) -> Answer:
-    """The answer with the most entries, and then the most room for each, both of whose forms fit."""
-
-    def fits(answer: Answer) -> bool:
-        text, values = answer
-        return max(len(text), len(_json(values))) <= most
-
-    while count > 1 and not fits(made(count, rooms[-1])):
-        count -= 1
-    answers = (made(count, room) for room in rooms)
-    return next((answer for answer in answers if fits(answer)), made(count, rooms[-1]))
-
-
-def _dropped(dropped: int, count: int, most: int, option: str) -> list[str]:
-    if not dropped:
-        return []
-    limit = f"an answer has at most {most} characters. Ask for fewer ({option}), or more precisely."
-    return [f"{dropped} of {count} documents are left out: {limit}"]
-
-
 def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if verdict is None else {**verdict, "reason": one_line(verdict["reason"], _REASON)}
 
 
-def _said(verdict: Mapping[str, Any] | None) -> str:
-    if verdict is None:
-        return "Verdict: none."
-    advice = _ADVICE.get(verdict["status"], "")
-    return f"Verdict: {verdict['status']}: {verdict['reason']}. {advice}".rstrip()
-
-
-def _heading(own: Mapping[str, Any]) -> str:
-    surprise = "" if own["surprise"] is None else f", surprise {own['surprise']:.3f}"
-    title = json.dumps(own["title"], ensure_ascii=False) if own["title"] else "(no title)"
-    return f"{own['rank']}. {title} (id {json.dumps(own['id'], ensure_ascii=False)}{surprise})"
+def _dropped(shown: int, count: int, most: int, option: str) -> list[str]:
+    if shown == count:
+        return []
+    limit = f"an answer has at most {most} characters. Ask for fewer ({option}), or more precisely."
+    return [f"{count - shown} of {count} documents are left out: {limit}"]
 
 
 def _head(rank: int, own: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,13 +176,6 @@ def _cleaned_values(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {cleaned(key): _cleaned_values(own) for key, own in value.items()}
     return [_cleaned_values(own) for own in value] if isinstance(value, list) else value
-
-
-def _result_said(own: Mapping[str, Any]) -> str:
-    lines = [_heading(own)]
-    if own["metadata"]:
-        lines.append(f"   metadata: {_json(own['metadata'])}")
-    return "\n".join([*lines, *(f"   > {line}" for line in own["text"].split("\n"))])
 
 
 def _explained(own: Mapping[str, Any]) -> dict[str, Any]:

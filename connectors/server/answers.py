@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from surprise_rerank.core.json_values import finite
+from surprise_rerank.errors import DataError
 
 # Text Embeddings Inference's: its errors have a form of their own.
 TEI_ROUTE = "/rerank"
@@ -21,6 +23,15 @@ class RefusedError(Exception):
         self.status = status
         self.message = message
         self.headers = dict(headers or {})
+
+
+@contextmanager
+def refusing(what: str = "") -> Iterator[None]:
+    """Refuse the request by what the block finds wrong with it."""
+    try:
+        yield
+    except DataError as error:
+        raise RefusedError(422, f"{what}{error}") from error
 
 
 def error_content(path: str, status: int, message: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from structlog.typing import FilteringBoundLogger
 
     from surprise_rerank.connectors.server.service import Service
 
@@ -120,7 +121,7 @@ class Door:
                     await self._admitted(scope, headers, receive, tagged)
         except Exception as error:  # noqa: BLE001 - no error passes: the server's own log would have its trace
             if record.status is None:
-                refused = self._refusal(scope, error)
+                refused = refusal(error, self._service.logger, record.request_id, scope["method"])
                 content = error_content(route_path(scope), refused.status, refused.message)
                 answer = Response(to_json(content), refused.status, refused.headers, "application/json")
                 await answer(scope, receive, tagged)
@@ -208,22 +209,6 @@ class Door:
             raise RefusedError(413, f"the body has more than {most} bytes; send less")
         return bytes(body)
 
-    def _refusal(self, scope: Scope, error: Exception) -> RefusedError:
-        """What a caller is told of an error; the log has those that are the server's."""
-        if isinstance(error, RefusedError):
-            return error
-        if isinstance(error, AbandonedError):
-            return RefusedError(CLIENT_GONE, "the client hung up")
-        record = record_of(scope)
-        log_failure(self._service.logger, record.request_id, error)
-        if isinstance(error, StoreError):
-            done = "read" if scope["method"] == "POST" else "changed"
-            said = (
-                f"the index cannot be {done} at the moment; see that it can be reached, and try again later"
-            )
-            return RefusedError(503, said, {"Retry-After": "5"})
-        return RefusedError(500, f"the server failed; its log says where, at request {record.request_id}")
-
     def _write(self, scope: Scope, record: Record, seconds: float) -> None:
         route, status = label_of(scope), record.status or 0
         self._service.metrics.requests.labels(route, str(status)).inc()
@@ -237,6 +222,22 @@ class Door:
             documents=record.documents,
             request_id=record.request_id,
         )
+
+
+def refusal(
+    error: Exception, logger: FilteringBoundLogger, request_id: str, method: str = "POST"
+) -> RefusedError:
+    """What a caller is told of an error; the log has those that are the server's."""
+    if isinstance(error, RefusedError):
+        return error
+    if isinstance(error, AbandonedError):
+        return RefusedError(CLIENT_GONE, "the client hung up")
+    log_failure(logger, request_id, error)
+    if isinstance(error, StoreError):
+        done = "read" if method == "POST" else "changed"
+        said = f"the index cannot be {done} at the moment; see that it can be reached, and try again later"
+        return RefusedError(503, said, {"Retry-After": "5"})
+    return RefusedError(500, f"the server failed; its log says where, at request {request_id}")
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -1,19 +1,24 @@
-"""What the server allows: its token, its limits, and its log."""
+"""What the server allows: its token, its limits, and its log; and the file that says so."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from surprise_rerank.errors import DataError, did_you_mean
+from surprise_rerank.connectors.attached.settings import PipelineSettings, read_toml
+from surprise_rerank.errors import DataError, did_you_mean, refuse_unknown
 
 # Where the token is; an option would be seen by other users.
 TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 # Cohere's own limit. What is longer is refused while it is read, whatever the server's options are.
 MOST_DOCUMENTS = 10_000
+# What is an option of the command, or has no form in a file; the token is in the environment.
+_NOT_HERE = {"index", "url", "collection", "encoder", "config", "token"}
+_RANKS = [own.name for own in fields(PipelineSettings) if own.name not in _NOT_HERE]
 
 
 def _cores() -> int:
@@ -76,3 +81,28 @@ def said_of(errors: Sequence[Mapping[str, Any]], known: Iterable[str], skipped: 
     said = said.replace("a valid dictionary", "an object")
     named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
     return f"{named or 'the body'}: {said[:1].lower()}{said[1:]}"
+
+
+def read_config(
+    file: str | None, target: str | None, token: str | None
+) -> tuple[PipelineSettings, ServerOptions]:
+    """What is served, and by which rules: of a file, an index or a collection, and the callers' token.
+
+    Other parts of the file are those of a collection that somebody else made.
+    """
+    said = {} if file is None else read_toml(file)
+    own, where = said.pop("server", {}), f"{file}: [server]"
+    if not isinstance(own, Mapping):
+        raise DataError(f"{file}: server = {own!r}; expected a table [server]")
+    known = [name for name in ServerOptions.model_fields if name not in _NOT_HERE]
+    refuse_unknown(own, [*_RANKS, *known], where)
+    ranks: dict[str, Any] = {name: value for name, value in own.items() if name in _RANKS}
+    ranks |= {"index": target, "config": file if said else None}
+    rules = {name: value for name, value in own.items() if name in known}
+    try:
+        settings = TypeAdapter(PipelineSettings).validate_python(ranks)
+        return settings, ServerOptions(token=token, **rules)
+    except ValidationError as error:
+        raise DataError(f"{where}: {said_of(error.errors(), _RANKS)}") from None
+    except DataError as error:
+        raise DataError(f"{where}: {error}" if own else str(error)) from error

@@ -14,7 +14,7 @@ from surprise_rerank.candidates import Hit, Query, Ranking, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.search.filters import filter_of
-from surprise_rerank.connectors.server.answers import RefusedError
+from surprise_rerank.connectors.server.answers import RefusedError, refusing
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.schemas import (
     DocumentObject,
@@ -26,7 +26,6 @@ from surprise_rerank.connectors.server.schemas import (
 from surprise_rerank.connectors.server.service import Opened
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable, without_title
-from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline, encoded_question, outcome, searching
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
 from surprise_rerank.text_reranker import RankedText, TextReranker
@@ -103,10 +102,8 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, condit
 
 def condition_of(values: dict[str, Any] | None, most: int) -> models.Filter | None:
     """The filter of a request; a RefusedError if it is none of Qdrant's, or has more conditions."""
-    try:
+    with refusing("filter: "):
         return None if values is None else filter_of(values, most)
-    except DataError as error:
-        raise RefusedError(422, f"filter: {error}") from error
 
 
 def texts_of(asked: RerankRequest) -> list[str]:
@@ -194,19 +191,15 @@ def _threshold(
             f"min_surprise is {least:g}, and nothing tells how surprising a document is here: what ranks has "
             "no background of other questions; leave it out, or send 0, to see all documents",
         )
-    try:
+    with refusing():
         require_background(background, least)
-    except DataError as error:
-        raise RefusedError(422, str(error)) from error
     return least
 
 
 def _varied(asked: Extensions, default: Diversity) -> Diversity:
     """The diversity of a request; a RefusedError if it has both diversity and mmr."""
-    try:
+    with refusing():
         return default.changed(diversity=asked.diversity, mmr=asked.mmr, collapse=asked.collapse)
-    except DataError as error:
-        raise RefusedError(422, str(error)) from error
 
 
 def _ranked(
@@ -217,10 +210,8 @@ def _ranked(
     least: float | None,
 ) -> tuple[Ranking, Ranking]:
     """What a request is shown of a pool, and all of it."""
-    try:
+    with refusing("filter: "):
         pipeline = replace(pipeline.changed(filter=condition), min_surprise=least)
-    except DataError as error:
-        raise RefusedError(422, f"filter: {error}") from error
     diversity = _varied(asked, pipeline.diversity)
     depth = max(asked.depth or pipeline.depth, asked.top_k)
     kept = None if asked.keep_refused else least

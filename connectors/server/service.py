@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.ranked import RankedPipelines
-from surprise_rerank.connectors.server.answers import RefusedError
+from surprise_rerank.connectors.server.answers import RefusedError, refusing
 from surprise_rerank.connectors.server.logs import make_logger
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
@@ -68,12 +68,11 @@ class Opened:
                 422, f"{asked}: the index has none of that name; {hint}there are {', '.join(self.systems)}"
             )
         try:
-            return self.index[system]
+            with refusing(f"{asked}: "):
+                return self.index[system]
         except TimeoutError as error:
             said = f"the system {system} is being made ready; try again in some seconds"
             raise RefusedError(503, said, {"Retry-After": "2"}) from error
-        except DataError as error:
-            raise RefusedError(422, f"{asked}: {error}") from error
 
     @property
     def systems(self) -> dict[str, str]:

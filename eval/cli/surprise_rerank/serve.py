@@ -87,8 +87,7 @@ def serve(
     /openapi.json describe the rest. The log goes to the error stream and holds no text. After SIGTERM,
     running requests are finished; then the command leaves with 0.
     """
-    from surprise_rerank.connectors.server.configuration import read_config
-    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, read_config
 
     token = os.environ.get(TOKEN_VARIABLE, "").strip() or None
     try:
