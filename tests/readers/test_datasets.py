@@ -28,52 +28,36 @@ def beir(folder: Path, documents: int = 3, questions: int = 3, **splits: str) ->
 
 
 def test_a_folder_is_loaded_with_its_judged_questions_only(tmp_path: Path) -> None:
-    dataset = load_dataset(beir(tmp_path / "mine", test="q2\td0\t2\nq0\td1\t0\nq0\td2\t1\n"))
-
-    assert dataset.name == "mine"
-    assert dataset.split == "test"
+    test = "q2\td0\t2\nq0\td1\t0\nq0\tgone\t1\nunasked\td1\t1\n"
+    spec = beir(tmp_path / "mine", test=test, train="q2\td0\t1\nq1\td0\t2\n")
+    dataset = load_dataset(spec)
+    assert (dataset.name, dataset.split) == ("mine", "test")
     assert dataset.documents == tuple(Document(f"d{i}", f"text {i}") for i in range(3))
     assert list(dataset.queries.items()) == [("q0", "question 0"), ("q2", "question 2")]
-    assert dataset.qrels == {"q0": {"d1": 0, "d2": 1}, "q2": {"d0": 2}}
-    assert dataset.missing_documents == dataset.missing_queries == 0
+    assert dataset.qrels == {"q0": {"d1": 0, "gone": 1}, "q2": {"d0": 2}}
+    assert (dataset.missing_documents, dataset.missing_queries) == (1, 1)
+    questions, qrels = judged_questions(spec, "train")
+    assert questions == {"q1": "question 1", "q2": "question 2"}
+    assert qrels == {"q1": {"d0": 2}, "q2": {"d0": 1}}
 
 
-def test_missing_documents_and_questions_are_counted(tmp_path: Path) -> None:
-    rows = "q0\td0\t1\nq0\tgone\t1\nq1\tgone\t1\nq1\tlost\t1\nunasked\td1\t1\n"
-
-    dataset = load_dataset(beir(tmp_path, test=rows))
-
-    assert dataset.missing_documents == 2
-    assert dataset.missing_queries == 1
-    assert dataset.qrels == {"q0": {"d0": 1, "gone": 1}, "q1": {"gone": 1, "lost": 1}}
-
-
-def test_judgements_of_another_corpus_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(
-        DatasetError, match=r"none of the 2 judged documents, say 'a', is in its corpus.*'d0'"
-    ):
-        load_dataset(beir(tmp_path, test="q0\tb\t1\nq1\ta\t1\n"))
-
-
-def test_no_judged_question_is_an_error(tmp_path: Path) -> None:
-    spec = beir(tmp_path, test="unasked\td0\t1\n", empty="")
-
-    with pytest.raises(
-        DatasetError, match=r"no judged question in its split 'test': none of the 1, .*'unasked'"
-    ):
-        load_dataset(spec)
-    with pytest.raises(DatasetError, match=r"no judged question in its split 'empty': no judgements"):
-        load_dataset(spec, "empty")
-
-
-def test_a_wrong_split_is_told_before_the_corpus_is_read(tmp_path: Path) -> None:
-    spec = beir(tmp_path, test="q0\td0\t1\n")
-    (tmp_path / "corpus.jsonl").write_text("not JSON")
-
-    with pytest.raises(DatasetError, match=r"no split 'dev'"):
-        load_dataset(spec, "dev")
-    with pytest.raises(DataError, match=r"corpus\.jsonl:1: not valid JSON"):
-        load_dataset(spec)
+@pytest.mark.parametrize(
+    ("rows", "split", "said"),
+    [
+        ("q0\tb\t1\nq1\ta\t1\n", None, r"none of the 2 judged documents, say 'a', is in its corpus.*'d0'"),
+        ("unasked\td0\t1\n", None, r"no judged question in its split 'test': none of the 1, .*'unasked'"),
+        ("", None, r"no judged question in its split 'test': no judgements"),
+        ("q0\td0\t1\n", "dev", r"no split 'dev'"),
+    ],
+)
+def test_judgements_that_do_not_fit_are_an_error(
+    tmp_path: Path, rows: str, split: str | None, said: str
+) -> None:
+    spec = beir(tmp_path, test=rows)
+    if split is not None:  # which is told before the corpus is read
+        (tmp_path / "corpus.jsonl").write_text("not JSON")
+    with pytest.raises(DatasetError, match=said):
+        load_dataset(spec, split)
 
 
 def test_hand_made_data_sets_are_checked() -> None:
@@ -87,19 +71,6 @@ def test_hand_made_data_sets_are_checked() -> None:
     with pytest.raises(DataError, match=r"2 questions lack a text or judgements: 'p', \.\.\."):
         RetrievalDataset("x", (one,), {"q": "?"}, {"p": {"d": 1}}, "test")
 
-
-# --- Questions of another split ---
-
-
-def test_judged_questions_are_those_judged_in_the_split(tmp_path: Path) -> None:
-    spec = beir(tmp_path, test="q0\td0\t1\n", train="q2\td0\t1\nq1\td0\t2\n")
-
-    questions, qrels = judged_questions(spec, "train")
-    assert questions == {"q1": "question 1", "q2": "question 2"}
-    assert qrels == {"q1": {"d0": 2}, "q2": {"d0": 1}}
-
-
-# --- Small copies ---
 
 CORPUS = tuple(Document(f"d{i}", f"text {i}") for i in range(1800))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
-import socket
 import uuid
 from collections.abc import Iterator
 from decimal import Decimal
@@ -26,24 +24,10 @@ from surprise_rerank.connectors.readers import (
     from_iterable,
     open_documents,
 )
-from surprise_rerank.connectors.readers.collection import _BATCH
-from surprise_rerank.connectors.readers.demo import DemoDocumentation
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, StoreError
 
 ROW = b'{"id": "1", "text": "x"}\n'
-
-
-# --- what is recognised ---
-
-
-def test_the_demo_and_data_sets_are_opened_by_their_ids():
-    source = open_documents("demo")
-    assert source.name == "demo"
-    assert next(iter(source)) == next(DemoDocumentation().documents())
-    with pytest.raises(DatasetError, match="did you mean beir/scifact"):
-        open_documents("beir/scifac")
-    assert open_documents("beir/scifact/test").name == "beir/scifact"
 
 
 def test_a_beir_folder_has_the_fields_of_its_own(tmp_path: Path):
@@ -63,10 +47,11 @@ def test_a_folder_goes_before_an_id_of_the_same_name(tmp_path: Path, monkeypatch
     for name in ("msmarco-passage", "demo"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text("mine")
-    for spec in ("msmarco-passage", "./demo", "demo/"):
+    for spec in ("msmarco-passage", "./demo", "demo/", Path("demo")):
         assert [d.text for d in open_documents(spec)] == ["mine"]
-    assert open_documents("demo").name == "demo"
-    assert len(list(open_documents(Path("demo")))) == 1
+    demo = open_documents("demo")
+    assert next(iter(demo)).id.startswith("numpy.")
+    assert (demo.name, open_documents("beir/scifact/test").name) == ("demo", "beir/scifact")
 
 
 def test_a_format_can_be_told(tmp_path: Path):
@@ -130,37 +115,23 @@ def test_documents_mappings_and_pairs_are_documents():
 
 def test_values_of_python_become_json():
     values = {
-        "day": datetime.date(2024, 5, 1),
-        "at": datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC),
-        "clock": datetime.time(12, 30),
-        "took": datetime.timedelta(minutes=2),
-        "price": Decimal("9.90"),
-        "none": Decimal("NaN"),
-        "array": np.array([[1.0, np.nan]]),
-        "bool": np.bool_(True),
-        "stamp": np.datetime64("2024-05-01T00:00:00.000000001"),
-        "nat": np.datetime64("NaT"),
-        "path": Path("a/b"),
-        "pair": (1, "x"),
-        7: {"nested": {8: float("-inf")}},
+        "day": (datetime.date(2024, 5, 1), "2024-05-01"),
+        "at": (datetime.datetime(2024, 5, 1, 12, tzinfo=datetime.UTC), "2024-05-01T12:00:00+00:00"),
+        "clock": (datetime.time(12, 30), "12:30:00"),
+        "took": (datetime.timedelta(minutes=2), 120.0),
+        "price": (Decimal("9.90"), "9.90"),
+        "none": (Decimal("NaN"), None),
+        "array": (np.array([[1.0, np.nan]]), [[1.0, None]]),
+        "bool": (np.bool_(True), True),
+        "stamp": (np.datetime64("2024-05-01T00:00:00.000000001"), "2024-05-01T00:00:00.000000001"),
+        "nat": (np.datetime64("NaT"), None),
+        "path": (Path("a/b"), str(Path("a/b"))),
+        "pair": ((1, "x"), [1, "x"]),
+        "7": ({"nested": {8: float("-inf")}}, {"nested": {"8": None}}),
     }
-    (document,) = from_iterable([{"id": "1", "text": "x", **values}])
-    assert document.metadata == {
-        "day": "2024-05-01",
-        "at": "2024-05-01T12:00:00+00:00",
-        "clock": "12:30:00",
-        "took": 120.0,
-        "price": "9.90",
-        "none": None,
-        "array": [[1.0, None]],
-        "bool": True,
-        "stamp": "2024-05-01T00:00:00.000000001",
-        "nat": None,
-        "path": str(Path("a/b")),
-        "pair": [1, "x"],
-        "7": {"nested": {"8": None}},
-    }
-    json.dumps(dict(document.metadata), allow_nan=False)
+    given = {name: value for name, (value, _) in values.items()}
+    (document,) = from_iterable([{"id": "1", "text": "x", **given}])
+    assert document.metadata == {name: json for name, (_, json) in values.items()}
 
 
 def test_missing_values_of_pandas_become_null():
@@ -201,32 +172,25 @@ def test_an_object_that_is_no_document_is_told_or_skipped(item: Any, message: st
 
 
 def test_a_generator_is_read_once_and_a_function_as_often_as_one_likes():
-    def pairs() -> Iterator[tuple[str, str]]:
-        yield ("1", "x")
+    def pairs() -> Iterator[tuple[str, str] | None]:
+        yield from (("1", "x"), None, ("2", "y"))
 
-    once = open_documents(pairs())
-    assert len(list(once)) == 1
+    once = open_documents(pairs(), on_error="skip")
+    assert len(list(once)) == 2
     with pytest.raises(DataError, match="read already; give a list, or a function"):
         list(once)
-    often = open_documents(pairs)
-    assert list(often) == list(often) == [Document("1", "x")]
-
-
-def test_iterations_side_by_side_do_not_mix_their_accounts():
-    source = from_iterable([{"id": "1", "text": "x"}, None, {"id": "2", "text": "y"}], on_error="skip")
-    first, second = iter(source), iter(source)
+    often = open_documents(pairs, on_error="skip")
+    first, second = iter(often), iter(often)  # their accounts do not mix
     next(first), next(second)
-    assert [d.id for d in second] == ["2"]
-    assert source.skipped.total == 1
-    assert [d.id for d in first] == ["2"]
-    assert source.skipped.total == 1
+    assert [d.id for d in second] == [d.id for d in first] == ["2"]
+    assert often.skipped.total == 1
 
 
 # --- Qdrant ---
 
 
-def collection(payloads: list[dict[str, Any] | None], name: str = "papers") -> QdrantClient:
-    client = QdrantClient(":memory:")
+def collection(payloads: list[dict[str, Any] | None]) -> QdrantClient:
+    client, name = QdrantClient(":memory:"), "papers"
     client.create_collection(name, vectors_config=models.VectorParams(size=2, distance=models.Distance.DOT))
     points = [models.PointStruct(id=n, vector=[1.0, 0.0], payload=p) for n, p in enumerate(payloads, start=1)]
     if points:
@@ -252,13 +216,13 @@ def test_payloads_are_documents_and_points_give_ids_where_payloads_do_not():
 
 
 def test_all_pages_of_a_collection_are_read_and_bad_payloads_are_named_by_their_point():
-    payloads: list[dict[str, Any] | None] = [{"text": f"t{n}"} for n in range(2 * _BATCH + 3)]
-    payloads[_BATCH] = None
+    payloads: list[dict[str, Any] | None] = [{"text": f"t{n}"} for n in range(600)]
+    payloads[256] = None
     client = collection(payloads)
-    with pytest.raises(DataError, match=rf"collection 'papers', point {_BATCH + 1}: `text` is missing"):
+    with pytest.raises(DataError, match=r"collection 'papers', point 257: `text` is missing"):
         list(open_documents(client, collection="papers"))
     source = open_documents(client, collection="papers", on_error="skip")
-    assert [d.id for d in source] == [str(n + 1) for n in range(len(payloads)) if n != _BATCH]
+    assert [d.id for d in source] == [str(n + 1) for n in range(len(payloads)) if n != 256]
     assert source.skipped.counts == {"no text": 1}
 
 
@@ -283,14 +247,8 @@ def test_a_collection_that_is_missing_or_empty_is_told():
 
 def test_a_server_that_is_not_there_is_told_at_once_without_secrets(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("QDRANT_API_KEY", "sesame")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    source = open_documents(f"http://user:hunter2@127.0.0.1:{port}", collection="papers")
-    with pytest.raises(
-        StoreError, match=f"cannot reach the Qdrant server at http://127.0.0.1:{port}"
-    ) as error:
+    source = open_documents("http://user:hunter2@127.0.0.1:9", collection="papers")
+    with pytest.raises(StoreError, match=r"cannot reach the Qdrant server at http://127\.0\.0\.1:9") as error:
         list(source)
-    shown = f"{error.value!r} {error.value.__cause__!r} {source!r}"
     assert "hunter2" not in str(error.value)
-    assert "sesame" not in shown
+    assert "sesame" not in f"{error.value!r} {error.value.__cause__!r} {source!r}"

