@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from surprise_rerank.connectors.readers.beir import DEFAULT_SPLIT, BeirFolder
 from surprise_rerank.connectors.readers.demo import DEMO, DemoDocumentation
@@ -18,36 +18,6 @@ from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DatasetError
 
 _CATALOGUE = "https://ir-datasets.com"
-
-
-class Source(Protocol):
-    """A collection of documents with, where it has them, judged questions, all read when asked for."""
-
-    @property
-    def name(self) -> str:
-        """The data set's name, without the split."""
-
-    @property
-    def split(self) -> str:
-        """The split whose questions and judgements are read; DatasetError if there is none."""
-
-    def splits(self) -> tuple[str, ...]:
-        """The splits that have judgements."""
-
-    def at(self, split: str) -> Source:
-        """The same documents with the questions of another split."""
-
-    def documents(self) -> Iterator[Document]:
-        """The documents, in the source's order."""
-
-    def count(self) -> int | None:
-        """How many documents there are, without reading them; None where that is not known."""
-
-    def queries(self) -> dict[str, str]:
-        """Question id -> text, in the source's order; not all of them need be judged."""
-
-    def qrels(self) -> dict[str, dict[str, int]]:
-        """Question id -> document id -> relevance; what is not there is not judged."""
 
 
 def open_source(spec: str, split: str | None = None) -> Source:
@@ -61,9 +31,12 @@ def open_source(spec: str, split: str | None = None) -> Source:
     if spec == DEMO:
         return DemoDocumentation().at(split or DEFAULT_SPLIT)
     path = Path(spec).expanduser()
-    if path.is_dir() or spec.startswith((".", "/", "~")) or spec.endswith("/") or "\\" in spec:
-        return BeirFolder(path, split)
-    return IrDataset.find(spec, split)
+    return BeirFolder(path, split) if path.is_dir() or is_path(spec) else IrDataset.find(spec, split)
+
+
+def is_path(spec: str) -> bool:
+    """Whether a name is spelt as that of a file or folder, and not as an id of ir_datasets."""
+    return spec.startswith((".", "/", "~")) or spec.endswith("/") or "\\" in spec
 
 
 @dataclass(frozen=True)
@@ -239,3 +212,7 @@ def _choice(names: Sequence[str]) -> str:
 
 def _line(text: str) -> str:
     return textwrap.shorten(text, 160, placeholder="...")
+
+
+# Documents with, where there are some, judged questions, all read when asked for.
+Source: TypeAlias = BeirFolder | IrDataset | DemoDocumentation

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from surprise_rerank.connectors.readers.beir import jsonl_in, read_corpus
 from surprise_rerank.connectors.readers.collection import from_collection
-from surprise_rerank.connectors.readers.datasets import open_source
+from surprise_rerank.connectors.readers.datasets import is_path, open_source
 from surprise_rerank.connectors.readers.demo import DEMO
 from surprise_rerank.connectors.readers.extraction import Extractor
 from surprise_rerank.connectors.readers.fields import Fields, NoColumnError
@@ -157,9 +157,7 @@ def _is_path(spec: str) -> bool:
     """Whether a name is that of a file or folder rather than an id of ir_datasets."""
     if spec == DEMO or not spec.strip():
         return False
-    if spec.startswith((".", "/", "~")) or spec.endswith("/") or "\\" in spec:
-        return True
-    return os.path.exists(spec) or _file_format(spec) is not None
+    return is_path(spec) or os.path.exists(spec) or _file_format(spec) is not None
 
 
 def _file_format(name: str) -> Table | Literal["text"] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import Any, NamedTuple
 
 import yaml
@@ -32,7 +33,6 @@ _FRONT = re.compile(
     r"^(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-_TOML_TITLE = re.compile(r"^title[ \t]*=[ \t]*([\"'])(.*)\1[ \t]*$", re.MULTILINE)
 _NESTED = 100  # lists and quotes in each other; what is nested deeper is left out
 
 
@@ -121,11 +121,9 @@ def markdown_text(raw: bytes) -> Extracted:
 
 
 def _front_title(front: re.Match[str]) -> str:
-    if front["fence"] == "+++":
-        found = _TOML_TITLE.search(front["front"])
-        return found[2] if found else ""
+    read = tomllib.loads if front["fence"] == "+++" else yaml.safe_load
     try:
-        values = yaml.safe_load(front["front"])
+        values = read(front["front"])
     except (yaml.YAMLError, ValueError, RecursionError):
         return ""
     title = values.get("title") if isinstance(values, dict) else None
