@@ -69,29 +69,30 @@ class PlainTerminal(io.StringIO):
         return True
 
 
+def run(*arguments: str | Path, text: bytes = b"", width: int | None = None) -> tuple[int, str, str]:
+    """Exit code, standard output and error of the command in this process; on a terminal of a width."""
+    out, err = io.StringIO() if width is None else PlainTerminal(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TERM", "dumb")
+        patch.setenv("COLUMNS", str(width))
+        patch.setenv("LINES", "50")
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        patch.setattr(sys, "stdout", out)
+        patch.setattr(sys, "stderr", err)
+        code = exit_code(main, "surprise-rerank", *arguments)
+    return code, out.getvalue(), err.getvalue()
+
+
 class Bench:
     """A folder with a model and documents, and the command run in it."""
+
+    run = staticmethod(run)
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.model = write_model(folder / "words.txt")
         self.documents = write_rows(folder / "docs.jsonl", corpus())
         self.index = folder / "index"
-
-    def run(
-        self, *arguments: str | Path, text: bytes = b"", width: int | None = None
-    ) -> tuple[int, str, str]:
-        """Exit code, standard output and error of the command in this process; on a terminal of a width."""
-        out, err = io.StringIO() if width is None else PlainTerminal(), io.StringIO()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("TERM", "dumb")
-            patch.setenv("COLUMNS", str(width))
-            patch.setenv("LINES", "50")
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-            patch.setattr(sys, "stdout", out)
-            patch.setattr(sys, "stderr", err)
-            code = exit_code(main, "surprise-rerank", *arguments)
-        return code, out.getvalue(), err.getvalue()
 
     def json(self, *arguments: str | Path, text: bytes = b"") -> dict[str, Any]:
         """The JSON object that a command prints, and nothing beside it."""

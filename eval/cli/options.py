@@ -22,7 +22,6 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 # As `readers.opening.Format`, which `--help` cannot wait for.
 FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "text")
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
 _WHICH = (
     "which index? give --index with a folder, or a collection on a server such as "
@@ -93,23 +92,17 @@ PLACES = _Names(",")  # whose names may have white space in them
 
 
 class SystemChoice(click.Choice[str]):
-    """A system of the register; those of other packages are found, too.
+    """A system of the register; those of other packages are found, too."""
 
-    Args:
-        fits: only systems whose weights can be fitted.
-    """
-
-    def __init__(self, *, fits: bool = False) -> None:
-        super().__init__([name for name, system in SYSTEMS.items() if system.fits or not fits])
-        self._fits = fits
+    def __init__(self) -> None:
+        super().__init__([*SYSTEMS])
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name, where a system of that name is registered; a usage error else."""
         try:
-            system = find_system(value)
+            return find_system(value).name
         except DataError:
             self.fail(f"unknown system {value!r}; {near_or_all(value, self.choices)}", param, ctx)
-        return value if system.fits or not self._fits else super().convert(value, param, ctx)
 
 
 def location_of(target: str | None) -> Location:

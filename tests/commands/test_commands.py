@@ -28,10 +28,6 @@ from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ["index", "search", "status", "enrich", "similar", "serve"]
-COMMANDS += ["tune ensemble", "tune background", "tune weights"]
-
-
 _THEIRS = ("QDRANT_API_KEY", "QDRANT_FROM_API_KEY", "SURPRISE_RERANK_INDEX", "SURPRISE_RERANK_TOKEN")
 
 
