@@ -31,7 +31,7 @@ from surprise_rerank.eval.retrieval.settings import DEFAULTS, FITTED_ON, Retriev
 from surprise_rerank.eval.retrieval.systems import EVALUATED, build, similarity_system
 from surprise_rerank.eval.retrieval.trec import ExternalRun, Run, read_run, run_path, split_run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key, load_anchors
-from surprise_rerank.similarities.table import is_similarity
+from surprise_rerank.similarities.table import with_raw
 
 AnySystem: TypeAlias = System | ExternalRun
 
@@ -192,11 +192,8 @@ def _encoded(encoder: Encoder, dataset: RetrievalDataset, terminal: Terminal) ->
 
 def _built_in(settings: RetrievalSettings) -> dict[str, System]:
     """The systems that were asked for, and cosine's pool by similarities; a DataError if one is none."""
-    for name in settings.systems:
-        if is_similarity(name) and name not in SYSTEMS:
-            raise DataError(f"{name!r} is a similarity of texts, no system: give --similarity {name}")
-    systems = find_systems(settings.systems, EVALUATED)
-    return systems | {name: similarity_system(name) for name in settings.similarities if name not in systems}
+    similarities = {name: similarity_system(name) for name in with_raw() if name not in SYSTEMS}
+    return find_systems(settings.systems, {**similarities, **EVALUATED})
 
 
 def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, ExternalRun]:

@@ -17,8 +17,7 @@ class RetrievalSettings:
     Attributes:
         dataset: `demo`, an id of ir_datasets, or a BEIR folder.
         split: which judged questions; None for the data set's test split.
-        systems: names of systems.
-        similarities: of token vectors or words, by which cosine's pool is ranked as well.
+        systems: names of systems, and of similarities of texts, by which cosine's pool is ranked.
         runs: run files of other programs as systems, as FILE or NAME=FILE; `{dataset}` stands for the data
             set's short name.
         candidates: where every system takes its candidates from, such as cosine, bm25, both, or a run file;
@@ -39,7 +38,6 @@ class RetrievalSettings:
     dataset: str = "demo"
     split: str | None = None
     systems: tuple[str, ...] = ("bm25-lucene", "bm25", "cosine", "surprise", "dynamax", "fusion", "auto")
-    similarities: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
     candidates: str | None = None
     baseline: str = "cosine"

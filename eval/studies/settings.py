@@ -42,12 +42,12 @@ class RankSettings(BenchmarkSettings):
     """How items are ranked.
 
     Attributes:
-        measures: what is ranked by.
+        similarities: what is ranked by.
         as_published: let the last bits of cosine and l2 decide between equal similarities, as in the
             published figures.
     """
 
-    measures: tuple[str, ...] = ("cosine", "l2", "surprise-crossover")
+    similarities: tuple[str, ...] = ("cosine", "l2", "surprise-crossover")
     as_published: bool = False
 
 

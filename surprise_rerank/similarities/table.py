@@ -1,7 +1,7 @@
 """The similarities of texts by name: those of the fuzzy-set papers, and their baselines.
 
 Every name works on strings alone (`TextSimilarity`), in the re-ranker (`SimilarityReranker`) and in
-`rerank-eval --similarity`. Tokens have length 1; `-raw` behind a name is the option that keeps their own
+`rerank-eval --systems`. Tokens have length 1; `-raw` behind a name is the option that keeps their own
 lengths, as the papers do with word vectors. It stands with the name so that one run compares both.
 """
 

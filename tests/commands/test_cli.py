@@ -89,7 +89,7 @@ def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, 
 
     measured = [*{**SYSTEMS, **EVALUATED}, "dynamax-jaccard", "set-jaccard"]
     (beir / "qrels" / "dev.tsv").rename(beir / "qrels" / "train.tsv")
-    systems = ("--systems", ",".join(measured[:-2]), "--similarity", ",".join(measured[-2:]))
+    systems = ("--systems", ",".join(measured))
     code, out, err = run("--dataset", beir, *systems, "--run-dir", tmp_path / "runs")
     assert code == 0, err
     for name in measured:
@@ -237,7 +237,6 @@ BAD_INPUT: list[tuple[Callable[[Path], Any], str, str]] = [
     (Path.exists, "--set cache=/dev/null/cache", "/dev/null"),
     (Path.exists, "--run-dir /dev/null/runs", "/dev/null/runs"),
     (Path.exists, "--systems cosin", "did you mean 'cosine'"),
-    (Path.exists, "--systems wmd", "no system: give --similarity wmd"),
     (Path.exists, "--measures nDGC@10", "nDGC"),
     (Path.exists, "--set ensemble=nothing.txt", "train-questions"),
     (Path.exists, "--set ensemble=train-questions", "train"),

@@ -161,7 +161,7 @@ def words_report(**more: object) -> Report:
 
 
 def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
-    report = words_report(measures=("cosine", "csls"), post_process=True)
+    report = words_report(similarities=("cosine", "csls"), post_process=True)
     table = report.table("evalrank-words")
     names = ["one.txt", "one.txt+pp", "two.txt", "two.txt+pp"]
     keys = [f"{name} / {kind}" for name in names for kind in ("cosine", "csls")]
@@ -180,7 +180,7 @@ def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
 
 
 def test_word_similarity_is_the_correlation_of_cosines_of_processed_vectors() -> None:
-    report = words_report(measures=("cosine", "l2"))
+    report = words_report(similarities=("cosine", "l2"))
     found = processed_words(static("one.txt"), ["cat", "dog", "tree", "a", "b"])
     cat, dog, tree, a, b = found.unit
     cosines = [cat @ dog, cat @ tree, a @ b]
@@ -198,7 +198,7 @@ def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
     task = task_of(*pairs, more=("house", "fish bird cat", "tree"))
     measures = ("cosine", "dynamax-jaccard", "surprise", "idf-cosine", "dynamax-raw")
     models = [static(), SentenceModel("words", WordEncoder())]
-    report = rank_sentences(models, task, RankSettings(measures=measures, post_process=True), QUIET)
+    report = rank_sentences(models, task, RankSettings(similarities=measures, post_process=True), QUIET)
     table = report.table("evalrank-sentences")
     vectors, tokens = ("cosine", "surprise"), ("dynamax-jaccard", "idf-cosine", "dynamax-raw")
     assert [table.key(i) for i in range(len(table.rows))] == [
@@ -232,7 +232,7 @@ def test_the_commands_show_and_write_tables(tmp_path: Path, vectors: Path) -> No
     output = run(
         studies.words,
         *("--data", str(folder), "--model", str(vectors)),
-        *("--measures", "cosine,surprise", "--report", str(file)),
+        *("--similarities", "cosine,surprise", "--report", str(file)),
         *("--set", "vocabulary=basic", "--set", "as_published=yes"),
     )
     assert "mine.txt" in output
@@ -243,7 +243,7 @@ def test_the_commands_show_and_write_tables(tmp_path: Path, vectors: Path) -> No
     output = run(
         studies.sentences,
         *("--data", str(folder), "--model", str(vectors)),
-        *("--measures", "l2,dynamax-jaccard-raw"),
+        *("--similarities", "l2,dynamax-jaccard-raw"),
     )
     assert "dynamax-jaccard-raw" in output
     assert "MRR" in output
@@ -273,7 +273,7 @@ PEARSON = {
 
 @pytest.mark.shared
 def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
-    settings = RankSettings(measures=("cosine", "l2"), as_published=True, post_process=True)
+    settings = RankSettings(similarities=("cosine", "l2"), as_published=True, post_process=True)
     sets = read_word_similarity(shared_data)
     report = rank_words([toy], read_word_ranking(shared_data), sets, settings, QUIET)
     table = report.table("evalrank-words")
@@ -314,7 +314,7 @@ def test_words_without_the_toss_of_coins(shared_data: Path, toy: SentenceModel) 
 def test_sentences_as_published(shared_data: Path, toy: SentenceModel) -> None:
     task = read_sentence_ranking(shared_data)
     assert (len(task.pairs), len(task.background)) == (6989, 24_957)
-    settings = RankSettings(measures=("cosine", "l2"), as_published=True)
+    settings = RankSettings(similarities=("cosine", "l2"), as_published=True)
     table = rank_sentences([toy], task, settings, QUIET).table("evalrank-sentences")
     for row, column, figure in (
         ("toy_emb.txt / cosine", "MRR", 0.4115),

@@ -24,7 +24,7 @@ Examples:
   rerank-eval --dataset beir/nfcorpus --set ensemble=train-questions --run-dir runs
   rerank-eval --dataset beir/scifact --set runs=theirs=theirs.trec
   rerank-eval --dataset beir/scifact --set candidates=theirs.trec --systems cosine,dynamax
-  rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine --similarity wmd
+  rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine,wmd
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
 
 \b
@@ -52,15 +52,8 @@ Shell completion (bash; zsh and fish likewise):
 @click.option(
     "--systems",
     type=NAMES,
-    help="What to compare, with commas between; `--systems help` describes all.  "
-    f"[default: {','.join(DEFAULTS.systems)}; with `--set runs=`, the baseline]",
-)
-@click.option(
-    "--similarity",
-    "similarities",
-    type=NAMES,
-    default=(),
-    help="Re-rank cosine's pool by these similarities of texts, too; `--similarity help` describes all.",
+    help="Systems and similarities of texts, with commas between; `--systems help` describes "
+    f"all.  [default: {','.join(DEFAULTS.systems)}; with `--set runs=`, the baseline]",
 )
 @click.option(
     "--depth",
@@ -102,7 +95,7 @@ Shell completion (bash; zsh and fish likewise):
 )
 @set_option(
     lambda: (RetrievalSettings,),
-    but=("dataset", "split", "systems", "similarities", "depth", "model", "measures", "baseline", "limit"),
+    but=("dataset", "split", "systems", "depth", "model", "measures", "baseline", "limit"),
 )
 @reports
 @click.version_option(package_name="surprise-rerank")
@@ -121,33 +114,24 @@ def command(context: click.Context, /, **values: Any) -> None:
         _refuse_options(context)
     elif values["systems"] == ("help",):
         _list_systems()
-    elif values["similarities"] == ("help",):
-        _list_similarities()
     else:
         _compare(**values)
 
 
 def _list_systems() -> None:
-    """Every system's name, and what it ranks by."""
+    """Every system and similarity, and what it ranks by."""
     # Imported late, because `--help` and shell completion should not wait for torch.
     from surprise_rerank.connectors.systems.register import all_systems
     from surprise_rerank.eval.retrieval.systems import EVALUATED
+    from surprise_rerank.similarities.table import SIMILARITIES
 
-    systems = {**all_systems(), **EVALUATED}
+    systems = {**SIMILARITIES, **all_systems(), **EVALUATED}
     width = max(map(len, systems))
     for name in sorted(systems, key=lambda name: name not in DEFAULTS.systems):
         default = " (compared by default)" if name in DEFAULTS.systems else ""
         click.echo(f"{name:<{width}}  {systems[name].summary}{default}")
-
-
-def _list_similarities() -> None:
-    """Every similarity's name, and what it is."""
-    from surprise_rerank.similarities.table import SIMILARITIES
-
-    width = max(map(len, SIMILARITIES))
-    for name, own in SIMILARITIES.items():
-        click.echo(f"{name:<{width}}  {own.summary}")
-    click.echo("One of token vectors with `-raw` behind its name keeps their lengths.")
+    click.echo("Similarities of texts rank cosine's pool. With `-raw` behind the name of one, tokens keep")
+    click.echo("their lengths.")
 
 
 def _compare(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -31,6 +30,10 @@ from surprise_rerank.eval.studies.settings import (
     StsSettings,
     WordSettings,
 )
+
+if TYPE_CHECKING:
+    from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.eval.reports.report import Report
 
 STUDIES: list[click.Command] = []
 _KEPT = "What was made stays; run the same command again to go on."
@@ -74,24 +77,21 @@ def _names(option: str, default: tuple[str, ...] | None, help_text: str) -> Any:
     )
 
 
-_measures = _names(
-    "--measures", RankSettings().measures, "What is ranked by, with commas between; listed below."
+_similarities = _names(
+    "--similarities", RankSettings().similarities, "What is ranked by, with commas between; listed below."
 )
 
 
-def _study(
-    kind: type, evaluate: str, epilog: str, *options: Any
-) -> Callable[[Callable[[], None]], click.Command]:
-    """Make a command of a docstring: its options and `--set` are fields of the settings.
+def _study(kind: type, epilog: str, *options: Any) -> Callable[[Callable[..., Report]], click.Command]:
+    """Make a command of a function from settings and a terminal to a report.
 
     Args:
-        kind: the settings.
-        evaluate: module below `eval.studies`, and function from settings and a terminal to a report.
+        kind: the settings; fields that have no option are keys of `--set`.
         epilog: of the help.
         options: the most used fields.
     """
 
-    def make(described: Callable[[], None]) -> click.Command:
+    def make(study: Callable[..., Report]) -> click.Command:
         def command(
             *, settings: Given, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any
         ) -> None:
@@ -99,19 +99,16 @@ def _study(
             from surprise_rerank.eval.reports.writing import check_files
 
             check_files(reports)
-            module, _, name = evaluate.rpartition(".")
             with when_interrupted(_KEPT):
-                run = getattr(import_module(f"surprise_rerank.eval.studies.{module}"), name)
-                report = run(settings.of(kind, **values), Terminal(quiet=quiet))
+                report = study(settings.of(kind, **values), Terminal(quiet=quiet))
             present(report, reports, as_json=as_json, quiet=quiet)
 
         taken: list[str] = []
         decorated: Any = reports(set_option(lambda: (kind,), but=taken)(command))
         for option in reversed(options):
             decorated = option(decorated)
-        made: click.Command = click.command(
-            described.__name__.replace("_", "-"), help=described.__doc__, epilog=epilog
-        )(decorated)
+        name = study.__name__.replace("_", "-")
+        made: click.Command = click.command(name, help=study.__doc__, epilog=epilog)(decorated)
         taken += [own.name for own in made.params if own.name]
         STUDIES.append(made)
         return made
@@ -121,61 +118,64 @@ def _study(
 
 @_study(
     WordSettings,
-    "evalrank.words.evaluate_words",
     """\b
     Examples:
       rerank-eval words --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval words --data benchmarks --measures cosine,l2,csls,surprise-shrunk
+      rerank-eval words --data benchmarks --similarities cosine,l2,csls,surprise-shrunk
       rerank-eval words --data benchmarks --set post_process=yes --set vocabulary=basic --report words.html
       rerank-eval words --data benchmarks --model toy_emb.txt --set as_published=yes
 
     \b
-    Measures: cosine, l2, csls, and the z of the cosine with the second word as anchor: surprise, by the
+    Similarities: cosine, l2, csls, and the z of the cosine with the second word as anchor: surprise, by the
     weights of surprise-crossover and surprise-mixed (.5), with one deviation for all words
     (surprise-pooled, surprise-pooled-mixed), half way to it (surprise-shrunk)
     """,
     _data,
     _models(WORD_VECTORS),
-    _measures,
+    _similarities,
 )
-def words() -> None:
+def words(settings: WordSettings, terminal: Terminal) -> Report:
     """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
     The rank of a pair is the number of words that are more similar to its first word than its second one is.
     MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better. The report
     also has the correlations with people's judgements on 13 word-similarity sets.
     """
+    from surprise_rerank.eval.studies.evalrank.words import evaluate_words
+
+    return evaluate_words(settings, terminal)
 
 
 @_study(
     RankSettings,
-    "evalrank.sentences.evaluate_sentences",
     """\b
     Examples:
       rerank-eval sentences --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval sentences --data benchmarks --measures cosine,csls,surprise-shrunk --set post_process=yes
-      rerank-eval sentences --data benchmarks --measures cosine,dynamax-jaccard-raw
-      rerank-eval sentences --data benchmarks --model toy_emb.txt --measures cosine --set as_published=yes
+      rerank-eval sentences --data benchmarks --similarities cosine,csls --set post_process=yes
+      rerank-eval sentences --data benchmarks --similarities cosine,dynamax-jaccard-raw
+      rerank-eval sentences --data benchmarks --model toy_emb.txt --similarities cosine --set as_published=yes
 
     \b
-    Measures: those of `rerank-eval words`, and of token vectors dynamax, dynamax-jaccard, max-jaccard and the
-    rest of `rerank-eval --systems help`; DynaMax takes some minutes, what has no fast form takes hours
+    Similarities: those of `rerank-eval words`, and of token vectors dynamax, dynamax-jaccard, max-jaccard
+    and the rest of `rerank-eval --systems help`; DynaMax takes minutes, what has no fast form hours
     """,
     _data,
     _models(WORD_VECTORS),
-    _measures,
+    _similarities,
 )
-def sentences() -> None:
+def sentences(settings: RankSettings, terminal: Terminal) -> Report:
     """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
     The rank of a pair is the number of sentences that are more similar to its first sentence than its second
     one is. MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better.
     """
+    from surprise_rerank.eval.studies.evalrank.sentences import evaluate_sentences
+
+    return evaluate_sentences(settings, terminal)
 
 
 @_study(
     StsSettings,
-    "sts.evaluation.evaluate_sts",
     """\b
     Examples:
       rerank-eval sts --data benchmarks
@@ -199,18 +199,20 @@ def sentences() -> None:
         help="The similarity that the others are compared with.",
     ),
 )
-def sts() -> None:
+def sts(settings: StsSettings, terminal: Terminal) -> Report:
     """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
 
     The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
     baseline have bootstrap intervals, and a sub-task is won or lost where the interval excludes 0.
     Similarities that are fitted are fitted on the sentences of a data set, without their judgements.
     """
+    from surprise_rerank.eval.studies.sts.evaluation import evaluate_sts
+
+    return evaluate_sts(settings, terminal)
 
 
 @_study(
     DownstreamSettings,
-    "downstream.evaluation.evaluate_downstream",
     """\b
     Examples:
       rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
@@ -221,18 +223,20 @@ def sts() -> None:
     _models(WORD_VECTORS),
     _names("--tasks", DownstreamSettings().tasks, "What to classify, with commas between."),
 )
-def downstream() -> None:
+def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
     """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
 
     A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
     regularisation is chosen without the test set, and it is stopped early, as the published figures were
     made. Every text is encoded once.
     """
+    from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
+
+    return evaluate_downstream(settings, terminal)
 
 
 @_study(
     ClassifySettings,
-    "classify.evaluation.evaluate_classification",
     """\b
     Examples:
       rerank-eval classify ag_news.test.jsonl --set 'templates=this matter is {},{}'
@@ -272,18 +276,20 @@ def downstream() -> None:
     _label,
     _limit,
 )
-def classify() -> None:
+def classify(settings: ClassifySettings, terminal: Terminal) -> Report:
     """Classify labelled texts by the names of their labels: cosine and surprise side by side.
 
     A text's vector is compared with those of the labels' names in a template. Surprise compares each
     similarity with those of an ensemble of texts, by default the tested ones without their labels. Vectors
     are kept in the cache. `--set ensemble_size=` and `--set few_shot=` are the paper's other two studies.
     """
+    from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
+
+    return evaluate_classification(settings, terminal)
 
 
 @_study(
     ClusterSettings,
-    "cluster.evaluation.evaluate_clustering",
     """\b
     Examples:
       rerank-eval cluster tweet.jsonl searchsnippets.jsonl --model all-MiniLM-L6-v2 --model glove-6b-50d
@@ -307,18 +313,20 @@ def classify() -> None:
     _label,
     _limit,
 )
-def cluster() -> None:
+def cluster(settings: ClusterSettings, terminal: Terminal) -> Report:
     """Compare clusters of texts with their labels: V-measure and ARI.
 
     Each repeat finds centres by k-means; every assignment takes the same ones, and is compared with the
     cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.
     Texts are encoded once; vectors are kept in the cache.
     """
+    from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
+
+    return evaluate_clustering(settings, terminal)
 
 
 @_study(
     OffTopicSettings,
-    "off_topic.evaluation.evaluate_off_topic",
     """\b
     Examples:
       rerank-eval off-topic --dataset beir/scifact,beir/nfcorpus
@@ -349,12 +357,15 @@ def cluster() -> None:
         help="The most off-topic questions of a source, drawn at random.",
     ),
 )
-def off_topic() -> None:
+def off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report:
     """Off-topic questions: which statistic finds them, and how many pass a threshold.
 
     Half of the off-topic questions are the background that thresholds are set on, the other half is put to
     the test.
     """
+    from surprise_rerank.eval.studies.off_topic.evaluation import evaluate_off_topic
+
+    return evaluate_off_topic(settings, terminal)
 
 
 _CORRELATION = """\b

@@ -16,7 +16,7 @@ import torch
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, row_norms
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError, did_you_mean
+from surprise_rerank.errors import DataError, near_or_all
 from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure
 from surprise_rerank.similarities.bags import Texts
 from surprise_rerank.similarities.definitions import Similarity
@@ -55,12 +55,10 @@ _TOKEN_ROUNDING = 1e-5
 
 def check_measures(names: Sequence[str], known: Sequence[str]) -> None:
     """Refuse names that are not known."""
-    if not names:
-        raise DataError(f"no measure was named; there are: {', '.join(known)}")
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise DataError(f"unknown measure {name!r}; {hint}there are: {', '.join(known)}")
+    unknown = next((name for name in names if name not in known), None)
+    if unknown is not None or not names:
+        given = "no similarity" if unknown is None else f"unknown similarity {unknown!r}"
+        raise DataError(f"{given}; {near_or_all(unknown or '', known)}")
 
 
 def dense_measure(name: str, items: Items, *, as_published: bool = False) -> Measure:

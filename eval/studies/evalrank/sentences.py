@@ -35,7 +35,7 @@ from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
 
 def evaluate_sentences(settings: RankSettings, terminal: Terminal) -> Report:
     """EvalRank of sentences."""
-    check_measures(settings.measures, (*DENSE_MEASURES, *with_raw()))
+    check_measures(settings.similarities, (*DENSE_MEASURES, *with_raw()))
     task = read_sentence_ranking(settings.data)
     return rank_sentences(load_sentence_models(settings.models, terminal), task, settings, terminal)
 
@@ -49,8 +49,8 @@ def rank_sentences(
     Similarities of token vectors compare tokens as the model gives them. What has to be fitted, IDF for one,
     is fitted on the background.
     """
-    of_vectors = [kind for kind in dict.fromkeys(settings.measures) if kind in DENSE_MEASURES]
-    of_tokens = [kind for kind in dict.fromkeys(settings.measures) if kind not in DENSE_MEASURES]
+    of_vectors = [kind for kind in dict.fromkeys(settings.similarities) if kind in DENSE_MEASURES]
+    of_tokens = [kind for kind in dict.fromkeys(settings.similarities) if kind not in DENSE_MEASURES]
     row = {sentence: i for i, sentence in enumerate(task.background)}
     pairs = np.array([[row[first], row[second]] for first, second in task.pairs])
     outcomes: list[RankOutcome] = []

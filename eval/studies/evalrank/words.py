@@ -28,7 +28,7 @@ _AGREEMENT = (*map(Column, ("model", "similarity", "data set", "Pearson", "Spear
 
 def evaluate_words(settings: WordSettings, terminal: Terminal) -> Report:
     """EvalRank of words, and how similarities of words agree with people's."""
-    check_measures(settings.measures, DENSE_MEASURES)
+    check_measures(settings.similarities, DENSE_MEASURES)
     task = read_word_ranking(settings.data, settings.vocabulary)
     sets = read_word_similarity(settings.data)
     return rank_words(load_sentence_models(settings.models, terminal), task, sets, settings, terminal)
@@ -63,7 +63,7 @@ def rank_words(
                 chosen: IntArray = item_of[np.array([[row[first], row[second]] for first, second in pairs])]
                 return chosen
 
-            for kind in dict.fromkeys(settings.measures):
+            for kind in dict.fromkeys(settings.similarities):
                 measure = dense_measure(kind, items, as_published=settings.as_published)
                 outcomes.append(ranked(name, kind, measure, of(task.pairs), items.counts, terminal))
                 for own in sets:
