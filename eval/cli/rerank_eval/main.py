@@ -125,11 +125,12 @@ def _list_systems() -> None:
     from surprise_rerank.eval.retrieval.systems import EVALUATED
     from surprise_rerank.similarities.table import SIMILARITIES
 
-    systems = {**SIMILARITIES, **all_systems(), **EVALUATED}
-    width = max(map(len, systems))
-    for name in sorted(systems, key=lambda name: name not in DEFAULTS.systems):
+    told = {name: own.summary for name, own in SIMILARITIES.items()}
+    told |= {name: own.summary for name, own in {**all_systems(), **EVALUATED}.items()}
+    width = max(map(len, told))
+    for name in sorted(told, key=lambda name: name not in DEFAULTS.systems):
         default = " (compared by default)" if name in DEFAULTS.systems else ""
-        click.echo(f"{name:<{width}}  {systems[name].summary}{default}")
+        click.echo(f"{name:<{width}}  {told[name]}{default}")
     click.echo("Similarities of texts rank cosine's pool. With `-raw` behind the name of one, tokens keep")
     click.echo("their lengths.")
 
