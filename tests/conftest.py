@@ -20,13 +20,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+from faults import FaultyMemory, Proxy
 from hypothesis import settings
 from qdrant_client import QdrantClient
-from qdrant_rest import QdrantRest
 from real_server import TOO_OLD, cleaned, server_url
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.engines.nodes import Node, Nodes
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.storage import server as server_storage
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.errors import StoreError
@@ -70,8 +72,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
 def require_one_ranking(index: DocumentIndex, first: Candidates, *others: Candidates) -> None:
     """The same documents in the same order, with equal scores of surprise.
 
-    The servers of these tests compute with local mode's float64 scores, where Qdrant has float32; what they
-    say is equal but for the rounding of these, and ordered but for what that makes equal.
+    A server's scores are equal but for their rounding to float32, and ordered but for what that makes equal.
     """
     for other in others:
         if index.engine != "server":
@@ -84,11 +85,27 @@ def require_one_ranking(index: DocumentIndex, first: Candidates, *others: Candid
             assert theirs.get(name, first.scores["surprise"][-1]) == pytest.approx(score, rel=1e-5, abs=1e-5)
 
 
-@pytest.fixture(scope="session")
-def rest() -> Iterator[QdrantRest]:
-    """A server that speaks Qdrant's REST API, of these tests' own."""
-    with QdrantRest() as server:
-        yield server
+@pytest.fixture
+def in_front() -> Iterator[Proxy]:
+    """A proxy in front of a real server; the collections of its prefix are removed afterwards."""
+    with Proxy(server_url()) as proxy, cleaned(server_url(), proxy.prefix) as proxy.store:
+        yield proxy
+
+
+@pytest.fixture(params=["memory", pytest.param("server", marks=pytest.mark.server)])
+def qdrant(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyMemory | Proxy]:
+    """A Qdrant that is opened by its url, and whose requests fail when they are told to."""
+    if request.param == "server":
+        yield request.getfixturevalue("in_front")
+        return
+    memory = FaultyMemory()
+
+    def reached(location: Location) -> Nodes:
+        return Nodes([Node(memory)], "server", location.server, location.retries)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Nodes, "of", reached)
+    yield memory
+    memory.store.close()
 
 
 @pytest.fixture(

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from faults import Proxy, Status
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
-from qdrant_rest import QdrantRest, Status
 from real_server import server_url
 from words import WordEncoder
 
@@ -124,10 +124,6 @@ class Store:
 
 def uuids(i: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_DNS, str(i)))
-
-
-def in_rest(rest: QdrantRest) -> Store:
-    return Store(QdrantClient(rest.url, check_compatibility=False), f"foreign-{uuid.uuid4()}", rest.url)
 
 
 @pytest.fixture(params=["local", pytest.param("server", marks=pytest.mark.server)])
@@ -578,13 +574,13 @@ def test_dense_vectors_of_a_function_and_tokens_of_a_model(store: Store) -> None
         without.enrich()
 
 
-def test_an_async_client_of_a_server_is_read(rest: QdrantRest) -> None:
-    store, encoder = in_rest(rest), WordEncoder()
+@pytest.mark.server
+def test_an_async_client_of_a_server_is_read(in_front: Proxy) -> None:
+    store, encoder = Store(in_front.store, in_front.prefix), WordEncoder()
     store.make(encoder)
-    client = AsyncQdrantClient(rest.url, check_compatibility=False)
+    client = AsyncQdrantClient(in_front.url, check_compatibility=False)
     with Collection.attach(client, store.name, embed=encoder) as collection:
         assert len(collection.pipeline().search(QUESTION, 3)) == 3
-    store.client.close()
 
 
 def test_what_is_found_is_told_without_a_model(store: Store) -> None:
@@ -691,28 +687,27 @@ def test_points_may_have_their_texts_in_different_keys(local: Store) -> None:
     assert texts == {"", *(text for i, text in enumerate(TEXTS) if i % 3 < 2)}
 
 
-def test_what_is_asked_of_the_wrong_place_says_where_it_belongs(rest: QdrantRest) -> None:
-    store, encoder = in_rest(rest), WordEncoder()
+def test_what_is_asked_of_the_wrong_place_says_where_it_belongs(qdrant: Any) -> None:
+    store, encoder = Store(qdrant.store, f"{qdrant.prefix}-theirs"), WordEncoder()
     store.make(encoder)
     with pytest.raises(ForeignCollectionError, match=r"Collection\.attach"):
-        DocumentIndex.open(None, encoder, url=rest.url, collection=store.name)
+        DocumentIndex.open(None, encoder, url=qdrant.url, collection=store.name)
     with pytest.raises(StoreError, match=f"no collection '{store.name}s'; did you mean '{store.name}'"):
         Collection.attach(store.client, f"{store.name}s", embed=encoder)
-    name = f"own-{uuid.uuid4()}"
-    with DocumentIndex.open(None, encoder, url=rest.url, collection=name) as index:
+    name = f"{qdrant.prefix}-own"
+    with DocumentIndex.open(None, encoder, url=qdrant.url, collection=name) as index:
         index.sync([Document("1", "a")])
     with pytest.raises(IndexMismatchError, match=r"DocumentIndex\.open"):
-        Collection.attach(rest.url, name, embed=encoder)
+        Collection.attach(qdrant.url, name, embed=encoder)
     with pytest.raises(DataError, match="event loop; give a QdrantClient"):
         Collection.attach(AsyncQdrantClient(":memory:"), "papers")
     with pytest.raises(DataError, match=r"got dict.*SurpriseRerank\.attach"):
         Collection.attach({}, "papers", embed=encoder)  # type: ignore[arg-type]
-    with Collection.attach(rest.url, store.name, embed=encoder) as collection:
-        rest.fault("PUT", f"/collections/{store.name}.surprise", Status(403, "read-only access"), times=1)
+    with Collection.attach(qdrant.url, store.name, embed=encoder) as collection:
+        qdrant.fault("create_collection", Status(403, "read-only access"))
         with pytest.raises(StoreError, match="refuses access"):
             collection.enrich()
         assert len(collection.pipeline().search(QUESTION, 3)) == 3
-    store.client.close()
 
 
 def test_what_cannot_be_done_is_refused_before_it_begins(local: Store) -> None:

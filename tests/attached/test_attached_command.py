@@ -6,15 +6,12 @@ import io
 import json
 import re
 import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from qdrant_client import QdrantClient, models
-from qdrant_rest import QdrantRest
+from qdrant_client import models
 from starlette.testclient import TestClient
 from words import WordEncoder
 
@@ -30,10 +27,10 @@ from surprise_rerank.eval.cli.surprise_rerank.main import command
 class Desk:
     """Runs commands on one collection of a server."""
 
-    def __init__(self, url: str, name: str) -> None:
-        self.url, self.where = url, ["--index", f"{url}/{name}"]
+    def __init__(self, qdrant: Any) -> None:
+        self.where = ["--index", f"{qdrant.url}/{qdrant.prefix}"]
         self.keys = Path()  # a file for --config
-        self.client, self.name = QdrantClient(url, check_compatibility=False), name
+        self.client, self.name = qdrant.store, qdrant.prefix
 
     def run(self, *arguments: str) -> str:
         done = CliRunner().invoke(command, [*arguments, *self.where])
@@ -52,11 +49,11 @@ class Desk:
 
 
 @pytest.fixture
-def desk(rest: QdrantRest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Desk]:
+def desk(qdrant: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
     encoder = WordEncoder()
     monkeypatch.setattr(loading, "load_encoder", lambda name, *_, **__: WordEncoder(name=name))
     monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
-    made = Desk(rest.url, f"papers-{uuid.uuid4()}")
+    made = Desk(qdrant)
     made.keys = tmp_path / "papers.toml"
     made.keys.write_text('text = "inhalt"')
     params = models.VectorParams(size=encoder.dimension, distance=models.Distance.COSINE)
@@ -67,8 +64,7 @@ def desk(rest: QdrantRest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> I
         for i, (text, vector) in enumerate(zip(texts, encoder.encode(texts).dense, strict=True))
     ]
     made.client.upsert(made.name, points, wait=True)
-    yield made
-    made.client.close()
+    return made
 
 
 def test_status_tells_what_is_found_or_which_option_is_missing(desk: Desk) -> None:

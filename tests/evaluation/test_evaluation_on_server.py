@@ -7,13 +7,12 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from qdrant_client import QdrantClient
-from qdrant_rest import QdrantRest
-from real_server import server_url
 
 from surprise_rerank.eval.cli.rerank_eval.main import command
 from surprise_rerank.eval.retrieval.evaluation import evaluate
@@ -29,16 +28,12 @@ OWN = f"corpus-{os.getpid()}"  # in the names of what is made, as others may use
 WORDS = [f"w{i}" for i in range(60)]
 
 
-@pytest.fixture(params=["rest", pytest.param("server", marks=pytest.mark.server)])
-def client(request: pytest.FixtureRequest) -> Iterator[QdrantClient]:
+@pytest.fixture
+def client(qdrant: Any) -> Iterator[QdrantClient]:
     """A server; what these tests have made there is removed."""
-    url = request.getfixturevalue("rest").url if request.param == "rest" else server_url()
-    client = QdrantClient(url, api_key=os.environ.get("QDRANT_API_KEY"), check_compatibility=False)
-    client.url = url
-    yield client
-    for name in names(client):
-        client.delete_collection(name)
-    client.close()
+    yield qdrant.store
+    for name in names(qdrant.store):
+        qdrant.store.delete_collection(name)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def settings(folder: Path, tmp_path: Path, client: QdrantClient) -> RetrievalSettings:
+def settings(folder: Path, tmp_path: Path, client: QdrantClient, qdrant: Any) -> RetrievalSettings:
     return RetrievalSettings(
         dataset=str(folder / OWN),
         systems=SYSTEMS,
@@ -69,7 +64,7 @@ def settings(folder: Path, tmp_path: Path, client: QdrantClient) -> RetrievalSet
         cache=tmp_path,
         depth=20,
         measures=("nDCG@10",),
-        qdrant_url=client.url,
+        qdrant_url=qdrant.url,
     )
 
 
@@ -109,21 +104,12 @@ def test_every_system_has_the_order_that_it_has_embedded(
 
 
 def test_dense_searches_are_exact_unless_it_is_told_otherwise(
-    rest: QdrantRest, settings: RetrievalSettings, client: QdrantClient
+    qdrant: Any, settings: RetrievalSettings
 ) -> None:
-    if client.url != rest.url:
-        pytest.skip("only a server of the tests' own tells which requests came")
-
-    def searched() -> list[bool]:
-        """Whether each search by vectors that came was exact."""
-        bodies = [json.loads(seen.body) for seen in rest.seen if "/points/query" in seen.path]
-        single = [own for body in bodies for own in body.get("searches", [body])]
-        return [bool((own.get("params") or {}).get("exact")) for own in single if own.get("using") == "dense"]
-
-    rest.forget()
     evaluate(settings)
-    assert searched()
-    assert all(searched())
+    asked = [own for own in qdrant.searches() if own.get("using") == "dense"]
+    assert asked
+    assert all((own.get("params") or {}).get("exact") for own in asked)
 
 
 def test_what_stays_on_the_server_is_named_and_used_again(
@@ -133,5 +119,5 @@ def test_what_stays_on_the_server_is_named_and_used_again(
     (alias,) = aliases(client)
     values = json.loads(done.stdout)
     assert values["collection"] == alias
-    assert f"the collection {alias} stays on {client.url} for the next run" in values["notes"]
+    assert f"the collection {alias} stays on {settings.qdrant_url} for the next run" in values["notes"]
     assert "re-using the index of 80 documents" in run(settings).stderr

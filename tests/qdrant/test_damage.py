@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from calling import exit_code
-from qdrant_rest import QdrantRest
 from words import WordEncoder
 
 from surprise_rerank import Document
@@ -232,15 +231,14 @@ def test_the_command_rebuilds_what_cannot_be_opened(
         assert len(index) == len(DOCUMENTS)
 
 
-def test_an_index_of_another_schema_on_a_server_is_made_anew(rest: QdrantRest) -> None:
-    place = Location(url=rest.url, collection="old")
+def test_an_index_of_another_schema_on_a_server_is_made_anew(qdrant: Any) -> None:
+    place = Location(url=qdrant.url, collection=qdrant.prefix)
     with DocumentIndex.open(place, WordEncoder(D)) as index:
         index.sync(DOCUMENTS)
         index.storage.save(replace(index.manifest, schema=5))
-    with pytest.raises(UnreadableIndexError, match=r"'old.*schema version 5, this version reads 7"):
+    with pytest.raises(UnreadableIndexError, match=r"schema version 5, this version reads 7"):
         DocumentIndex.open(place, WordEncoder(D))
     assert DocumentIndex.renew(place, MORE, WordEncoder(D)).added == len(MORE)
     with DocumentIndex.open(place, WordEncoder(D)) as index:
         assert len(index) == len(MORE)
-    names = {own.name.partition("-")[0] for own in rest.store.get_collections().collections}
-    assert {name for name in names if name.startswith("old")} == {"old@2"}
+    assert {name.rpartition("-")[0] for name in qdrant.collections()} == {f"{qdrant.prefix}@2"}

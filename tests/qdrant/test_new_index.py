@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from qdrant_rest import QdrantRest
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -56,15 +55,14 @@ def test_an_index_that_another_run_has_made_beside_it_stays(tmp_path: Path) -> N
     assert holds(second) == 2
 
 
-def test_a_server_keeps_the_collection_of_another_run() -> None:
-    with QdrantRest() as server:
-        own, theirs = (Location(url=server.url, collection=f"{name}-{os.getpid()}") for name in "ab")
-        with pytest.raises(DataError, match="wrong"), opened_new(own):
+def test_a_server_keeps_the_collection_of_another_run(qdrant: Any) -> None:
+    own, theirs = (Location(url=qdrant.url, collection=f"{qdrant.prefix}{name}") for name in "ab")
+    with pytest.raises(DataError, match="wrong"), opened_new(own):
+        raise DataError("wrong")
+    with pytest.raises(StoreError, match="no index"):
+        DocumentIndex.open(own, None)
+    with DocumentIndex.open(theirs, WordEncoder()) as winner:
+        with pytest.raises(DataError, match="wrong"), opened_new(theirs):
             raise DataError("wrong")
-        with pytest.raises(StoreError, match="no index"):
-            DocumentIndex.open(own, None)
-        with DocumentIndex.open(theirs, WordEncoder()) as winner:
-            with pytest.raises(DataError, match="wrong"), opened_new(theirs):
-                raise DataError("wrong")
-            winner.sync(DOCUMENTS)
-            assert len(winner) == 2
+        winner.sync(DOCUMENTS)
+        assert len(winner) == 2

@@ -2,39 +2,66 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
-import httpx
 import pytest
-from qdrant_client import QdrantClient, models
-from qdrant_refusals import LOST
-from qdrant_rest import NoAnswer, QdrantRest, Status
+from faults import NoAnswer, Proxy, Status
+from qdrant_client import QdrantClient
 
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy, shown_url
 from surprise_rerank.errors import DataError, StoreError
 
-COUNT = "/collections"
+AWAY = (
+    "Service internal error: Tonic status error: code: 'The service is currently unavailable', message: "
+    '"Failed to connect to http://127.0.0.1:6335/, error: transport error"'
+)
+# What a node of Qdrant 1.18.3 says of others that are away; REST's status is 500 for all of them.
+LOST = {
+    "read": f"1 of 1 read operations failed:\n  {AWAY}",
+    "write": f"2 out of 6 shards failed to apply operation. First error captured: {AWAY}",
+    "every shard": "Tonic status error: code: 'The service is currently unavailable', message: "
+    '"tcp connect error", source: tonic::transport::Error(Transport, ConnectError(ConnectError("tcp connect '
+    'error", 127.0.0.1:6335, Os { code: 111, kind: ConnectionRefused, message: "Connection refused" })))',
+    "replica": "Failed to apply operation to at least one `Active` replica. Consistency of this update "
+    f"is not guaranteed. Please retry. Failed peer: 7, error: {AWAY}",
+    "few replicas": "The replica set for shard 2 on peer 7 does not have enough active replicas",
+    "consensus": "Waiting for consensus operation commit failed. Timeout set at: 10 seconds",
+}
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[QdrantRest, QdrantRest]]:
-    """Two nodes of one store."""
-    with QdrantRest() as first, QdrantRest() as second:
-        second.api = first.api
+def pair() -> Iterator[tuple[Proxy, Proxy]]:
+    """Two nodes that hold the metadata of one collection."""
+    metadata: dict[str, Any] = {}
+    config = {
+        "params": {},
+        "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10_000},
+        "optimizer_config": {"default_segment_number": 0, "flush_interval_sec": 5},
+        "metadata": metadata,
+    }
+    info = {"status": "green", "optimizer_status": "ok", "segments_count": 1, "payload_schema": {}}
+    answers = {
+        "get_collections": {"collections": []},
+        "get_collection": lambda seen: {**info, "config": config},
+        "update_collection": lambda seen: bool(metadata.update(json.loads(seen.body)["metadata"])) or True,
+    }
+    with Proxy(answers=answers) as first, Proxy(answers=answers) as second:
         yield first, second
 
 
 @pytest.fixture
-def nodes(pair: tuple[QdrantRest, QdrantRest]) -> Iterator[Nodes]:
+def nodes(pair: tuple[Proxy, Proxy]) -> Iterator[Nodes]:
     quick = RetryPolicy(first_wait=0.01, longest_wait=0.05, time_limit=8, search_limit=2)
-    found = Nodes.of(Location(url=[rest.url for rest in pair], retries=quick))
-    for rest in pair:
-        rest.forget()
+    found = Nodes.of(Location(url=[own.url for own in pair], retries=quick))
+    for own in pair:
+        own.heal()
     yield found
     found.close()
 
@@ -45,49 +72,49 @@ def ask(nodes: Nodes, *, patient: bool = False) -> int:
 
 
 def test_what_a_collection_remembers_is_seen_by_every_node_before_it_counts_as_saved(
-    pair: tuple[QdrantRest, QdrantRest], nodes: Nodes
+    pair: tuple[Proxy, Proxy], nodes: Nodes
 ) -> None:
     """Qdrant answers when one node has it; a pass of statistics once read the old ensemble from the next."""
-    size = models.VectorParams(size=2, distance=models.Distance.DOT)
-    pair[0].store.create_collection("kept", size, metadata={"latest": 1})
-    before = httpx.get(f"{pair[1].url}/collections/kept").content
     engine = ClientEngine(nodes, "kept")
-    pair[1].fault("GET", "/kept", Status(200, page=before), times=5)
+    engine.set_metadata({"latest": 1})
+    old = {**pair[1].answers["get_collection"](None)}
+    old["config"] = {**old["config"], "metadata": {"latest": 1}}
+    pair[1].heal()
+    pair[1].fault("get_collection", Status(200, page=json.dumps({"result": old}).encode()), times=5)
     begun = time.monotonic()
     engine.set_metadata({"latest": 2, "of": {"parts": [1, None, 0.5]}})
-    assert pair[1].count("GET", "/kept") == 1 + 6
+    assert pair[1].came("get_collection") == 6
     assert engine.metadata()["latest"] == 2
     pair[1].stop()
     engine.set_metadata({"latest": 3})
     assert time.monotonic() - begun < 8
-    pair[0].store.delete_collection("kept")
 
 
 def test_the_next_node_takes_over_in_the_same_question_and_the_first_is_used_again(
-    pair: tuple[QdrantRest, QdrantRest], nodes: Nodes
+    pair: tuple[Proxy, Proxy], nodes: Nodes
 ) -> None:
     first, second = pair
     ask(nodes)
-    assert (first.count("GET", COUNT), second.count("GET", COUNT)) == (1, 0)
+    assert (first.came("get_collections"), second.came("get_collections")) == (1, 0)
     first.stop()
     begun = time.monotonic()
     for _ in range(3):
         ask(nodes)
     assert time.monotonic() - begun < 1.5
-    assert second.count("GET", COUNT) == 3
+    assert second.came("get_collections") == 3
     first.start()
     nodes.nodes[0].away_until = 0.0  # as some seconds later
     ask(nodes)
-    assert (first.count("GET", COUNT), second.count("GET", COUNT)) == (2, 3)
+    assert (first.came("get_collections"), second.came("get_collections")) == (2, 3)
 
 
-def test_a_node_that_keeps_still_is_left(pair: tuple[QdrantRest, QdrantRest], nodes: Nodes) -> None:
+def test_a_node_that_keeps_still_is_left(pair: tuple[Proxy, Proxy], nodes: Nodes) -> None:
     first, second = pair
-    first.fault("GET", COUNT, NoAnswer(20), times=9)
+    first.fault("get_collections", NoAnswer(20), times=9)
     begun = time.monotonic()
     ask(nodes)
     assert time.monotonic() - begun < 6
-    assert second.count("GET", COUNT) == 1
+    assert second.came("get_collections") == 1
     begun = time.monotonic()
     ask(nodes)
     assert time.monotonic() - begun < 1
@@ -96,18 +123,18 @@ def test_a_node_that_keeps_still_is_left(pair: tuple[QdrantRest, QdrantRest], no
 
 @pytest.mark.parametrize("fault", [Status(500, reason) for reason in LOST.values()], ids=list(LOST))
 def test_a_lost_shard_is_asked_for_elsewhere_and_again(
-    pair: tuple[QdrantRest, QdrantRest], nodes: Nodes, fault: Status
+    pair: tuple[Proxy, Proxy], nodes: Nodes, fault: Status
 ) -> None:
     first, second = pair
-    first.fault("GET", COUNT, fault, times=2)
-    second.fault("GET", COUNT, fault, times=1)
+    first.fault("get_collections", fault, times=2)
+    second.fault("get_collections", fault, times=1)
     ask(nodes, patient=True)  # a busy machine takes longer than a question may
-    assert (first.count("GET", COUNT), second.count("GET", COUNT)) == (2, 2)
+    assert (first.came("get_collections"), second.came("get_collections")) == (2, 2)
     assert nodes.nodes[0].is_up  # it is up itself
 
 
 def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
-    pair: tuple[QdrantRest, QdrantRest], nodes: Nodes, caplog: pytest.LogCaptureFixture
+    pair: tuple[Proxy, Proxy], nodes: Nodes, caplog: pytest.LogCaptureFixture
 ) -> None:
     first, second = pair
     first.stop()
@@ -125,7 +152,7 @@ def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
     assert first.url in said
 
 
-def test_answers_are_not_compressed(pair: tuple[QdrantRest, QdrantRest]) -> None:
+def test_answers_are_not_compressed(pair: tuple[Proxy, Proxy]) -> None:
     Nodes.of(Location(url=pair[0].url)).close()
     headers = {name.lower(): value for name, value in pair[0].seen[-1].headers.items()}
     assert headers["accept-encoding"] == "identity"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from qdrant_client import QdrantClient, models
-from qdrant_rest import QdrantRest, Status
-from real_server import server_url
+from faults import FaultyMemory, Status
+from qdrant_client import models
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
@@ -29,10 +26,10 @@ SPREAD = {"shard_number": 3, "replication_factor": 2, "write_consistency_factor"
 class Desk:
     """One index on a server."""
 
-    def __init__(self, url: str) -> None:
-        self.url, self.name = url, f"test-{uuid.uuid4()}"
-        key = os.environ.get("QDRANT_API_KEY")
-        self.client = QdrantClient(url, api_key=key, check_compatibility=False)
+    def __init__(self, qdrant: Any) -> None:
+        self.url, self.name, self.qdrant = qdrant.url, qdrant.prefix, qdrant
+        # Local mode does not know how a collection is spread; what stands for a server does.
+        self.client = qdrant if isinstance(qdrant, FaultyMemory) else qdrant.store
 
     def opened(self, **more: object) -> DocumentIndex:
         chosen = IndexOptions(passages=None)
@@ -42,10 +39,9 @@ class Desk:
 
     def spread(self) -> dict[str, tuple[int | None, ...]]:
         """Collection -> shards, copies, and copies that a write waits for."""
-        names = [found.name for found in self.client.get_collections().collections]
-        own = [name for name in names if name.startswith(self.name)]
         params = {
-            name.removeprefix(self.name): self.client.get_collection(name).config.params for name in own
+            name.removeprefix(self.name): self.client.get_collection(name).config.params
+            for name in self.qdrant.collections()
         }
         return {
             name: (p.shard_number, p.replication_factor, p.write_consistency_factor)
@@ -60,13 +56,9 @@ class Desk:
         return done.output
 
 
-@pytest.fixture(params=["rest", pytest.param("server", marks=pytest.mark.server)])
-def desk(request: pytest.FixtureRequest) -> Iterator[Desk]:
-    made = Desk(request.getfixturevalue("rest").url if request.param == "rest" else server_url())
-    yield made
-    for name in made.spread():
-        made.client.delete_collection(made.name + name)
-    made.client.close()
+@pytest.fixture
+def desk(qdrant: Any) -> Desk:
+    return Desk(qdrant)
 
 
 def test_a_rebuilt_index_is_spread_as_before_or_as_it_is_told(desk: Desk) -> None:
@@ -122,12 +114,10 @@ def test_status_shows_shards_and_their_nodes(desk: Desk) -> None:
     assert {copy["state"] for shard in found["shards"] for copy in shard["replicas"]} == {"Active"}
 
 
-def test_status_of_who_may_not_see_nodes_shows_the_rest(rest: QdrantRest) -> None:
-    desk = Desk(rest.url)
+def test_status_of_who_may_not_see_nodes_shows_the_rest(desk: Desk) -> None:
     desk.opened().close()
-    rest.fault("GET", "/cluster", Status(403, "Only points access is allowed"), times=10)
+    desk.qdrant.fault("collection_cluster_info", Status(403, "Only points access is allowed"), times=10)
     shown = desk.run("status")
-    rest.heal()
     assert "Only points access is allowed" in shown
     assert "documents" in shown
 

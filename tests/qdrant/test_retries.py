@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,9 +15,10 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+from faults import HTML_PAGE, CutBody, Fault, HalfJson, NoAnswer, Proxy, Reset, Status
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException
-from qdrant_rest import HTML_PAGE, CutBody, Fault, QdrantRest, Reset, Status, TruncatedJson
+from real_server import cleaned, server_url
 
 from surprise_rerank.connectors.qdrant.engines.retries import (
     CollectionExists,
@@ -39,7 +41,7 @@ SPLIT = (
 PASSING: list[Fault] = [
     *(Status(408), Status(429), Status(502), Status(503), Status(504)),
     *(Status(429, headers={"Retry-After": own}) for own in ("0", "soon")),
-    *(HTML_PAGE, Status(200, page=b"\xff\xfe not utf-8"), TruncatedJson()),
+    *(HTML_PAGE, Status(200, page=b"\xff\xfe not utf-8"), HalfJson()),
     *(Reset(), CutBody(reset=True), CutBody(reset=False)),
 ]
 # What is told at once: the fault, and what is said.
@@ -58,6 +60,8 @@ TOLD: list[tuple[Fault, str, type[StoreError]]] = [
         f"the disk of {WHERE} is full ({FULL}); make room there, and run it again",
         StoreError,
     ),
+    (Status(404, "Not found: Collection `x` doesn't exist!"), "any more; index again", CollectionGone),
+    (Status(409, "Wrong input: Collection `x` already exists!"), "exists already", CollectionExists),
     (Status(413, page=b"<h1>413 Request Entity Too Large</h1>"), "too large", TooLarge),
     (Status(429, SPLIT), "too large", TooLarge),
     (Status(400, "JSON payload has exceeded limit (33554432 bytes)."), "too large", TooLarge),
@@ -66,16 +70,15 @@ TOLD: list[tuple[Fault, str, type[StoreError]]] = [
 
 
 @pytest.fixture(scope="module")
-def rest() -> Iterator[QdrantRest]:
-    with QdrantRest(limit=20_000) as server:
-        server.store.create_collection("x", ONE)
-        yield server
+def server() -> Iterator[Proxy]:
+    with Proxy(answers={"count": {"count": 0}}) as made:
+        yield made
 
 
 @pytest.fixture
-def client(rest: QdrantRest) -> Iterator[QdrantClient]:
-    rest.heal()
-    opened = QdrantClient(url=rest.url, check_compatibility=False, timeout=1)
+def client(server: Proxy) -> Iterator[QdrantClient]:
+    server.heal()
+    opened = QdrantClient(url=server.url, check_compatibility=False, timeout=1)
     yield opened
     opened.close()
 
@@ -104,22 +107,22 @@ def failure(request: Callable[[], Any], policy: RetryPolicy = QUICK) -> StoreErr
 
 @pytest.mark.parametrize("fault", PASSING, ids=str)
 def test_a_fault_that_passes_is_waited_for_and_one_that_stays_is_told(
-    rest: QdrantRest, client: QdrantClient, fault: Fault
+    server: Proxy, client: QdrantClient, fault: Fault
 ) -> None:
-    rest.fault("POST", "/points/count", fault, times=3)
+    server.fault("count", fault, times=3)
     request = Counted(lambda: client.count("x").count)
     assert call(request, WHERE, QUICK) == 0
     assert request.times == 4
-    rest.fault("POST", "/points/count", fault, times=100)
+    server.fault("count", fault, times=100)
     assert str(failure(request)).endswith("(tried 4 times)")
     assert request.times == 8
 
 
 @pytest.mark.parametrize(("fault", "said", "kind"), TOLD, ids=str)
 def test_what_would_be_the_same_again_is_told_at_once(
-    rest: QdrantRest, client: QdrantClient, fault: Fault, said: str, kind: type[StoreError]
+    server: Proxy, client: QdrantClient, fault: Fault, said: str, kind: type[StoreError]
 ) -> None:
-    rest.fault("POST", "/points/count", fault)
+    server.fault("count", fault)
     request = Counted(lambda: client.count("x"))
     error = failure(request)
     assert said in str(error)
@@ -127,19 +130,19 @@ def test_what_would_be_the_same_again_is_told_at_once(
     assert request.times == 1
 
 
-def test_pages_of_other_services_are_not_quoted(rest: QdrantRest, client: QdrantClient) -> None:
-    rest.fault("POST", "/points/count", Status(418, page=b"<p>your headers were: api-key=secret</p>"))
+def test_pages_of_other_services_are_not_quoted(server: Proxy, client: QdrantClient) -> None:
+    server.fault("count", Status(418, page=b"<p>your headers were: api-key=secret</p>"))
     assert "secret" not in str(failure(lambda: client.count("x")))
 
 
 @pytest.mark.parametrize(("code", "as_date"), [(429, False), (503, False), (503, True)])
 def test_the_wait_that_the_server_asks_for_is_kept(
-    rest: QdrantRest, client: QdrantClient, code: int, as_date: bool
+    server: Proxy, client: QdrantClient, code: int, as_date: bool
 ) -> None:
     # Dates have whole seconds: two seconds ahead is more than one.
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=2), usegmt=True)
     headers = {"Retry-After": date if as_date else "1"}
-    rest.fault("POST", "/points/count", Status(code, headers=headers))
+    server.fault("count", Status(code, headers=headers))
     begin = time.monotonic()
     call(lambda: client.count("x"), WHERE, QUICK)
     assert 0.9 < time.monotonic() - begin < 3
@@ -156,13 +159,40 @@ def test_no_attempt_begins_after_the_time_limit() -> None:
     assert 1 < request.times < 1000
 
 
-def test_a_collection_that_is_not_there_is_gone_and_one_that_is_exists(client: QdrantClient) -> None:
-    for place in (client, QdrantClient(":memory:")):
-        assert "does not exist any more; index again" in str(failure(lambda: place.count("nowhere")))  # noqa: B023
-        assert isinstance(failure(lambda: place.count("nowhere")), CollectionGone)  # noqa: B023
-        if place is not client:
-            place.create_collection("x", ONE)
-        assert isinstance(failure(lambda: place.create_collection("x", ONE)), CollectionExists)  # noqa: B023
+def test_an_answer_that_does_not_come_is_waited_for_until_the_timeout(
+    server: Proxy, client: QdrantClient
+) -> None:
+    server.fault("count", NoAnswer())
+    begin = time.monotonic()
+    assert call(lambda: client.count("x").count, WHERE, QUICK) == 0
+    assert 0.9 < time.monotonic() - begin < 10
+    server.fault("count", NoAnswer())
+    said = str(failure(lambda: client.count("x"), RetryPolicy(attempts=1)))
+    assert "does not answer in time; give it longer" in said
+
+
+def told_what_is_there(client: QdrantClient, name: str) -> None:
+    error = failure(lambda: client.count(name))
+    assert isinstance(error, CollectionGone)
+    assert "does not exist any more; index again" in str(error)
+    client.create_collection(name, ONE)
+    assert isinstance(failure(lambda: client.create_collection(name, ONE)), CollectionExists)
+
+
+def test_a_collection_that_is_not_there_is_gone_and_one_that_is_exists() -> None:
+    told_what_is_there(QdrantClient(":memory:"), "x")
+
+
+@pytest.mark.server
+def test_the_words_of_a_real_server_are_known() -> None:
+    name = f"test-{uuid.uuid4()}"
+    with cleaned(server_url(), name) as client:
+        told_what_is_there(client, name)
+        wrong = models.PointStruct(id=1, vector=[1.0, 2.0, 3.0])
+        assert "expected dim: 2, got 3" in str(failure(lambda: client.upsert(name, [wrong])))
+        size = 33 * 2**20
+        large = models.PointStruct(id=1, vector=[1.0, 2.0], payload={"text": "x" * size})
+        assert isinstance(failure(lambda: client.upsert(name, [large])), TooLarge)
 
 
 @pytest.mark.parametrize(
@@ -180,8 +210,8 @@ def test_mistakes_of_the_caller_stay_what_they_are(bug: Exception) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
-def test_a_key_that_no_header_can_hold_is_told_without_it(rest: QdrantRest) -> None:
-    client = QdrantClient(url=rest.url, api_key="very-secret\n", check_compatibility=False)
+def test_a_key_that_no_header_can_hold_is_told_without_it(server: Proxy) -> None:
+    client = QdrantClient(url=server.url, api_key="very-secret\n", check_compatibility=False)
     error = failure(lambda: client.count("x"))
     client.close()
     assert "QDRANT_API_KEY is one line" in str(error)

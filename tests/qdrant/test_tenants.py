@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from click.testing import CliRunner
 from conftest import Opener
 from qdrant_client import models
-from qdrant_rest import QdrantRest
 from words import WordEncoder
 
 from surprise_rerank.candidates import Field
@@ -71,13 +69,6 @@ def test_a_document_without_a_tenant_is_found_by_searches_of_all(open_index: Ope
         index.sync([*DOCUMENTS, Document("nobody's", "cats")])
         assert len(index) == 31
         assert "nobody's" in hybrid(index)
-
-
-def test_a_server_has_a_payload_index_of_tenants(rest: QdrantRest) -> None:
-    name = f"test-{uuid.uuid4()}"
-    DocumentIndex.open(None, WordEncoder(), url=rest.url, collection=name, options=BY_TENANT).close()
-    schema = rest.api.indexes[f"{name}@1"]["metadata.customer"]
-    assert schema == models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
 
 
 def test_an_index_without_tenants_says_how_to_get_them(open_index: Opener) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Opener
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from qdrant_rest import QdrantRest
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
@@ -234,9 +234,9 @@ def test_who_may_not_write_searches_all_the_same(tmp_path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("first_ends_first", [True, False])
-def test_two_writers_leave_right_ones(rest: QdrantRest, first_ends_first: bool) -> None:
+def test_two_writers_leave_right_ones(qdrant: Any, first_ends_first: bool) -> None:
     def opened() -> DocumentIndex:
-        return DocumentIndex.open(None, ENCODER, url=rest.url, collection="both", options=OPTIONS)
+        return DocumentIndex.open(None, ENCODER, url=qdrant.url, collection=qdrant.prefix, options=OPTIONS)
 
     with opened() as one, opened() as other:
         one.sync(DOCUMENTS)
@@ -256,9 +256,9 @@ def test_two_writers_leave_right_ones(rest: QdrantRest, first_ends_first: bool) 
             assert_right(third)
 
 
-def test_a_reader_learns_what_another_process_stores(rest: QdrantRest, monkeypatch) -> None:
+def test_a_reader_learns_what_another_process_stores(qdrant: Any, monkeypatch) -> None:
     def opened() -> DocumentIndex:
-        return DocumentIndex.open(None, ENCODER, url=rest.url, collection="read", options=OPTIONS)
+        return DocumentIndex.open(None, ENCODER, url=qdrant.url, collection=qdrant.prefix, options=OPTIONS)
 
     monkeypatch.setattr(term_statistics, "_PATIENCE", 1e9)
     with opened() as writer, opened() as reader:

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from qdrant_client import QdrantClient, models
-from qdrant_rest import QdrantRest
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -226,14 +225,14 @@ def test_all_pages_of_a_collection_are_read_and_bad_payloads_are_named_by_their_
     assert source.skipped.counts == {"no text": 1}
 
 
-def test_an_index_of_this_package_comes_back_without_its_token_vectors(rest: QdrantRest):
+def test_an_index_of_this_package_comes_back_without_its_token_vectors(qdrant: Any):
     documents = [
         Document("a", "dogs bark", "Pets", {"year": 1999, "hash": "mine"}),
         Document("b", "cats purr " * 500),
     ]
-    with DocumentIndex.open(None, WordEncoder(), url=rest.url, collection="to be read") as index:
+    with DocumentIndex.open(None, WordEncoder(), url=qdrant.url, collection=qdrant.prefix) as index:
         index.sync(documents)
-    found = sorted(open_documents(rest.url, collection="to be read"), key=lambda d: d.id)
+    found = sorted(open_documents(qdrant.url, collection=qdrant.prefix), key=lambda d: d.id)
     assert found == documents
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Opener
+from faults import Status
 from qdrant_client import models
-from qdrant_rest import QdrantRest, Status
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
@@ -82,12 +81,10 @@ def points_of_200() -> list[Point]:
 
 
 @pytest.fixture
-def writer_and_reader(
-    rest: QdrantRest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[DocumentIndex, ...]]:
+def writer_and_reader(qdrant: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[DocumentIndex, ...]]:
     """One index in two processes, so to say."""
     monkeypatch.setattr(term_statistics, "_PATIENCE", 0.0)
-    where = {"url": rest.url, "collection": f"bm25-{uuid.uuid4()}", "options": OPTIONS}
+    where = {"url": qdrant.url, "collection": qdrant.prefix, "options": OPTIONS}
     with (
         DocumentIndex.open(None, ENCODER, **where) as one,
         DocumentIndex.open(None, ENCODER, **where) as other,
@@ -109,7 +106,7 @@ def test_who_asks_keeps_what_it_knows_until_all_is_stored(writer_and_reader, cou
     assert counting == []
 
 
-def test_who_asks_learns_what_changes_and_does_not_fail_for_it(rest, writer_and_reader) -> None:
+def test_who_asks_learns_what_changes_and_does_not_fail_for_it(qdrant, writer_and_reader) -> None:
     writer, reader = writer_and_reader
     writer.sync(DOCUMENTS[:50])
     before = best(reader, 4)
@@ -120,11 +117,10 @@ def test_who_asks_learns_what_changes_and_does_not_fail_for_it(rest, writer_and_
     writer.rebuild(DOCUMENTS[:80])
     after = best(reader, 4)
     assert_equal(best(writer, 4), after)
-    rest.fault("POST", ".files/points", Status(403, "Forbidden"))
-    asked = rest.count("POST", ".files/points")
+    qdrant.heal()
+    qdrant.fault("retrieve", Status(403, "Forbidden"), collection=".files")
     assert_equal(after[:2], best(reader, 2))
-    assert rest.count("POST", ".files/points") == asked + 1
-    rest.forget()
+    assert qdrant.came("retrieve", ".files") == 1
 
 
 def test_a_new_index_has_no_idf_of_qdrants(open_index: Opener) -> None:

@@ -1,0 +1,420 @@
+"""Requests to Qdrant that fail on purpose: on their way to a server, or in qdrant-client's local mode.
+
+    with Proxy("http://127.0.0.1:6333") as proxy:  # or Proxy(answers={"count": {"count": 3}}), alone
+        client = QdrantClient(url=proxy.url)
+        proxy.fault("upsert", Status(429, headers={"Retry-After": "1"}), times=2)
+
+Requests have the names that `QdrantClient` gives them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import json
+import re
+import socket
+import struct
+import threading
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
+from typing import Any, ClassVar, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import TypeAdapter
+from qdrant_client import QdrantClient, models
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+_ONE = "/collections/[^/]+"
+_PATHS = {
+    "info": "GET /",
+    "get_collections": "GET /collections",
+    "get_aliases": "GET /aliases",
+    "cluster_status": "GET /cluster",
+    "update_collection_aliases": "POST /collections/aliases",
+    "create_collection": f"PUT {_ONE}",
+    "get_collection": f"GET {_ONE}",
+    "update_collection": f"PATCH {_ONE}",
+    "delete_collection": f"DELETE {_ONE}",
+    "collection_exists": f"GET {_ONE}/exists",
+    "collection_cluster_info": f"GET {_ONE}/cluster",
+    "create_payload_index": f"PUT {_ONE}/index",
+    "upsert": f"PUT {_ONE}/points",
+    "retrieve": f"POST {_ONE}/points",
+    "delete": f"POST {_ONE}/points/delete",
+    "scroll": f"POST {_ONE}/points/scroll",
+    "count": f"POST {_ONE}/points/count",
+    "update_vectors": f"PUT {_ONE}/points/vectors",
+    "batch_update_points": f"POST {_ONE}/points/batch",
+    "query_batch_points": f"POST {_ONE}/points/query/batch",
+}
+_SPREAD = ("shard_number", "replication_factor", "write_consistency_factor")
+
+
+@dataclass(frozen=True)
+class Status:
+    """Answers with this status, and does nothing: 429 with Retry-After, 503, 401, a proxy's page with 200."""
+
+    code: int
+    reason: str = "no reason"
+    headers: Mapping[str, str] = field(default_factory=dict, hash=False)
+    page: bytes | None = None
+
+    @property
+    def content(self) -> bytes:
+        return json.dumps({"status": {"error": self.reason}}).encode() if self.page is None else self.page
+
+
+@dataclass(frozen=True)
+class Limit:
+    """Refuses what is larger, as Qdrant does it; a 413 comes from a proxy before it."""
+
+    bytes: int
+
+    @property
+    def status(self) -> Status:
+        return Status(400, f"Payload error: JSON payload is larger than allowed (limit: {self.bytes} bytes).")
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Resets the connection before anything is done."""
+
+
+@dataclass(frozen=True)
+class CutBody:
+    """Carries the request out, announces an answer, sends half of it, and resets or closes the connection."""
+
+    reset: bool = True
+
+
+@dataclass(frozen=True)
+class NoAnswer:
+    """Carries the request out and keeps still until the client has given up."""
+
+    seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class HalfJson:
+    """Carries the request out, and answers half of the JSON, of the length that it announced."""
+
+
+Fault = Status | Limit | Reset | CutBody | NoAnswer | HalfJson
+HTML_PAGE = Status(200, headers={"Content-Type": "text/html"}, page=b"<html><body>Welcome</body></html>")
+
+
+@dataclass
+class _Script:
+    request: str
+    collection: str
+    fault: Fault
+    times: int
+    after: int
+
+
+class Faults:
+    """Which requests fail, and how many of each came. `prefix` begins the names of a test's collections."""
+
+    store: QdrantClient  # for looks from behind
+
+    def __init__(self) -> None:
+        self.prefix = f"test-{uuid.uuid4().hex[:12]}"
+        self._lock = threading.Lock()
+        self._came: list[tuple[str, str]] = []
+        self._scripts: list[_Script] = []
+
+    def fault(
+        self, request: str, fault: Fault, *, collection: str = "", times: int = 1, after: int = 0
+    ) -> None:
+        """Misbehave at the next such requests, to a collection whose name ends so, after some that pass."""
+        with self._lock:
+            self._scripts.append(_Script(request, collection, fault, times, after))
+
+    def heal(self) -> None:
+        """Forget the faults that are still to come, and the requests that came."""
+        with self._lock:
+            self._scripts.clear()
+            self._came.clear()
+
+    def came(self, request: str, collection: str = "") -> int:
+        """How many such requests have come, those that met a fault included."""
+        with self._lock:
+            return sum(own == request and name.endswith(collection) for own, name in self._came)
+
+    def met(self, request: str, collection: str) -> Fault | None:
+        """Count a request; the fault that it meets, if any."""
+        with self._lock:
+            self._came.append((request, collection))
+            for script in self._scripts:
+                if script.request == request and collection.endswith(script.collection) and script.times:
+                    if script.after:
+                        script.after -= 1
+                        continue
+                    script.times -= 1
+                    return script.fault
+        return None
+
+    def collections(self) -> list[str]:
+        """The names of the test's collections."""
+        found = self.store.get_collections().collections
+        return sorted(own.name for own in found if own.name.startswith(self.prefix))
+
+
+class FaultyMemory(Faults):
+    """qdrant-client's local mode in the place of a server's client; it fails with the errors of that.
+
+    Searches are exact. How a collection is spread, and its payload indexes, are remembered and not used.
+    """
+
+    url = "http://memory.example"
+    init_options: ClassVar = {"prefer_grpc": False}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = QdrantClient(":memory:")
+        self.is_stopped = False
+        self.settings: dict[str, dict[str, Any]] = {}
+        self.indexes: dict[str, dict[str, Any]] = {}
+        self._asked: list[dict[str, Any]] = []
+        self._one = threading.RLock()
+        self.http = SimpleNamespace(client=SimpleNamespace(request=self._searched))
+
+    def stop(self) -> None:
+        """Be away."""
+        self.is_stopped = True
+
+    def start(self) -> None:
+        """Answer again."""
+        self.is_stopped = False
+
+    def close(self) -> None:
+        """Nothing: it outlives the indexes in it, as a server does."""
+
+    def searches(self) -> list[dict[str, Any]]:
+        """All searches that came, in JSON."""
+        return self._asked
+
+    def cluster_status(self) -> object:
+        """That of a server that is no cluster."""
+        return SimpleNamespace()
+
+    def __getattr__(self, name: str) -> Any:
+        own = getattr(type(self), f"_{name}", None)
+        request = own.__get__(self) if own else getattr(self.store, name)
+        return functools.partial(self._send, name, request) if name in _PATHS else request
+
+    def _send(self, name: str, request: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if self.is_stopped:
+            raise ResponseHandlingException(httpx.ConnectError("Connection refused"))
+        fault = self.met(name, given[0] if given and isinstance(given[0], str) else "")
+        if isinstance(fault, Limit):
+            size = sum(len(own.model_dump_json()) for own in given[1])
+            fault = fault.status if size > fault.bytes else None
+        match fault:
+            case Status(code, reason, headers):
+                raise UnexpectedResponse(code, reason, fault.content, httpx.Headers(dict(headers)))
+            case Reset():
+                raise ResponseHandlingException(httpx.ReadError("Connection reset by peer"))
+        with self._one:
+            answer = request(*given, **named)
+        match fault:
+            case CutBody():
+                raise ResponseHandlingException(httpx.RemoteProtocolError("peer closed connection"))
+            case NoAnswer():
+                raise ResponseHandlingException(httpx.ReadTimeout("timed out"))
+            case HalfJson():
+                raise json.JSONDecodeError("Unterminated string", "", 0)
+        return answer
+
+    def _searched(self, *, path_params: Mapping[str, str], content: str, **_: Any) -> dict[str, Any]:
+        """A batch of searches in JSON."""
+        self._asked += json.loads(content)["searches"]
+        asked = TypeAdapter(models.QueryRequestBatch).validate_json(content).searches
+        plain = [own.model_copy(update={"params": None}) for own in asked]  # local mode warns of them
+        found = self.query_batch_points(path_params["collection_name"], plain)
+        return {"result": [json.loads(own.model_dump_json()) for own in found]}
+
+    def _create_collection(self, name: str, *given: Any, **named: Any) -> Any:
+        self.settings[name] = {own: named.pop(own) for own in _SPREAD if own in named}
+        return self.store.create_collection(name, *given, **named)
+
+    def _get_collection(self, name: str) -> models.CollectionInfo:
+        found = self.store.get_collection(name)
+        for own, value in self.settings.get(name, {}).items():
+            setattr(found.config.params, own, value)
+        return found
+
+    def _create_payload_index(self, name: str, path: str, schema: Any, **_: Any) -> None:
+        self.indexes.setdefault(name, {})[path] = schema
+
+    def _collection_cluster_info(self, name: str) -> models.CollectionClusterInfo:
+        count, active = self.store.count(name).count, models.ReplicaState.ACTIVE
+        shard = models.LocalShardInfo(shard_id=0, points_count=count, state=active)
+        return models.CollectionClusterInfo(
+            peer_id=7, shard_count=1, local_shards=[shard], remote_shards=[], shard_transfers=[]
+        )
+
+
+class Seen(NamedTuple):
+    """A request as it came."""
+
+    name: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Proxy(Faults):
+    """Stands before a server, or before answers to requests by their names; other ones are answered `true`.
+
+    What is no HTTP/1, as gRPC, passes as it is, until `stop`. An answer in bytes is the whole of it.
+    """
+
+    def __init__(self, behind: str | None = None, answers: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self.behind, self.answers = urlsplit(behind or ""), dict(answers or {})
+        self.seen: list[Seen] = []
+        self.stopping = threading.Event()
+        self._port = 0
+
+    def __enter__(self) -> Proxy:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Listen; on the port that it had, after a `stop`."""
+        self.stopping.clear()
+        self._server = _Server(("127.0.0.1", self._port), _Handler)
+        self._server.proxy, self._port = self, self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop to listen, and cut every connection."""
+        if not self.stopping.is_set():
+            self.stopping.set()
+            self._server.shutdown()
+            self._server.server_close()
+            for connection in self._server.open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+    def searches(self) -> list[dict[str, Any]]:
+        """All searches that came, in JSON."""
+        batches = [json.loads(own.body) for own in self.seen if own.name == "query_batch_points"]
+        return [own for batch in batches for own in batch["searches"]]
+
+    def answer(self, seen: Seen, method: str) -> tuple[int, bytes]:
+        """What is behind it says."""
+        if self.behind.hostname is None:
+            own = self.answers.get(seen.name, True)
+            own = own(seen) if callable(own) else own
+            return 200, own if isinstance(own, bytes) else json.dumps({"result": own}).encode()
+        link = http.client.HTTPConnection(self.behind.hostname, self.behind.port or 6333, timeout=60)
+        with contextlib.closing(link):
+            plain = {"Connection": "close", "Accept-Encoding": "identity"}
+            link.request(method, seen.path, seen.body, {**seen.headers, **plain})
+            response = link.getresponse()
+            return response.status, response.read()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads, request_queue_size = True, 64
+    proxy: Proxy
+
+    def __init__(self, *given: Any) -> None:
+        self.open: list[socket.socket] = []
+        super().__init__(*given)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.open.append(request)
+        super().process_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that went away are what the faults are for."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: no output in tests."""
+
+    def handle(self) -> None:
+        if self.connection.recv(3, socket.MSG_PEEK) != b"PRI":  # as HTTP/2 begins
+            super().handle()
+            return
+        behind = self.server.proxy.behind
+        with socket.create_connection((behind.hostname or "", behind.port or 6334)) as link:
+            self.server.open.append(link)
+            threading.Thread(target=_pump, args=(link, self.connection), daemon=True).start()
+            _pump(self.connection, link)
+
+    def _serve(self) -> None:
+        proxy, path = self.server.proxy, urlsplit(self.path).path
+        own = f"{self.command} {path}"
+        name = next((name for name, known in _PATHS.items() if re.fullmatch(known, own)), own)
+        fault = proxy.met(name, "".join(path.split("/")[2:3]))
+        if isinstance(fault, Reset):
+            return self._reset()
+        size = int(self.headers.get("Content-Length", 0))
+        seen = Seen(name, self.path, dict(self.headers), self.rfile.read(size))
+        proxy.seen.append(seen)
+        if isinstance(fault, Limit):
+            fault = fault.status if size > fault.bytes else None
+        if isinstance(fault, Status):
+            return self._send(fault.code, fault.content, fault.headers)
+        code, content = proxy.answer(seen, self.command)
+        match fault:
+            case NoAnswer(seconds):
+                proxy.stopping.wait(seconds)
+                self._reset()
+            case CutBody(reset):
+                self._send(code, content, share=0.5)
+                self.close_connection = True
+                if reset:
+                    self._reset()
+            case HalfJson():
+                self._send(code, content[: len(content) // 2])
+            case _:
+                self._send(code, content)
+        return None
+
+    do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815
+
+    def _send(
+        self, code: int, content: bytes, headers: Mapping[str, str] | None = None, share: float = 1.0
+    ) -> None:
+        """Send an answer, or a share of what is announced."""
+        self.send_response(code)
+        kind = "application/json" if content[:1] in b"{[" else "text/plain"
+        for name, value in {"Content-Type": kind, **(headers or {})}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: round(share * len(content))])
+
+    def _reset(self) -> None:
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        socket.close(self.connection.detach())  # at once, without the orderly end that a server sends first
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while block := source.recv(2**16):
+            target.sendall(block)
+        target.shutdown(socket.SHUT_WR)
