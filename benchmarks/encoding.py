@@ -1,4 +1,4 @@
-"""Documents a second of a model by torch and by OpenVINO in every precision, beside the bare products.
+"""Documents a second of a model by torch and by OpenVINO in every precision.
 
     python benchmarks/encoding.py                                    # the built-in demo's texts
     python benchmarks/encoding.py --dataset beir/scifact --texts 512
@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterator
 
 import click
 import numpy as np
-import torch
 from machine import describe
 
 from surprise_rerank import load_encoder
-from surprise_rerank.encoders.base import Encoder, Precision
+from surprise_rerank.encoders.base import Precision
 from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.retrieval.datasets import load_dataset
@@ -62,8 +61,6 @@ def main(*, dataset: str, model: str, number: int, rounds: int) -> None:
             f"{len(texts) / wall:6.1f} {usual[0] / wall:6.2f} {len(texts) / own:21.1f} {usual[1] / own:6.2f}"
         )
         print(f"{name:36} {rates}  {cosine:.6f}")
-    for name, rate in _limits().items():
-        print(f"bare products of {name}: {rate:.0f} GFlop/s a core")
 
 
 def _encoders(model: str, sample: list[str]) -> Iterator[tuple[str, Callable[[list[str]], np.ndarray]]]:
@@ -77,41 +74,7 @@ def _encoders(model: str, sample: list[str]) -> Iterator[tuple[str, Callable[[li
         except SurpriseRerankError as error:
             print(f"{by} {precision}: {error}")
             continue
-        yield f"{by} {precision}", _of(made)
-
-
-def _of(encoder: Encoder) -> Callable[[list[str]], np.ndarray]:
-    return lambda texts: encoder.encode(texts).dense
-
-
-def _limits() -> dict[str, float]:
-    """Billions of operations a second of one core, for a layer of a small model."""
-    rows, weight = torch.randn(1024, 384), torch.randn(1536, 384)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
-    half = rows.bfloat16(), weight.bfloat16()
-    whole = (
-        torch.randint(-99, 99, (1024, 384), dtype=torch.int8),
-        torch.randint(-99, 99, (384, 1536)).to(torch.int8),
-    )
-    products: dict[str, Callable[[], object]] = {
-        "float32 by MKL": lambda: torch.nn.functional.linear(rows, weight),
-        "float32 by oneDNN": lambda: torch.ops.mkldnn._linear_pointwise(rows, packed, None, "none", [], ""),
-        "bfloat16": lambda: torch.nn.functional.linear(*half),
-        "int8": lambda: torch._int_mm(*whole),
-    }
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    operations = 2 * 1024 * 384 * 1536 / 1e9
-    rates = {}
-    for name, product in products.items():
-        seconds = []
-        for _ in range(30):
-            began = time.thread_time()
-            product()
-            seconds.append(time.thread_time() - began)
-        rates[name] = operations / min(seconds)
-    torch.set_num_threads(threads)
-    return rates
+        yield f"{by} {precision}", lambda texts, own=made: own.encode(texts).dense
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the benchmarks ran on, and how they time: the best and the median of several rounds in one process."""
+"""What the benchmarks ran on, and how they time: works take turns in one process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import platform
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+Question = TypeVar("Question")
 
 
 def describe(*packages: str) -> str:
@@ -17,10 +20,11 @@ def describe(*packages: str) -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = [f"{name} {_version(name)}" for name in packages]
     processor = names[0] if names else platform.processor() or platform.machine()
-    return ", ".join([f"{processor}, {cores} cores", f"Python {platform.python_version()}", *versions])
+    return ", ".join(
+        [f"{processor}, {os.cpu_count()} cores", f"Python {platform.python_version()}", *versions]
+    )
 
 
 def interleaved(works: Sequence[Callable[[], object]], rounds: int) -> list[tuple[float, float]]:
@@ -41,6 +45,24 @@ def interleaved(works: Sequence[Callable[[], object]], rounds: int) -> list[tupl
             works[i]()
             seconds[i].append(time.perf_counter() - start)
     return [(min(times), statistics.median(times)) for times in seconds]
+
+
+def by_turns(
+    ways: Mapping[str, Callable[[Question], object]], questions: Sequence[Question], turn: int = 1
+) -> dict[str, list[float]]:
+    """Milliseconds of each way for every question, some questions a turn.
+
+    Each turn begins with a question that does not count: threads of the way before still wait for work.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in ways}
+    for start in range(0, len(questions), turn):
+        for name, way in ways.items():
+            way(questions[start])
+            for question in questions[start : start + turn]:
+                begun = time.perf_counter()
+                way(question)
+                taken[name].append(1000 * (time.perf_counter() - begun))
+    return taken
 
 
 def _version(package: str) -> str:

@@ -1,47 +1,60 @@
-"""What benchmarks of a server share: documents encoded once, and a server at rest."""
+"""Servers that benchmarks ask: `surprise-rerank serve`, and a Qdrant server at rest."""
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-import numpy as np
+import httpx
 from qdrant_client import QdrantClient, models
 
-from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.encoders.base import Encoded, Kind, TokenEncoder, precision_of, token_dimension
+COMMAND = "from surprise_rerank.eval.cli.entry import surprise_rerank; surprise_rerank()"
+# They would have the command serve an index, or ask for a token.
+_OTHERS = ("SURPRISE_RERANK_INDEX", "QDRANT_URL", "SURPRISE_RERANK_TOKEN")
 
 
-class EncodedOnce:
-    """An encoder that keeps the vectors of documents: several indexes of the same ones encode them once."""
+def free_port() -> int:
+    """A port of this machine that nobody listens to."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
 
-    def __init__(self, encoder: TokenEncoder) -> None:
-        self._encoder = encoder
-        self._kept: dict[str, Encoded] = {}
-        self.name, self.fingerprint, self.window = encoder.name, encoder.fingerprint, encoder.window
-        self.dimension, self.token_dimension = encoder.dimension, token_dimension(encoder)
-        self.precision = precision_of(encoder)
-        self.words, self.token_spans = encoder.words, encoder.token_spans
 
-    def encode(
-        self, texts: Sequence[str], kind: Kind = "document", on_progress: Callable[[int], None] | None = None
-    ) -> Encoded:
-        """As the encoder does."""
-        if kind != "document":
-            return self._encoder.encode(texts, kind, on_progress)
-        new = list(dict.fromkeys(text for text in texts if text not in self._kept))
-        if new:
-            made = self._encoder.encode(new, kind, on_progress)
-            tokens = made.require_tokens()
-            for i, text in enumerate(new):
-                self._kept[text] = Encoded(made.dense[i : i + 1], tokens.take([i]))
-        own = [self._kept[text] for text in texts]
-        joined = TokenBatch.concatenate([one.require_tokens() for one in own])
-        return Encoded(np.concatenate([one.dense for one in own]), joined)
+def is_ready(url: str) -> bool:
+    """Whether a server takes requests."""
+    with suppress(httpx.TransportError):
+        return httpx.get(f"{url}/ready").status_code == 200
+    return False
+
+
+@contextmanager
+def serving(*options: object) -> Iterator[str]:
+    """The address of `surprise-rerank serve` with these options, once it is ready."""
+    port = free_port()
+    environment = {name: value for name, value in os.environ.items() if name not in _OTHERS}
+    arguments = ["-P", "-c", COMMAND, "serve", "--port", str(port), *map(str, options)]
+    with tempfile.TemporaryFile() as log:  # a pipe that nobody reads would stop it
+        server = subprocess.Popen([sys.executable, *arguments], stderr=log, env=environment)
+        try:
+            while not is_ready(f"http://127.0.0.1:{port}"):
+                if server.poll() is not None:
+                    log.seek(0)
+                    raise SystemExit(log.read().decode()[-1000:])
+                time.sleep(0.1)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(120)
 
 
 def settle(client: QdrantClient, collection: str) -> None:
-    """Wait until the server's optimizers rest."""
+    """Wait until a Qdrant server's optimizers rest."""
     quiet = 0
     while quiet < 3:
         time.sleep(1)

@@ -15,16 +15,25 @@ import click
 import numpy as np
 import pyarrow
 import torch
-from clustered import clustered
 from machine import describe
 
 from surprise_rerank import Document, DocumentIndex, FunctionEncoder
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
+from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
 
-_K, _BLOCK = 10, 1024
+_K, _BLOCK, _CLUSTERS = 10, 1024, 1000
+
+
+def clustered(n: int, d: int) -> np.ndarray:
+    """(n, d) unit vectors as a corpus has them: around topics, in a cone."""
+    centres = np.random.default_rng(0).standard_normal((_CLUSTERS, d), dtype=np.float32)
+    centres[:, 0] += 0.3 * d**0.5
+    random = np.random.default_rng(1)
+    noise = random.standard_normal((n, d), dtype=np.float32)
+    return unit_rows(centres[random.integers(0, _CLUSTERS, n)] + noise)
 
 
 def bare(vectors: np.ndarray) -> np.ndarray:
@@ -76,7 +85,7 @@ def main(sizes: tuple[int, ...], dimension: int, *, graph: bool) -> None:
     """Print a line for each size."""
     print(describe())
     for n in sizes:
-        vectors = clustered(0, n, dimension)
+        vectors = clustered(n, dimension)
         begun = time.perf_counter()
         expected = bare(vectors)
         middle = time.perf_counter()

@@ -12,17 +12,18 @@ import pytest
 from click.testing import CliRunner
 from words import WordEncoder
 
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
 from surprise_rerank.rerank.auto import AUTO_DEFAULTS
 
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
 sys.path.append(str(Path(__file__).parents[2]))
 
-from benchmarks.stored import index_of
 from benchmarks.study import __main__ as command
 from benchmarks.study import learned
 from benchmarks.study.collection import Collection, read_collection
@@ -76,7 +77,8 @@ def cache(
     """With an index of the data set."""
     cache = tmp_path_factory.mktemp("cache")
     options = IndexOptions(passages=None)
-    with DocumentIndex.open(index_of(str(folder), cache, encoder), encoder, options=options) as index:
+    workspace = Workspace(cache, index_key(str(folder), dataset), encoder, None, Terminal(quiet=True))
+    with DocumentIndex.open(cache / workspace.name / "qdrant", encoder, options=options) as index:
         index.sync(dataset.documents)
     return cache
 

@@ -19,12 +19,11 @@ from surprise_rerank.thresholds.chance import USUAL_CHANCE
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
-sys.path += [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "benchmarks")]
+sys.path.append(str(Path(__file__).parents[2]))
 
-from reliability import CLAIMED, ROLES, shares, summary
-
-from benchmarks.study.rankings import Asked, asked_by, read_rankings
-from benchmarks.study.verdicts import Calibration, Rankings, added, auroc, ordered_totals, standing
+from benchmarks.reliability import CLAIMED, by_role
+from benchmarks.study.rankings import Asked, Rankings, asked_by, read_rankings
+from benchmarks.study.verdicts import background_of, standing, t_and_g, totals
 
 BACKGROUND = 60
 
@@ -42,28 +41,21 @@ def test_surprise_chance_and_hits_are_those_of_a_search(tmp_path: Path) -> None:
     packaged, found = Rankings.load(tmp_path / "packaged.npz"), Rankings.load(tmp_path / "own.npz")
     assert found.removed.sum() * 2 == len(found.removed)
     assert not found.hits("auto")[found.removed].any()
-    there = found.take(~found.removed)
-    assert (there.ndcg("auto") > 0).tolist() == there.hits("auto").tolist()
+    there = found.take(np.flatnonzero(~found.removed))
     workspace = Workspace(tmp_path, index_key("demo", dataset), encoder, None, Terminal(quiet=True))
     with DocumentIndex.open(tmp_path / workspace.name / "qdrant", encoder) as index:
         for system in ("cosine", "dynamax", "fusion", "auto"):
-            made = Calibration.of(system, added(packaged, system), packaged.logs)
+            made = background_of(packaged, system)
             background = index.store_background(varied_questions(BACKGROUND), system)
             np.testing.assert_allclose(made.totals, background.totals, atol=1e-3)
-            pipeline = index.pipeline(system, min_surprise=0)
-            told = [pipeline.search(one.text) for one in own]
-            scores = added(there, system)
+            told = [index.pipeline(system, min_surprise=0).search(one.text) for one in own]
             # A question may be on the other side of one of the background's, by rounding.
-            surprise = made.surprise(made.of_all(scores, there.logs).max(axis=1))
+            surprise = made.surprise(totals(made, there, system).max(axis=1))
             expected = [one.surprise[0] for one in told]
             np.testing.assert_allclose(surprise, expected, atol=1.01 / (BACKGROUND + 1))
-            chance = USUAL_CHANCE.of(*standing(ordered_totals(there, system, scores, made)).values())
+            known = t_and_g(standing(made, there, system))
+            chance = USUAL_CHANCE.of(known["t without a limit"], known["g"])
             np.testing.assert_allclose(chance, [one.verdict.chance for one in told], atol=1e-3)
-
-
-def test_the_share_of_pairs_counts_ties_half() -> None:
-    assert auroc(np.array([1.0, 2.0]), np.array([1.0, 0.0])) == pytest.approx((0.5 + 1 + 1 + 1) / 4)
-    assert np.isnan(auroc(np.array([1.0]), np.zeros(0)))
 
 
 def test_a_heavy_tail_exceeds_p_too_often_but_not_the_empirical_share() -> None:
@@ -71,10 +63,10 @@ def test_a_heavy_tail_exceeds_p_too_often_but_not_the_empirical_share() -> None:
     drawn = rng.normal(size=(2000, 64)).astype(np.float32)
     centres = np.repeat(unit_rows(drawn[:40]), 50, axis=0)
     plain, clustered = unit_rows(drawn), unit_rows(centres + 0.5 * unit_rows(drawn))
-    last = CLAIMED.index(0.99)
     for documents, heavy in ((plain, False), (clustered, True)):
-        found = {("c", "e", role, model): own for role, model, own in shares(documents, documents[:50])}
-        times = {model: own[last] / 0.01 for (_, _, role, model), own in found.items() if role == ROLES[1]}
-        assert (times["gaussian"] > 2) == heavy
-        assert times["empirical"] == pytest.approx(1, abs=0.5)
-        assert len(summary(found).rows) == len(found)
+        found = {
+            model: times for role, model, times in by_role(documents, documents[:50]) if role == "documents"
+        }
+        at = CLAIMED.index(0.99)
+        assert (found["gaussian"][at] > 2) == heavy
+        assert found["empirical"][at] == pytest.approx(1, abs=0.5)
