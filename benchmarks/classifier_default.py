@@ -245,14 +245,6 @@ def gains_table(left_out: Table) -> Table:
     return Table("gains", "What the left-out form gains", columns, tuple(rows), keys=2, notes=notes)
 
 
-def chosen_table(trials: Trials, forms: dict[str, dict[str, Form]]) -> Table:
-    """The forms that each left-out data set was measured with, and those of all together."""
-    all_sets = {"new": best_form(trials, [*trials], FORMS), "ruled": best_form(trials, [*trials], RULES)}
-    rows = [(name, str(own["new"]), str(own["ruled"])) for name, own in {**forms, "none": all_sets}.items()]
-    columns = tuple(map(Column, ("left out", "new", "ruled")))
-    return Table("chosen", "What was best on the others", columns, tuple(rows))
-
-
 def rule_table(trials: Trials) -> Table:
     """What a rule saves and gives up that takes the cosine where the offset share is small."""
     rows: list[tuple[Cell, ...]] = []
@@ -276,12 +268,12 @@ def rule_table(trials: Trials) -> Table:
 @report_option
 @quiet_option
 def main(data: Path, cache: Path, models: tuple[str, ...], reports: tuple[Path, ...], *, quiet: bool) -> None:
-    """Print the left-out table, what the new default gains, and what was chosen."""
+    """Print the left-out table, what the new default gains and what a rule would."""
     terminal = Terminal(quiet=quiet)
     trials = read_trials(data, load_models(models, cache, terminal), terminal)
     forms = left_out_forms(trials)
     left_out = left_out_table(trials, forms)
-    tables = (left_out, gains_table(left_out), chosen_table(trials, forms), rule_table(trials))
+    tables = (left_out, gains_table(left_out), rule_table(trials))
     present(Report("The classifier's default", tables), reports)
 
 

@@ -2,9 +2,7 @@
 
     QDRANT_URL=http://localhost:6343,http://localhost:6353,http://localhost:6363
     QDRANT_STOP_NODE='docker compose --profile cluster kill qdrant-node-{node}'
-    QDRANT_START_NODE='docker compose --profile cluster start qdrant-node-{node}'
-    QDRANT_PAUSE_NODE='docker compose --profile cluster pause qdrant-node-{node}'
-    QDRANT_RESUME_NODE='docker compose --profile cluster unpause qdrant-node-{node}'
+    QDRANT_START_NODE, QDRANT_PAUSE_NODE, QDRANT_RESUME_NODE        likewise: start, pause, unpause
 
 `{node}` is the number of the address, from 1. Commands are run by a shell; they may be any that do so.
 """
@@ -16,34 +14,23 @@ import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import httpx
 
-Action = Literal["STOP", "START", "PAUSE", "RESUME"]
-_COMMAND_SECONDS = 60
-_ASKED_EVERY = 0.25
+Action: TypeAlias = Literal["STOP", "START", "PAUSE", "RESUME"]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterNodes:
-    """Nodes that can be stopped.
-
-    Attributes:
-        urls: of the nodes; requests prefer the first.
-        commands: what stops, starts, pauses and resumes one.
-    """
+    """Addresses of nodes, the preferred one first, and what stops, starts, pauses and resumes one."""
 
     urls: tuple[str, ...]
     commands: Mapping[Action, str]
 
     @classmethod
     def of_environment(cls) -> Self:
-        """Those that the environment names.
-
-        Raises:
-            LookupError: if it names none, or lacks a command.
-        """
+        """Those that the environment names; a LookupError if it names none, or lacks a command."""
         urls = tuple(url.strip() for url in os.environ.get("QDRANT_URL", "").split(",") if url.strip())
         if not urls:
             raise LookupError("no Qdrant cluster: set QDRANT_URL to its addresses, with commas between")
@@ -54,48 +41,31 @@ class ClusterNodes:
         return cls(urls, commands)
 
     def run(self, action: Action, node: int) -> None:
-        """Run a command on a node, by its number from 1.
-
-        Raises:
-            subprocess.CalledProcessError: if it fails.
-        """
-        command = self.commands[action].format(node=node)
+        """Run a command on a node, by its number from 1; a CalledProcessError if it fails."""
         # What it starts in the background may keep its pipes open; nobody waits for these.
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run(command, shell=True, check=True, timeout=_COMMAND_SECONDS, **streams)
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        command = self.commands[action].format(node=node)
+        subprocess.run(command, shell=True, check=True, timeout=60, **streams)
 
-    def wait_until_ready(self, seconds: float = 60.0) -> None:
-        """Wait until every node takes requests.
-
-        Raises:
-            TimeoutError: if one does not.
-        """
-        end = time.monotonic() + seconds
+    def wait_until_ready(self) -> None:
+        """Wait until every node takes requests; a TimeoutError after a minute."""
+        end = time.monotonic() + 60
         for url in self.urls:
             while not _is_ready(url):
-                _pause(end, f"{url} is not ready after {seconds:.0f} s")
+                _pause(end, f"{url} is not ready")
 
-    def wait_until_whole(self, prefix: str, seconds: float = 120.0) -> float:
-        """Wait until every copy of every shard of some collections is active; returns how long it took.
-
-        Args:
-            prefix: of their names.
-            seconds: how long at most.
-
-        Raises:
-            TimeoutError: if one is not.
-        """
-        begun = time.monotonic()
+    def wait_until_whole(self, prefix: str) -> None:
+        """Wait until every copy of every shard of collections is active; a TimeoutError after two minutes."""
+        end = time.monotonic() + 120
         for url in self.urls:
             while (states := _states(url, prefix)) != {"Active"}:
-                _pause(begun + seconds, f"shards at {url} are {states} after {seconds:.0f} s")
-        return time.monotonic() - begun
+                _pause(end, f"shards at {url} are {states}")
 
 
 def _pause(end: float, otherwise: str) -> None:
     if time.monotonic() > end:
         raise TimeoutError(otherwise)
-    time.sleep(_ASKED_EVERY)
+    time.sleep(0.25)
 
 
 def _is_ready(url: str) -> bool:
@@ -113,9 +83,8 @@ def _states(url: str, prefix: str) -> set[str]:
     except (httpx.HTTPError, KeyError) as error:
         return {type(error).__name__}
     shards = [shard for own in spread for shard in (*own["local_shards"], *own["remote_shards"])]
-    return {shard["state"] for shard in shards} | (
-        {"moved"} if any(o["shard_transfers"] for o in spread) else set()
-    )
+    moved = {"moved"} if any(own["shard_transfers"] for own in spread) else set()
+    return {shard["state"] for shard in shards} | moved
 
 
 def _result(url: str, path: str) -> dict[str, Any]:

@@ -9,12 +9,12 @@ round-robin: the first of each, then the second. FOLDER keeps the indexes for an
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import click
 import ir_measures
 import numpy as np
 
@@ -30,47 +30,42 @@ def orders(both: Collections, question: str) -> dict[str, list[tuple[str, str]]]
     lines: dict[str, list[Any]] = defaultdict(list)
     for name, own in both.pipelines.items():
         ranking = own.pooled(encoded_question(own.encoder, question), own.depth)[1].top(_BEST)
-        assert ranking.surprise is not None
         for place, (found, score) in enumerate(zip(ranking.ids, ranking.scores, strict=True)):
             lines["scores"].append((-score, name, found))
             lines["round-robin, RRF"].append((place, name, found))
     merged = {way: [line[1:] for line in sorted(own)[:_BEST]] for way, own in lines.items()}
-    return {**merged, "surprise": [(hit.collection, hit.id) for hit in both.search(question, _BEST)]}
+    return {"surprise": [(hit.collection, hit.id) for hit in both.search(question, _BEST)], **merged}
 
 
-def main() -> None:
+@click.command()
+@click.option("--datasets", required=True, help="Names or folders, with commas; SPLIT after a colon.")
+@click.option("--folder", type=click.Path(path_type=Path), required=True)
+@click.option("--systems", default="auto,cosine", show_default=True)
+@click.option("--questions", default=60, show_default=True, help="Of each data set.")
+def main(datasets: str, folder: Path, systems: str, questions: int) -> None:
     """Print a table for each system."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--datasets", required=True, help="names or folders, with commas; SPLIT after a colon"
-    )
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--systems", default="auto,cosine")
-    parser.add_argument("--questions", type=int, default=60, help="of each data set")
-    given = parser.parse_args()
     encoder, chosen = load_encoder(), random.Random(0)
-    parts = [own.partition(":") for own in given.datasets.split(",")]
+    parts = [own.partition(":") for own in datasets.split(",")]
     sets = {name.rpartition("/")[2]: load_dataset(name, split or None) for name, _, split in parts}
-    opened = {name: DocumentIndex.open(given.folder / name, encoder) for name in sets}
+    opened = {name: DocumentIndex.open(folder / name, encoder) for name in sets}
     for name, index in opened.items():
         index.sync(sets[name].documents)
-    for system in given.systems.split(","):
+    for system in systems.split(","):
         both = Collections(opened, system)
-        found: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
         for name, data in sets.items():
             judged = [
                 own for own in data.queries if any(gain > 0 for gain in data.qrels.get(own, {}).values())
             ]
-            for asked in chosen.sample(judged, min(given.questions, len(judged))):
+            for asked in chosen.sample(judged, min(questions, len(judged))):
+                gains = {asked: {f"{name}/{own}": gain for own, gain in data.qrels[asked].items()}}
                 for way, best in orders(both, data.queries[asked]).items():
                     run = {asked: {f"{a}/{b}": float(-i) for i, (a, b) in enumerate(best)}}
-                    gains = {asked: {f"{name}/{own}": gain for own, gain in data.qrels[asked].items()}}
-                    ndcg = ir_measures.calc_aggregate([ir_measures.nDCG @ _BEST], gains, run)
-                    own = sum(place == name for place, _ in best) / _BEST
-                    found[way, name].append((float(next(iter(ndcg.values()))), own))
+                    (ndcg,) = ir_measures.calc_aggregate([ir_measures.nDCG @ _BEST], gains, run).values()
+                    found[way][name].append((ndcg, sum(place == name for place, _ in best) / _BEST))
         print(f"| {system}, merged by | {' | '.join(sets)} | mean nDCG@10 | of the ten from its own |")
-        for way in dict.fromkeys(way for way, _ in found):
-            means = np.array([np.mean(found[way, name], axis=0) for name in sets])
+        for way, by_set in found.items():
+            means = np.array([np.mean(by_set[name], axis=0) for name in sets])
             cells = " | ".join(f"{value:.4f}" for value in means[:, 0])
             print(f"| {way} | {cells} | {means[:, 0].mean():.4f} | {means[:, 1].mean():.3f} |")
 

@@ -1,20 +1,17 @@
 """How many questions a second callers get, who ask the next one as soon as they have an answer.
 
     python benchmarks/load.py server --seconds 60
-    python benchmarks/load.py server --index INDEX --dataset beir/scifact --system dynamax
     python benchmarks/load.py points --size 1000000 --url http://localhost:6343 --url http://localhost:6353
 
 `server` asks `surprise-rerank serve` to re-rank 10 documents of 50 words, never the same, beside the bare
-`TextReranker.rank` in a loop; with an index it asks questions of a data set. `points` fills a collection on
-nodes of Qdrant with a data set's vectors, repeated with noise that leaves a copy at cosine .9 of its
-original, so that neighbourhoods are as crowded as real ones; the ensemble is the data set's questions.
-Callers share the machine with what they ask.
+`TextReranker.rank` in a loop. `points` fills a collection on nodes of Qdrant with a data set's vectors,
+repeated with noise that leaves a copy at cosine .9 of its original, so that neighbourhoods are as crowded as
+real ones; the ensemble is the data set's questions. Callers share the machine with what they ask.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import random
 import tempfile
 import threading
@@ -22,8 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import click
 import httpx
@@ -118,57 +113,36 @@ def memory(url: str) -> float:
 @click.option("--seconds", default=60.0, show_default=True, help="Of each measurement.")
 @click.option("--callers", multiple=True, type=int, default=(1, 8, 64), show_default=True)
 @click.option("--workers", default=2, show_default=True)
-@click.option("--index", type=click.Path(path_type=Path), help="To search, of the data set.")
-@click.option("--dataset", default="demo", show_default=True)
-@click.option("--system", default="dynamax", show_default=True)
-def server(
-    seconds: float, callers: tuple[int, ...], workers: int, index: Path | None, dataset: str, system: str
-) -> None:
+def server(seconds: float, callers: tuple[int, ...], workers: int) -> None:
     """`surprise-rerank serve` under load: throughput, latency and memory."""
-    questions = [] if index is None else list(load_dataset(dataset, None).queries.values())
-    if index is None:
-        reranker, asked = TextReranker(load_encoder()), texts(0)
-        for _ in range(3):
-            reranker.rank(*next(asked))
+    reranker = TextReranker(load_encoder())
 
-        def rank() -> str:
-            reranker.rank(*next(asked))
-            return ""
+    def ranking(number: int) -> Callable[[], str]:
+        asked = texts(number)
+        return lambda: "" if reranker.rank(*next(asked)) else "nothing"
 
-        print(f"bare TextReranker.rank: {under_load(lambda _: rank, 1, seconds)}", flush=True)
+    def posting(number: int) -> Callable[[], str]:
+        asked, client = texts(number), httpx.Client(base_url=url, timeout=120)
 
-    def ask(url: str) -> Callable[[int], Callable[[], str]]:
-        def of(number: int) -> Callable[[], str]:
-            client = httpx.Client(base_url=url, timeout=120)
-            bodies: Iterator[dict[str, Any]] = (
-                (
-                    {"query": question}
-                    for question in itertools.cycle(random.Random(number).sample(questions, len(questions)))
-                )
-                if questions
-                else ({"query": question, "documents": own} for question, own in texts(number))
-            )
+        def post() -> str:
+            question, documents = next(asked)
+            try:
+                answer = client.post("/v1/rerank", json={"query": question, "documents": documents})
+            except httpx.HTTPError as error:
+                return type(error).__name__
+            return "" if answer.status_code == 200 else str(answer.status_code)
 
-            def one() -> str:
-                try:
-                    answer = client.post("/v1/search" if questions else "/v1/rerank", json=next(bodies))
-                except httpx.HTTPError as error:
-                    return type(error).__name__
-                return "" if answer.status_code == 200 else str(answer.status_code)
+        return post
 
-            return one
-
-        return of
-
-    settings = {"workers": workers, **({} if index is None else {"system": system})}
+    under_load(ranking, 1, min(3.0, seconds))  # caches
+    print(f"bare TextReranker.rank: {under_load(ranking, 1, seconds)}", flush=True)
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
-        lines = ["[server]", *(f"{name} = {json.dumps(value)}" for name, value in settings.items())]
-        config.write("\n".join(lines))
+        config.write(f"[server]\nworkers = {workers}\n")
         config.flush()
-        with serving("--config", config.name, *(() if index is None else ("--index", index))) as url:
-            under_load(ask(url), max(callers), min(3.0, seconds))  # threads, buffers
+        with serving("--config", config.name) as url:
+            under_load(posting, max(callers), min(3.0, seconds))  # threads, buffers
             for number in callers:
-                before, met = memory(url), under_load(ask(url), number, seconds)
+                before, met = memory(url), under_load(posting, number, seconds)
                 print(f"{number:3d} callers: {met}, memory {before:.0f} to {memory(url):.0f} MiB", flush=True)
 
 

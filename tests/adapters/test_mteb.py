@@ -19,7 +19,6 @@ from mteb.models.models_protocols import CrossEncoderProtocol, EncoderProtocol, 
 
 from surprise_rerank.connectors.mteb import SurpriseSearch
 from surprise_rerank.connectors.qdrant import IndexOptions
-from surprise_rerank.errors import DataError
 
 CORPUS = [
     {"id": "cats", "title": "Cats", "text": "sleep all day"},
@@ -159,11 +158,3 @@ def test_what_differs_is_filed_apart(tmp_path: Path) -> None:
     assert len(list(tmp_path.rglob("HandfulReranking.json"))) == len(models)
     same = SurpriseSearch(encoder, "dynamax", options=IndexOptions()).mteb_model_meta
     assert same == models[0].mteb_model_meta
-
-
-def test_what_cannot_be_searched_is_an_error() -> None:
-    with pytest.raises(DataError, match="unknown system 'atuo'; did you mean 'auto'"):
-        SurpriseSearch(WordEncoder(), "atuo")
-    model = SurpriseSearch(WordEncoder(64))
-    with pytest.raises(DataError, match="call index first"):
-        model.search(Dataset.from_list(QUERIES), top_k=1, **arguments())

@@ -18,7 +18,6 @@ import pyterrier.testing
 from surprise_rerank.connectors.pyterrier import SurpriseRetriever, SurpriseTransformer
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
@@ -85,40 +84,6 @@ def test_every_query_gets_an_order_of_its_own(fresh: SurpriseTransformer) -> Non
     assert found["text"].tolist() == [TEXTS[int(name[1:])] for name in found["docno"]]
 
 
-def test_equal_documents_keep_their_order_and_no_documents_all_columns(fresh: SurpriseTransformer) -> None:
-    given = pd.DataFrame({"qid": "1", "query": "dogs", "docno": "d", "text": ["dogs"] * 3, "i": range(3)})
-    assert fresh(given)["i"].tolist() == [0, 1, 2]
-    empty = fresh(results().iloc[:0])
-    assert list(empty.columns) == ["qid", "query", "docno", "text", "score", "rank"]
-    assert (len(empty), empty["score"].dtype, empty["rank"].dtype) == (0, "float64", "int64")
-    nobody = given.assign(qid=float("nan"))
-    assert len(fresh(nobody)) == 3
-
-
-def test_missing_columns_are_named_as_pyterrier_does(
-    fresh: SurpriseTransformer, index: DocumentIndex
-) -> None:
-    refused = pt.validate.InputValidationError
-    with pytest.raises(refused, match=r"missing_columns=\['text'\]"):
-        fresh(results().drop(columns="text"))
-    with pytest.raises(refused, match=r"missing_columns=\['qid', 'docno', 'query', 'body'\]"):
-        SurpriseTransformer(fresh.reranker, text_field="body")(pd.DataFrame())
-    retriever = SurpriseRetriever(index.pipeline())
-    with pytest.raises(refused, match=r"extra_columns=\['docno'\]"):
-        retriever(results())
-    with pytest.raises(refused, match=r"missing_columns=\['query'\]"):
-        retriever(QUERIES[["qid"]])
-
-
-def test_documents_whose_docno_is_stored_are_not_encoded(index: DocumentIndex) -> None:
-    stored = SurpriseTransformer(index.text_reranker("dynamax"))
-    given = results()
-    given.loc[given.index[0], "docno"] = "elsewhere"
-    found = stored(given)
-    assert found["docno"].iloc[0] == "d1"
-    assert index.encoder.encoded_texts == ["dogs bark", TEXTS[0], "wing lift"]  # type: ignore[attr-defined]
-
-
 def test_retrieved_documents_stand_beside_their_queries(index: DocumentIndex) -> None:
     given = QUERIES.assign(score=[1.0, 2.0], text=["x", "y"])
     before = given.copy(deep=True)
@@ -164,12 +129,3 @@ def test_both_work_in_pipelines_and_experiments_without_java(index: DocumentInde
     table = pt.Experiment([retriever, reranked], topics, qrels, ["recip_rank"])
     assert table["recip_rank"].tolist()[1] == 1.0
     assert not pt.java.started()
-
-
-def test_what_makes_no_sense_is_refused(index: DocumentIndex) -> None:
-    with pytest.raises(DataError, match="num_results must be at least 1, got 0"):
-        SurpriseRetriever(index.pipeline(), num_results=0)
-    with pytest.raises(DataError, match="which index"):
-        SurpriseRetriever.load()
-    with pytest.raises(DataError, match="no setting 'textfield'; did you mean 'text_field'"):
-        SurpriseTransformer.load(textfield="body")

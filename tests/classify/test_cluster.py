@@ -128,16 +128,6 @@ def test_any_clusterer_with_centres_will_do(clusterer: object) -> None:
     np.testing.assert_allclose(found.transform(points), expected, atol=1e-3)
 
 
-def test_a_fitted_clusterer_stays_as_it_is() -> None:
-    points, _ = blobs()
-    clusterer = KMeans(4, n_init=1, random_state=0).fit(points[:100])
-    before = clusterer.cluster_centers_.copy()
-    found = SurpriseAssignment(clusterer).fit(points[100:])
-    assert found.clusterer_ is clusterer
-    assert (clusterer.cluster_centers_ == before).all()
-    assert found.ensemble_.count == 200
-
-
 def test_both_estimators_agree_on_the_same_centres() -> None:
     points, _ = blobs(n=400, k=8)
     for model in MODELS:

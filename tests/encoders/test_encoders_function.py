@@ -7,12 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder
-from surprise_rerank.connectors.qdrant import IndexOptions
-from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, ModelError
 
 WORDS = WordEncoder()
@@ -143,22 +140,6 @@ def test_wrong_settings_are_refused(options: dict[str, Any], message: str):
 def test_words_take_the_place_of_tokens(text: str, words: list[str]):
     (spans,) = encoder(Api()).token_spans([text])
     assert [text[start:end] for start, end in spans] == words
-
-
-def test_an_index_takes_a_function_with_a_name(open_index: Opener):
-    def toy_model(texts: list[str]) -> np.ndarray:
-        return WORDS.encode(texts).dense
-
-    documents = [Document("a", "red fish"), Document("b", "blue bird")]
-    with open_index(toy_model) as index:
-        index.sync(documents)
-        assert index.manifest.model == "toy_model"
-    with open_index(FunctionEncoder(toy_model, name="toy_model")) as index:
-        assert index.pipeline("cosine").search("blue").ids[0] == "b"
-        assert index.sync(documents).unchanged == 2
-        assert not index.manifest.options.tokens
-    with pytest.raises(DataError, match="tokens=False"):
-        open_index(FunctionEncoder(toy_model, name="other"), options=IndexOptions())
 
 
 def test_a_question_that_is_kept_is_not_sent_again():

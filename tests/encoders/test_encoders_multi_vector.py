@@ -11,7 +11,7 @@ from sentence_transformers.multi_vector_encoder.modules import HierarchicalToken
 from tiny_colbert import DIMENSION, native, pylate, stanford
 
 from surprise_rerank import as_encoder, load_encoder
-from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
+from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
 from surprise_rerank.similarities.dynamax import DynaMax
 
 VOCABULARY = [*"abcdefghij", "red", "fish", "blue", "bird", "sings", "query", "passage", ":", ".", "##s"]
@@ -49,11 +49,6 @@ def texts(count: int, longest: int, seed: int) -> list[str]:
     rng = np.random.default_rng(seed)
     words = [word for word in VOCABULARY if not word.startswith("##")]
     return [" ".join(rng.choice(words, rng.integers(0, longest))) for _ in range(count)]
-
-
-def test_other_models_are_not_taken_for_one(folders: dict[str, Path], tmp_path: Path):
-    assert not is_multi_vector(folders["native"].parent / "parts")
-    assert not is_multi_vector(tmp_path)
 
 
 def test_tokens_are_what_the_model_compares(encoder: MultiVectorEncoder):

@@ -8,13 +8,9 @@ from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank import FunctionEncoder, PairedEncoder
-from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.systems.building import build_system
-from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries, token_dimension
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.explanation import RankingExplanation
 
 DOCUMENTS = [Document("a", "red fish"), Document("b", "blue bird sings"), Document("c", "green tree")]
 TEXTS = [document.text for document in DOCUMENTS]
@@ -24,13 +20,6 @@ def api(**options: object) -> FunctionEncoder:
     """Vectors of 40 dimensions, as an API has them."""
     words = WordEncoder(40)
     return FunctionEncoder(lambda texts: words.encode(texts).dense, **{"name": "api", **options})
-
-
-def explanation(index: DocumentIndex, system: str) -> RankingExplanation:
-    built = build_system(system, index)
-    (query,) = encode_queries(index.encoder, ["blue bird"])
-    ranking = built.reranker.rerank(query, built.retriever.retrieve(query, 3, built.needs))
-    return explain_ranking(built, index.encoder, query, ranking, [0])
 
 
 def test_each_part_comes_from_its_encoder():
@@ -80,11 +69,3 @@ def test_mixtures_that_make_no_sense_are_errors(open_index: Opener):
             PairedEncoder(one, other)
     with pytest.raises(DataError, match="give encoder="):
         open_index(None, token_encoder=WordEncoder())
-
-
-@pytest.mark.parametrize("system", ["dynamax", "auto"])
-def test_a_ranking_by_anothers_tokens_is_explained_by_its_words(open_index: Opener, system: str):
-    with open_index(api(), token_encoder=WordEncoder(12)) as index:
-        index.sync(DOCUMENTS)
-        told = explanation(index, system)
-        assert {match.token for match in told.matches[0]} == {"blue", "bird"}

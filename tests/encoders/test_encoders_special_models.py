@@ -11,15 +11,14 @@ import torch
 from conftest import Opener
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules.dense import Dense
-from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tiny_bert import tiny_bert
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaModel, PreTrainedTokenizerFast
 
-from surprise_rerank import as_encoder
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Kind, token_dimension
+from surprise_rerank.encoders.base import Kind
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 
@@ -149,16 +148,3 @@ def test_a_model_that_pools_without_its_prompt_does_so_here(bert: SentenceTransf
     np.testing.assert_allclose(
         encoder.encode(TEXTS, "query").dense, own_dense(model, TEXTS, "query"), atol=1e-6
     )
-
-
-# Without token vectors
-
-
-def test_static_embeddings_of_the_library_give_dense_vectors():
-    ids = {word: i for i, word in enumerate(["<unk>", *VOCABULARY])}
-    words = Tokenizer(models.WordLevel(ids, "<unk>"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    model = SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=8)], device="cpu")
-    encoder = as_encoder(model, name="static")
-    assert token_dimension(encoder) is None
-    np.testing.assert_allclose(encoder.encode(TEXTS[:3]).dense, own_dense(model, TEXTS[:3]), atol=1e-6)

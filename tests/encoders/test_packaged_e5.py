@@ -4,15 +4,11 @@
 from __future__ import annotations
 
 import importlib
-import shutil
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentence_transformers import SentenceTransformer
 
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.encoders.base import Kind
@@ -83,23 +79,3 @@ def test_any_text_that_pieces_spell_has_as_many_tokens_as_for_the_engine(
     encoder: SentenceTransformerEncoder, engine: Any, text: str
 ):
     assert token_count(encoder, text) == engine.token_count(text)
-
-
-def test_unknown_characters_side_by_side_are_one_token_unlike_the_engines(
-    encoder: SentenceTransformerEncoder, engine: Any
-):
-    assert encoder.words(["x 𓂀𓂀𓂀"])[0][-2:] == ["▁", "<unk>"]
-    assert engine.token_count("x 𓂀𓂀𓂀") == token_count(encoder, "x 𓂀𓂀𓂀") + 2
-
-
-# The encoder
-
-
-def test_a_saved_model_is_loaded_as_it_was(encoder: SentenceTransformerEncoder, tmp_path: Path):
-    encoder.model.save(str(tmp_path / "saved"))
-    saved = SentenceTransformer(str(tmp_path / "saved"), device="cpu", local_files_only=True)
-    shutil.rmtree(tmp_path / "saved")
-    again = SentenceTransformerEncoder(saved, "saved", prompt_tokens=True)
-    assert (again.fingerprint, again.window) == (encoder.fingerprint, encoder.window)
-    assert again.words(TEXTS, "query") == encoder.words(TEXTS, "query")
-    np.testing.assert_array_equal(again.encode(TEXTS[:3]).dense, encoder.encode(TEXTS[:3]).dense)

@@ -17,10 +17,6 @@ def vectors() -> WordVectors:
     return WordVectors(WORDS, VECTORS, "toy")
 
 
-def split(text: str) -> list[str]:
-    return text.split()
-
-
 # Tokens and dense vectors
 
 
@@ -36,24 +32,6 @@ def test_unknown_words_are_left_out(vectors: WordVectors):
     assert encoded.tokens.lengths.tolist() == [1, 0, 0]
     np.testing.assert_allclose(encoded.tokens[0], VECTORS[[1]], atol=1e-6)
     np.testing.assert_allclose(encoded.dense, [[0, 1, 0], [0, 0, 0], [0, 0, 0]])
-
-
-# Where words lie
-
-
-def test_places_are_those_of_the_words_in_the_text(vectors: WordVectors):
-    text = "The wing: doesn't  (NASA\u2019s) lift-off of 3.5\tna\u00efve"
-    (known,) = StaticEncoder(vectors).token_spans([text])
-    assert [text[start:end] for start, end in known] == ["The", "wing", "of"]
-    assert StaticEncoder(vectors).window is None
-
-
-def test_words_that_are_spelt_otherwise_share_the_text_evenly(vectors: WordVectors):
-    def doubled(text: str) -> list[str]:
-        return ["the", "wing"]
-
-    (spans,) = StaticEncoder(vectors, tokenize=doubled).token_spans(["new york"])
-    assert spans.tolist() == [[0, 4], [4, 8]]
 
 
 # The tokenizer
@@ -81,17 +59,3 @@ def test_words_that_are_spelt_otherwise_share_the_text_evenly(vectors: WordVecto
 )
 def test_the_tokenizer_gives_words_and_numbers(text: str, words: list[str]):
     assert default_tokenize(text) == words
-
-
-# The fingerprint
-
-
-def test_the_fingerprint_changes_with_what_an_index_stores(vectors: WordVectors):
-    def upper(text: str) -> list[str]:
-        return [word.upper() for word in default_tokenize(text)]
-
-    others = WordVectors(WORDS, VECTORS + 1, "toy")
-    prints = [StaticEncoder(vectors).fingerprint]
-    prints += [StaticEncoder(vectors, tokenize=tokenize).fingerprint for tokenize in (split, upper)]
-    prints.append(StaticEncoder(others).fingerprint)
-    assert len(set(prints)) == len(prints)

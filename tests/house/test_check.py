@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 sys.path.insert(0, str(ROOT / "docs"))
 check = pytest.importorskip("check")
 tables = pytest.importorskip("tables")
-OWN = check.FILES
 
 SCRIPT = """
 import json, sys
@@ -42,21 +39,6 @@ def test_a_score_holds_within_its_tolerance_and_is_told_otherwise(
     (tmp_path / "own.py").write_text("1 / 0")
     assert "ZeroDivisionError" in check.run({**content, "tables": {}}, None)[0]
     assert "no_such is not installed" in check.lacks({"needs": {"modules": ["no_such"]}}, None)
-
-
-def numbers(text: str) -> set[float]:
-    """Every number of a text."""
-    found = set(re.findall(r"-?\d*\.?\d+", text))
-    return {float(number) for number in found | {number.replace("-.", "-0.") for number in found}}
-
-
-@pytest.mark.parametrize("path", OWN, ids=lambda path: path.stem)
-def test_the_document_shows_what_is_expected(path: Path) -> None:
-    content = yaml.safe_load(path.read_bytes())
-    texts = [(ROOT / file).read_text(encoding="utf-8") for file in content["shown"].split()]
-    shown = numbers(" ".join(texts))
-    missing = [cell for cell in check.cells(content) if cell.value not in shown]
-    assert not missing, f"{content['shown']} does not show {missing[:3]}"
 
 
 def test_every_file_of_figures_is_linked_from_a_page_and_tables_are_those_of_the_files() -> None:

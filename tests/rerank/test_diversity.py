@@ -290,21 +290,6 @@ def test_hosts_name_the_duplicates_in_the_metadata(host: Host, index: DocumentIn
         assert host.retrieve(retriever, QUESTION)[0].meta["duplicates"] == [NAMES[COPY]]
 
 
-def test_pyterrier_gets_scores_that_it_can_sort_by(index: DocumentIndex) -> None:
-    pyterrier = pytest.importorskip("surprise_rerank.connectors.pyterrier")
-    import pandas as pd
-
-    queries = pd.DataFrame({"qid": ["1"], "query": [QUESTION]})
-    pipeline = index.pipeline("cosine", diversity=0.9)
-    found = pyterrier.SurpriseRetriever(pipeline).transform(queries)
-    order = pipeline.search(QUESTION).ids
-    assert not (pipeline.search(QUESTION).scores[:-1] >= pipeline.search(QUESTION).scores[1:]).all()
-    assert tuple(found.sort_values("score", ascending=False)["docno"]) == order
-    frame = pd.DataFrame({"qid": "1", "query": QUESTION, "docno": NAMES, "text": TEXTS})
-    ranked = pyterrier.SurpriseTransformer(texts(diversity=0.9)).transform(frame)
-    assert ranked["score"].is_monotonic_decreasing
-
-
 def test_the_server_takes_it_with_every_request(index: DocumentIndex) -> None:
     server = pytest.importorskip("surprise_rerank.connectors.server")
 

@@ -103,18 +103,6 @@ def test_every_value_of_a_sample_stands_in_its_histogram(values: list[float]) ->
     assert low <= min(values) <= max(values) <= high
 
 
-def test_the_curve_is_the_gaussian_in_the_units_of_the_histogram() -> None:
-    own = distribution(np.random.default_rng(0).normal(0.3, 0.1, 5000).tolist())
-    places, heights = own.curve(-0.2, 0.8, 0.05)
-    assert np.trapezoid(heights, places) / 0.05 == pytest.approx(5000, rel=1e-3)
-    assert heights.max() == pytest.approx(5000 * 0.05 / (0.1 * np.sqrt(2 * np.pi)), rel=0.05)
-    flat = distribution([0.5] * 20)
-    assert not flat.has_curve
-    assert not flat.curve(0, 1, 0.1)[1].any()
-    lost = ScoreDistribution("total", "questions", np.array([-np.inf, 1.0, 2.0])).to_json()
-    assert (lost["count"], sum(lost["histogram"]["counts"])) == (3, 2)
-
-
 # Explanations
 
 

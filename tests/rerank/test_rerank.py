@@ -107,17 +107,6 @@ def test_surprise_ranks_by_its_score_whoever_is_the_anchor(seed, similarity, anc
         assert ranking.ids == in_order(candidates, psi)
 
 
-def test_the_document_as_anchor_corrects_for_hubs():
-    """A document that is near to all questions loses to one that is near to this question only."""
-    questions = unit_rows(np.array([[1.0, 0.1, 0.0], [1.0, 0.0, 0.1], [1.0, -0.1, 0.0], [1.0, 0.0, -0.1]]))
-    hub, special = unit_rows(np.array([[1.0, 0.0, 0.01], [0.8, 0.6, 0.0]]))
-    query = Query(text="q", dense=unit_rows(np.array([[1.0, 0.1, 0.0]]))[0])
-    candidates = Candidates(ids=("hub", "special"), dense=np.stack([hub, special]))
-    assert CosineReranker().rerank(query, candidates).ids[0] == "hub"
-    ranking = SurpriseReranker(Ensemble.from_vectors(questions), weight=1.0).rerank(query, candidates)
-    assert ranking.ids[0] == "special"
-
-
 @pytest.mark.parametrize("anchor", ["document", "query"])
 @pytest.mark.parametrize("members", [0, 1])
 def test_a_note_says_that_surprise_is_not_defined(members: int, anchor: str):
@@ -347,14 +336,6 @@ def test_surprise_has_bounds_and_does_not_depend_on_the_pool(values, mean, devia
     told = [(value, own) for value, own in zip(values, z, strict=True) if not math.isnan(value)]
     assert all(a[1] <= b[1] + 1e-12 for a in told for b in told if a[0] <= b[0])
     np.testing.assert_allclose(surprise_normalized(values[::2], moments), z[::2], rtol=1e-12)
-
-
-def test_a_corpus_sample_without_texts_gives_dynamax_no_say():
-    query, candidates, ensemble = scene()
-    fusion = FusionReranker([CosineScorer(ensemble), DynaMaxScorer(TokenBatch.from_arrays([], D))])
-    ranking = fusion.rerank(query, candidates)
-    assert not ranking.parts["dynamax"].any()
-    np.testing.assert_array_equal(ranking.scores, ranking.parts["cosine"])
 
 
 @pytest.mark.parametrize(

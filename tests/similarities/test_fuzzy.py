@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.similarities.dynamax import DynaMax, membership
+from surprise_rerank.similarities.dynamax import DynaMax
 
 PROPERTY = settings(max_examples=40, deadline=None)
 MEASURES = ["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]
@@ -71,16 +71,6 @@ def test_the_pool_equals_the_pair(similarity: DynaMax, scene: tuple[np.ndarray, 
 
 
 # The definitions
-
-
-@given(seeds)
-@PROPERTY
-def test_membership_is_the_best_similarity_and_never_negative(seed: int):
-    query, texts = random_scene(seed)
-    universe = texts[0]
-    naive = [max(0.0, *(float(np.dot(x, u)) for x in query)) for u in universe]
-    np.testing.assert_allclose(membership(query, universe), naive, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(membership(texts[2], universe), np.zeros(len(universe)))
 
 
 @given(grid_scene())

@@ -66,16 +66,6 @@ def test_own_memberships_equal_loops(seed: int):
         np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_memory_stays_bounded_whatever_the_pool():
-    """Beside its result, a call needs the products of a chunk, not those of all tokens."""
-    lengths = np.full(500, 200)
-    for m in (1, 32, 2000):
-        chunks = kernels._chunks(np.append(0, np.cumsum(lengths)), m, on_cpu=True)
-        largest = max(stop - start for start, stop in chunks) * 200
-        assert largest * m <= kernels._CHUNK_PRODUCTS + 200 * m, "at most one text more"
-        assert largest * m < 100_000 * m / 10
-
-
 def test_tokens_whose_products_leave_float32_are_refused():
     long = TokenBatch.from_arrays([np.full((2, 4), 1e19, np.float32)])
     query = np.full((1, 4), 1e19, np.float32)
