@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from calling import exit_code
+from files import write_rows, write_vectors
 
 from surprise_rerank.eval.cli.surprise_rerank.main import main
 
-DIMENSION = 8
 EVIL = "[red]Evil\x1b[31m title[/red]"
 AUTHORS = ("ann", "bob", ["cy", "ann"])
 SENTENCES = (
@@ -46,20 +45,10 @@ def corpus(count: int = 30) -> list[dict[str, Any]]:
     return rows
 
 
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return path
-
-
 def write_model(path: Path, seed: int = 0) -> Path:
     """A file of word vectors, which is a model that loads at once."""
     words = sorted(set(" ".join(SENTENCES).split()) | {"note", "why", "do", "end"})
-    vectors = np.random.default_rng(seed).normal(size=(len(words), DIMENSION))
-    lines = [
-        f"{word} {' '.join(f'{x:.4f}' for x in row)}\n" for word, row in zip(words, vectors, strict=True)
-    ]
-    path.write_text("".join(lines))
-    return path
+    return write_vectors(path, words, seed=seed)
 
 
 class PlainTerminal(io.StringIO):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from files import write_rows, write_vectors
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import classification_report
@@ -25,9 +26,10 @@ from surprise_rerank.eval.cli.rerank_eval.studies import classify
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 from surprise_rerank.eval.studies.classify import few_shot
+from surprise_rerank.eval.studies.classify.ensemble_size import SYSTEMS
 from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
 from surprise_rerank.eval.studies.classify.few_shot import draw_examples
-from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT, mcnemar, qualities
+from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT, qualities
 from surprise_rerank.eval.studies.classify.task import label_names, read_label_names
 from surprise_rerank.eval.studies.labelled import read_labelled
 from surprise_rerank.eval.studies.settings import MODEL, TEMPLATE, ClassifySettings
@@ -50,17 +52,12 @@ def rows(each: int, seed: int = 0) -> list[dict[str, str]]:
     ]
 
 
-def lines(path: Path, content: Sequence[object]) -> Path:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in content), "utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """test.jsonl, train.jsonl, names.yaml, words.txt: word vectors in which a class's words are near."""
     folder = tmp_path_factory.mktemp("files")
-    lines(folder / "test.jsonl", rows(20))
-    lines(folder / "train.jsonl", rows(30, seed=1))
+    write_rows(folder / "test.jsonl", rows(20))
+    write_rows(folder / "train.jsonl", rows(30, seed=1))
     (folder / "names.yaml").write_text("house_pets: [dog, cat]\nmoney: bank\ntravel: train\n")
     rng = np.random.default_rng(0)
     centres = {word: rng.normal(size=8) for own in CLASSES.values() for word in [own[0]]}
@@ -71,9 +68,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # What the classes are called is near to their first word.
     names = zip(("pets", "money", "travel"), centres.values(), strict=True)
     vectors.update({word: centre + 0.5 * rng.normal(size=8) for word, centre in names})
-    (folder / "words.txt").write_text(
-        "".join(f"{word} {' '.join(f'{x:.4f}' for x in vector)}\n" for word, vector in vectors.items())
-    )
+    write_vectors(folder / "words.txt", vectors)
     return folder
 
 
@@ -114,13 +109,6 @@ def test_measures_are_those_of_scikit_learn_over_the_classes_that_have_texts(pai
     assert quality["macro F1"] == pytest.approx(expected["macro avg"]["f1-score"])
     assert quality["weighted F1"] == pytest.approx(expected["weighted avg"]["f1-score"])
     assert quality["accuracy"] == pytest.approx((truth == chosen).mean())
-
-
-def test_mcnemar_counts_the_texts_that_one_has_right_alone():
-    first = np.array([True] * 6 + [False] * 4)
-    assert mcnemar(first, first) == 1
-    assert mcnemar(first, ~first) == pytest.approx(0.7539, abs=1e-4)
-    assert mcnemar(np.ones(20, bool), np.zeros(20, bool)) == pytest.approx(2 * 0.5**20)
 
 
 @given(st.integers(1, 4), st.integers(5, 8), st.integers(0, 99))
@@ -203,24 +191,16 @@ def test_surprise_is_that_of_the_classifier(files: Path, tmp_path: Path):
     assert any("ensemble: the texts of train.jsonl (90; inductive)" in note for note in report.notes)
 
 
-def test_malformed_rows_are_told_or_left_out(files: Path, tmp_path: Path):
-    broken = tmp_path / "broken.jsonl"
-    broken.write_text((files / "test.jsonl").read_text() + '{"text": "no label"}\n')
-    arguments = [broken, "--model", files / "words.txt", "--set", f"cache={tmp_path}"]
+def test_the_command_writes_the_report_and_tells_malformed_rows(files: Path, tmp_path: Path):
+    broken, file = tmp_path / "broken.jsonl", tmp_path / "report.json"
+    broken.write_text('{"text": "no label"}\n' + (files / "test.jsonl").read_text())
+    arguments = [broken, "--model", files / "words.txt", "--set", f"cache={tmp_path}", "--limit", 30]
     assert "no label in the column 'label'" in str(invoke(*arguments).exception)
-    result = invoke(*arguments, "--set", "on_error=skip")
+    result = invoke(*arguments, "--train", files / "train.jsonl", "--set", "on_error=skip", "--report", file)
     assert result.exit_code == 0, result.output
     assert "1 malformed rows left out" in result.output
-
-
-def test_classify_prints_and_writes_the_report(files: Path, tmp_path: Path):
-    file = tmp_path / "report.json"
-    arguments = [files / "test.jsonl", "--model", files / "words.txt", "--set", f"cache={tmp_path}"]
-    result = invoke(*arguments, "--train", files / "train.jsonl", "--limit", 30, "--report", file)
-    assert result.exit_code == 0, result.output
     content = json.loads(file.read_text())
-    assert list(content["tables"]) == ["zero-shot"]
-    assert content["texts"] == 30
+    assert (list(content["tables"]), content["texts"]) == (["zero-shot"], 30)
 
 
 # What cannot be
@@ -252,7 +232,7 @@ def test_settings_that_do_not_fit_are_told_before_a_model_is_loaded(
 
 
 def test_one_class_is_nothing_to_tell_apart(files: Path, tmp_path: Path):
-    alone = lines(tmp_path / "alone.jsonl", [row for row in rows(3) if row["label"] == "money"])
+    alone = write_rows(tmp_path / "alone.jsonl", [row for row in rows(3) if row["label"] == "money"])
     with pytest.raises(DataError, match="one class, 'money', expected two at least"):
         measured(files, tmp_path, file=str(alone))
     with pytest.raises(DataError, match=r"alone\.jsonl have one label"):
@@ -264,7 +244,7 @@ def turned(tmp_path: Path) -> Path:
     """Texts whose classes are called by the same words, which word vectors have no order of."""
     names = {"money": "bank share", "travel": "share bank", "house_pets": "dog"}
     content = [{**row, "label": names[row["label"]]} for row in rows(8)]
-    return lines(tmp_path / "turned.jsonl", content)
+    return write_rows(tmp_path / "turned.jsonl", content)
 
 
 @pytest.mark.parametrize(
@@ -298,13 +278,7 @@ def test_ensembles_of_every_size_are_drawn(files: Path, tmp_path: Path):
     more = {"ensemble_size": (1, 3, 30, 60), "draws": 4}
     report = measured(files, tmp_path, **more)
     keys = [key[2:] for key in cells(report, "ensemble-size", "weight", 4)]
-    systems = (
-        "cosine",
-        *("surprise, crossover", "surprise, weight 1"),
-        "pooled, crossover",
-        *("half-pooled, crossover", "half-pooled, weight 1"),
-    )
-    assert keys == [(str(size), system) for size in (1, 3, 30) for system in systems]
+    assert keys == [(str(size), system) for size in (1, 3, 30) for system in SYSTEMS]
     assert any("ensembles of 60 leave no text to test" in note for note in report.notes)
     f1 = cells(report, "ensemble-size", "weighted F1", 4)
     ratio = cells(report, "ensemble-size", "ratio to cosine", 4)
@@ -314,7 +288,7 @@ def test_ensembles_of_every_size_are_drawn(files: Path, tmp_path: Path):
     assert ratio[(*own, "1", "surprise, crossover")] == 1
     (plot,) = report.plots
     assert plot.log_x
-    assert [series.name for series in plot.series] == list(systems[1:])
+    assert [series.name for series in plot.series] == [*SYSTEMS][1:]
     assert plot.series[0].x == (1.0, 3.0, 30.0)
     assert report.table("ensemble-size") == measured(files, tmp_path, **more).table("ensemble-size")
 

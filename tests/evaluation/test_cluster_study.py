@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from files import write_rows, write_vectors
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
 from surprise_rerank.classify.cluster import DEFAULT_WEIGHT, SurpriseAssignment, SurpriseKMeans
@@ -33,25 +33,16 @@ def topics(path: Path, n: int = 60) -> Path:
     rng = np.random.default_rng(0)
     labels = sorted(list(TOPICS)[i % 3] for i in range(n))
     texts = [" ".join(rng.choice(TOPICS[label].split(), 4)) + f" n{i}" for i, label in enumerate(labels)]
-    rows = zip(texts, labels, strict=True)
-    path.write_text("".join(json.dumps({"text": t, "label": label}) + "\n" for t, label in rows))
-    return path
+    return write_rows(path, [{"text": t, "label": own} for t, own in zip(texts, labels, strict=True)])
 
 
 @pytest.fixture
 def vectors(tmp_path: Path) -> Path:
     """A file of word vectors in which a topic's words lie together."""
     rng = np.random.default_rng(0)
-    lines = []
-    for topic in TOPICS.values():
-        middle = rng.normal(size=8)
-        lines += [
-            f"{word} {' '.join(f'{x:.4f}' for x in middle + 0.7 * rng.normal(size=8))}"
-            for word in topic.split()
-        ]
-    path = tmp_path / "small.txt"
-    path.write_text("\n".join(lines))
-    return path
+    middles = {topic: rng.normal(size=8) for topic in TOPICS}
+    near = {w: middles[name] + 0.7 * rng.normal(size=8) for name, own in TOPICS.items() for w in own.split()}
+    return write_vectors(tmp_path / "small.txt", near)
 
 
 @pytest.fixture
@@ -144,26 +135,18 @@ def test_the_command_shows_and_writes_its_tables(call: Call, file: Path, tmp_pat
     assert {path.name for path in tmp_path.glob("r.*")} == {"r.json", "r.html"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--set", "clusters=61"], "61 clusters for 60 texts; ask for 60 at most"),
-        (["--set", "assignments=euclid"], "there is no assignment 'euclid'"),
-        (["--label-field", "topic"], "topic"),
-        (["--report", "r.doc"], "no format for the suffix"),
-    ],
-)
-def test_what_cannot_be_done_is_told(call: Call, file: Path, arguments: list[str], message: str) -> None:
-    done = call(file, *arguments)
-    assert done.exit_code
-    assert message in str(done.exception)
-
-
-def test_files_that_cannot_be_compared_are_refused(call: Call, file: Path, tmp_path: Path) -> None:
-    twin = tmp_path / "other" / file.name
+def test_what_cannot_be_done_is_told(call: Call, file: Path, tmp_path: Path) -> None:
+    twin, same = tmp_path / "other" / file.name, tmp_path / "same.jsonl"
     twin.parent.mkdir()
     twin.write_text(file.read_text())
-    assert "two files are called 'topics.jsonl'" in str(call(file, twin).exception)
-    same = tmp_path / "same.jsonl"
-    same.write_text('{"text": "a dog", "label": "x"}\n{"text": "a cat", "label": "x"}\n')
-    assert "every text has the label 'x'" in str(call(same).exception)
+    write_rows(same, [{"text": "a dog", "label": "x"}, {"text": "a cat", "label": "x"}])
+    for arguments, message in (
+        ([file, "--set", "clusters=61"], "61 clusters for 60 texts; ask for 60 at most"),
+        ([file, "--set", "assignments=euclid"], "there is no assignment 'euclid'"),
+        ([file, "--label-field", "topic"], "topic"),
+        ([file, twin], "two files are called 'topics.jsonl'"),
+        ([same], "every text has the label 'x'"),
+    ):
+        done = call(*arguments)
+        assert done.exit_code
+        assert message in str(done.exception)

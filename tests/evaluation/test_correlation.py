@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from hypothesis import given
-from hypothesis import strategies as st
 
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import correlation as command
@@ -16,7 +14,7 @@ from surprise_rerank.eval.reports.records import report_values
 from surprise_rerank.eval.reports.report import Column, Report, Table
 from surprise_rerank.eval.reports.writing import write_report
 from surprise_rerank.eval.studies import correlation
-from surprise_rerank.eval.studies.correlation import coefficient, read_reports
+from surprise_rerank.eval.studies.correlation import read_reports
 
 MODELS = ("a", "b", "c", "d")
 ACCURACIES = {"a": (60.0, 50.0), "b": (62.0, 54.0), "c": (70.0, 60.0), "d": (75.0, 58.0)}
@@ -81,23 +79,12 @@ def test_scores_are_correlated_with_every_task_and_the_mean() -> None:
 
 def test_benchmarks_are_named_by_set_and_coefficient() -> None:
     report = correlate([similarities(MRR), downstream(ACCURACIES)])
-    scores = [row[0] for row in report.table("correlation").rows]
-    assert scores == [
-        "RG-65 Pearson",
-        "RG-65 Spearman",
-        "STS12 mean",
-        "STS13 mean",
-        "STS14 mean",
-        "STS15 mean",
-        "STS16 mean",
-        "STS mean",
-        "STS-B Pearson",
-        "STS-B Spearman",
-    ]
+    years = [f"STS{year} mean" for year in range(12, 17)]
+    sets = [f"{name} {kind}" for name in ("RG-65", "STS-B") for kind in ("Pearson", "Spearman")]
+    names = [row[0] for row in report.table("correlation").rows]
+    assert names == [*sets[:2], *years, "STS mean", *sets[2:]]
     partly = correlate([similarities(MRR, 1), downstream(ACCURACIES)])
-    names = {row[0] for row in partly.table("correlation").rows}
-    assert "STS12 mean" in names
-    assert "STS mean" not in names
+    assert [row[0] for row in partly.table("correlation").rows] == [*sets[:2], years[0], *sets[2:]]
 
 
 def test_p_values_of_few_models_are_exact() -> None:
@@ -113,26 +100,6 @@ def test_p_values_of_few_models_are_exact() -> None:
     report = correlate([words(values), downstream({m: (v,) for m, v in values.items()}, ["MR"])])
     assert report.table("correlation-mean").cell("words MRR / cosine", "p") <= 2e-4
     assert report == correlate([words(values), downstream({m: (v,) for m, v in values.items()}, ["MR"])])
-
-
-@given(
-    st.lists(st.tuples(st.integers(-20, 20), st.integers(-20, 20)), min_size=3, max_size=12),
-    st.sampled_from(["Spearman", "Pearson", "Kendall"]),
-)
-def test_coefficients_are_symmetric_bounded_and_know_no_scale(
-    pairs: list[tuple[int, int]], name: str
-) -> None:
-    x, y = np.array(pairs, dtype=np.float64).T
-    value = coefficient(name, x, y)
-    if math.isnan(value):
-        assert np.ptp(x) == 0 or np.ptp(y) == 0
-        return
-    assert abs(value) <= 1 + 1e-12
-    assert coefficient(name, y, x) == pytest.approx(value, abs=1e-12)
-    assert coefficient(name, 3 * x + 1, y) == pytest.approx(value, abs=1e-9)
-    assert coefficient(name, -x, y) == pytest.approx(-value, abs=1e-9)
-    if name != "Pearson":
-        assert coefficient(name, np.exp(x / 10), y) == pytest.approx(value, abs=1e-9)
 
 
 def test_the_later_of_two_scores_counts_and_a_note_tells() -> None:
@@ -167,7 +134,7 @@ def test_the_tasks_of_a_model_may_come_in_parts_and_the_mean_is_over_those_of_al
         ([downstream(ACCURACIES)], "0 models with an intrinsic score"),
         (
             [words({"a": 0.1, "b": 0.2, "x": 0.3}), downstream(ACCURACIES)],
-            r"2 models .* \(a, b\), expected 3 or more",
+            r"2 models .* \(a, b\), expect",
         ),
         (
             [words(MRR), downstream({"a": (1,)}, ["MR"]), downstream({"b": (1,)}, ["CR"])],
@@ -180,17 +147,11 @@ def test_what_cannot_be_correlated_is_told(reports: list[Report], message: str) 
         correlate(reports)
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    write_report(words(MRR), folder / "words.json")
-    write_report(downstream(ACCURACIES), folder / "downstream.json")
-    return folder
-
-
-def test_the_command_prints_correlations_and_writes_a_report(runs: Path, tmp_path: Path) -> None:
-    file = tmp_path / "correlation.json"
+def test_the_command_prints_correlations_and_writes_a_report(tmp_path: Path) -> None:
+    runs, file = tmp_path / "runs", tmp_path / "correlation.json"
+    runs.mkdir()
+    write_report(words(MRR), runs / "words.json")
+    write_report(downstream(ACCURACIES), runs / "downstream.json")
     result = CliRunner().invoke(command, [str(runs), "--report", str(file)])
     assert result.exit_code == 0, result.output
     assert "words MRR" in result.output

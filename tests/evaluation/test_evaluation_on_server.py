@@ -12,18 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from files import write_beir, write_vectors
 from qdrant_client import QdrantClient
 
 from surprise_rerank.eval.cli.rerank_eval.main import command
 from surprise_rerank.eval.retrieval.evaluation import evaluate
 from surprise_rerank.eval.retrieval.settings import RetrievalSettings
 
-SYSTEMS = (
-    "cosine",
-    "surprise",
-    "dynamax",
-    *("bm25", "fusion", "auto"),
-)
+SYSTEMS = ("cosine", "surprise", "dynamax", "bm25", "fusion", "auto")
 OWN = f"corpus-{os.getpid()}"  # in the names of what is made, as others may use the server, too
 WORDS = [f"w{i}" for i in range(60)]
 
@@ -39,19 +35,11 @@ def client(qdrant: Any) -> Iterator[QdrantClient]:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus in BEIR's layout and word vectors, of which no two documents score the same."""
-    place = tmp_path_factory.mktemp("corpus")
-    rng = np.random.default_rng(5)
-    rows = [f"{word} {' '.join(f'{x:.4f}' for x in rng.normal(size=24))}" for word in WORDS]
-    (place / "words.txt").write_text("\n".join(rows))
-    texts = [" ".join(rng.choice(WORDS, size=10 + i)) for i in range(80)]
-    corpus = [json.dumps({"_id": f"d{i}", "title": "", "text": text}) for i, text in enumerate(texts)]
-    asked = [json.dumps({"_id": f"q{i}", "text": " ".join(rng.choice(WORDS, size=4))}) for i in range(12)]
-    judged = [f"q{i}\td{5 * i}\t1" for i in range(12)]
-    beir = place / OWN
-    (beir / "qrels").mkdir(parents=True)
-    (beir / "corpus.jsonl").write_text("\n".join(corpus))
-    (beir / "queries.jsonl").write_text("\n".join(asked))
-    (beir / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+    place, rng = tmp_path_factory.mktemp("corpus"), np.random.default_rng(5)
+    write_vectors(place / "words.txt", WORDS, 24)
+    documents = {f"d{i}": " ".join(rng.choice(WORDS, size=10 + i)) for i in range(80)}
+    questions = {f"q{i}": " ".join(rng.choice(WORDS, size=4)) for i in range(12)}
+    write_beir(place / OWN, documents, questions, [(f"q{i}", f"d{5 * i}", 1) for i in range(12)])
     return place
 
 
@@ -89,7 +77,7 @@ def run(settings: RetrievalSettings, *more: str, systems: Sequence[str] = ("cosi
 
 
 def test_every_system_has_the_order_that_it_has_embedded(
-    settings: RetrievalSettings, client: QdrantClient
+    qdrant: Any, settings: RetrievalSettings, client: QdrantClient
 ) -> None:
     there, here = evaluate(settings), evaluate(replace(settings, qdrant_url=None))
     for one, other in zip(there.results, here.results, strict=True):
@@ -101,15 +89,9 @@ def test_every_system_has_the_order_that_it_has_embedded(
             ), (one.name, question)
     assert there.facts["collection"] in aliases(client)
     assert here.facts["collection"] is None
-
-
-def test_dense_searches_are_exact_unless_it_is_told_otherwise(
-    qdrant: Any, settings: RetrievalSettings
-) -> None:
-    evaluate(settings)
-    asked = [own for own in qdrant.searches() if own.get("using") == "dense"]
-    assert asked
-    assert all((own.get("params") or {}).get("exact") for own in asked)
+    dense = [own for own in qdrant.searches() if own.get("using") == "dense"]
+    assert dense
+    assert all((own.get("params") or {}).get("exact") for own in dense)
 
 
 def test_what_stays_on_the_server_is_named_and_used_again(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
+from files import write_beir, write_lines, write_vectors
 
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, check_together, evaluate
@@ -19,30 +18,12 @@ QUERIES = {"q1": "the cat sleeps", "q2": "a dog barks", "q3": "milk of the cow"}
 
 
 @pytest.fixture
-def vectors(tmp_path: Path) -> Path:
-    """A small file of word vectors: a model that loads in no time."""
-    rng = np.random.default_rng(0)
+def settings(tmp_path: Path) -> RetrievalSettings:
+    documents = {f"d{i}": f"the {animal} eats grass" for i, animal in enumerate(ANIMALS)}
+    judged = [("q1", "d0", 1), ("q2", "d1", 1), ("q3", "d3", 2)]
+    folder = write_beir(tmp_path / "animals", documents, QUERIES, judged)
     words = sorted({*ANIMALS, "the", "a", "of", "sleeps", "barks", "milk", "eats", "grass"})
-    lines = [f"{word} " + " ".join(f"{x:.4f}" for x in rng.normal(size=8)) for word in words]
-    path = tmp_path / "tiny.txt"
-    path.write_text("\n".join(lines) + "\n")
-    return path
-
-
-@pytest.fixture
-def settings(tmp_path: Path, vectors: Path) -> RetrievalSettings:
-    folder = tmp_path / "animals"
-    (folder / "qrels").mkdir(parents=True)
-    corpus = [
-        json.dumps({"_id": f"d{i}", "title": "", "text": f"the {animal} eats grass"})
-        for i, animal in enumerate(ANIMALS)
-    ]
-    (folder / "corpus.jsonl").write_text("\n".join(corpus))
-    queries = [json.dumps({"_id": name, "text": text}) for name, text in QUERIES.items()]
-    (folder / "queries.jsonl").write_text("\n".join(queries))
-    (folder / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq1\td0\t1\nq2\td1\t1\nq3\td3\t2\n"
-    )
+    vectors = write_vectors(tmp_path / "tiny.txt", words)
     return RetrievalSettings(
         dataset=str(folder),
         systems=("cosine",),
@@ -102,20 +83,15 @@ def test_what_cannot_work_is_told_before_anything_is_measured(
         check_together(replace(settings, runs=(run,)), [settings.dataset], tmp_path / "runs")
 
 
-def test_a_baseline_that_is_no_system_is_refused(settings: RetrievalSettings) -> None:
+def test_what_the_systems_and_the_questions_do_not_allow_is_refused(
+    settings: RetrievalSettings, tmp_path: Path
+) -> None:
     with pytest.raises(DataError, match="'dynamx' is not among the systems; did you mean 'dynamax'"):
         evaluate(replace(settings, systems=("cosine", "dynamax"), baseline="dynamx"))
-    notes = evaluate(replace(settings, systems=("dynamax",))).notes
-    assert "nothing is compared: the baseline cosine is not among the systems" in notes
-
-
-def test_a_measure_that_cannot_take_the_questions_ids_is_told_first(settings: RetrievalSettings) -> None:
     with pytest.raises(SurpriseRerankError, match="ERR@10 cannot be measured"):
         evaluate(replace(settings, measures=("ERR@10",)))
-
-
-def test_two_systems_of_one_name_are_refused(settings: RetrievalSettings, tmp_path: Path) -> None:
-    run = tmp_path / "cosine.trec"
-    run.write_text("q1 Q0 d0 1 1 x\n")
+    run = write_lines(tmp_path / "cosine.trec", "q1 Q0 d0 1 1 x")
     with pytest.raises(DataError, match="two systems have the name 'cosine'; name the run: runs=NAME="):
         evaluate(replace(settings, runs=(str(run),)))
+    notes = evaluate(replace(settings, systems=("dynamax",))).notes
+    assert "nothing is compared: the baseline cosine is not among the systems" in notes

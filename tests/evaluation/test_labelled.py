@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from files import write_rows
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
@@ -17,14 +17,9 @@ from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors
 ROWS = [{"text": "a dog", "label": "pets"}, {"text": "a bank", "label": "money"}]
 
 
-def lines(path: Path, rows: list[object]) -> Path:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    return path
-
-
 def test_every_format_gives_the_same_texts(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
-    lines(tmp_path / "a.jsonl", [*ROWS])
+    write_rows(tmp_path / "a.jsonl", ROWS)
     (tmp_path / "a.csv").write_text("text,label\na dog,pets\na bank,money\n")
     (tmp_path / "a.tsv").write_text("text\tlabel\na dog\tpets\na bank\tmoney\n")
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
@@ -38,10 +33,10 @@ def test_every_format_gives_the_same_texts(tmp_path: Path) -> None:
 
 def test_labels_are_words_whole_numbers_and_truth_values_in_any_column(tmp_path: Path) -> None:
     rows = [{"what": f"text {i}", "kind": value} for i, value in enumerate((1, 2.0, True, " a "))]
-    found = read_labelled(lines(tmp_path / "a.jsonl", [*rows]), text="what", label="kind")
+    found = read_labelled(write_rows(tmp_path / "a.jsonl", rows), text="what", label="kind")
     assert found.labels == ("1", "2", "true", "a")
     titled = [{"text": f"text {i}", "title": value} for i, value in enumerate("ab")]
-    assert read_labelled(lines(tmp_path / "b.jsonl", [*titled]), label="title").labels == ("a", "b")
+    assert read_labelled(write_rows(tmp_path / "b.jsonl", titled), label="title").labels == ("a", "b")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +51,7 @@ def test_labels_are_words_whole_numbers_and_truth_values_in_any_column(tmp_path:
 def test_a_malformed_row_is_told_or_left_out_and_counted(
     tmp_path: Path, row: dict[str, object], message: str
 ) -> None:
-    path = lines(tmp_path / "a.jsonl", [*ROWS, row])
+    path = write_rows(tmp_path / "a.jsonl", [*ROWS, row])
     with pytest.raises(DataError, match=message):
         read_labelled(path)
     found = read_labelled(path, on_error="skip")
@@ -64,7 +59,7 @@ def test_a_malformed_row_is_told_or_left_out_and_counted(
 
 
 def test_files_that_hold_no_labelled_texts_are_told(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", [*ROWS])
+    path = write_rows(tmp_path / "a.jsonl", ROWS)
     with pytest.raises(DatasetError, match="no such file"):
         read_labelled(tmp_path / "b.jsonl")
     with pytest.raises(DataError, match="both the column 'text'"):

@@ -54,21 +54,10 @@ def test_a_question_does_not_find_itself() -> None:
     assert seconds.shape == (2,)
 
 
-BAD_MEASURES = [
-    "nope",
-    "nDCG@x",
-    "",
-    "nDCG@10)",
-    "P@0",
-    "P@1.5",
-    "AP(rel='a')",
-    "nDCG(x=1)@10",
-    "RR(rel=0)",
-    "P",
-]
+BAD_MEASURES = "nope nDCG@x nDCG@10) P@0 P@1.5 P AP(rel='a') nDCG(x=1)@10 RR(rel=0) AP@100000000000000000000"
 
 
-@pytest.mark.parametrize("name", [*BAD_MEASURES, "AP@100000000000000000000"])
+@pytest.mark.parametrize("name", ["", *BAD_MEASURES.split()])
 def test_an_unknown_measure_is_named(name: str) -> None:
     with pytest.raises(SurpriseRerankError, match="measure"):
         parse_measures([name])

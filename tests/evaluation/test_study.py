@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from files import write_beir
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
@@ -38,26 +38,20 @@ DOCUMENTS, QUESTIONS = 60, 10
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A BEIR folder of documents of some of twenty words; the relevant ones share most with the question."""
     folder = tmp_path_factory.mktemp("study") / "words"
-    (folder / "qrels").mkdir(parents=True)
     rng = np.random.default_rng(0)
-    corpus = []
+    documents = {}
     for i in range(DOCUMENTS):
         words = rng.choice(WORDS, size=rng.integers(4, 12))
-        text = f"{' '.join(words[:3])}. {' '.join(words[3:])}."
-        corpus.append({"_id": f"d{i}", "title": str(words[0]), "text": text})
-    questions = [{"_id": f"q{i}", "text": " ".join(rng.choice(WORDS, size=3))} for i in range(QUESTIONS)]
-    qrels = [f"{q['_id']}\t{d}\t1" for q in questions for d in sharing_most(q["text"], corpus)]
-    for name, rows in (("corpus", corpus), ("queries", questions)):
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    (folder / "qrels" / "dev.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *qrels, ""]))
-    return folder
+        documents[f"d{i}"] = f"{words[0]} {' '.join(words[:3])}. {' '.join(words[3:])}."
+    questions = {f"q{i}": " ".join(rng.choice(WORDS, size=3)) for i in range(QUESTIONS)}
+    judged = [(q, d, 1) for q, text in questions.items() for d in sharing_most(text, documents)]
+    return write_beir(folder, documents, questions, judged, "dev")
 
 
-def sharing_most(question: str, corpus: list[dict[str, str]]) -> list[str]:
+def sharing_most(question: str, documents: dict[str, str]) -> list[str]:
     """Ids of the three documents that have most of a question's words."""
     asked = set(question.split())
-    shared = sorted(corpus, key=lambda document: -len(asked & set(document["text"].replace(".", "").split())))
-    return [document["_id"] for document in shared[:3]]
+    return sorted(documents, key=lambda name: -len(asked & {*documents[name].replace(".", "").split()}))[:3]
 
 
 @pytest.fixture(scope="module")
