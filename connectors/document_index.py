@@ -1,30 +1,247 @@
-"""The index that users open: documents in Qdrant, and what ranks them."""
+"""The index that users open: documents in Qdrant, kept up to date, with what ranks them."""
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from surprise_rerank.connectors.qdrant.index import QdrantIndex, exclusive, given_model, new_version
-from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
-from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.connectors.progress import Terminal, total_of
+from surprise_rerank.connectors.qdrant.engines.placement import Placement
+from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
+from surprise_rerank.connectors.qdrant.location import (
+    DEFAULT_RETRIES,
+    MEMORY,
+    Location,
+    RetryPolicy,
+)
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
+from surprise_rerank.connectors.qdrant.schema import (
+    BM25,
+    DENSE,
+    ID,
+    METADATA,
+    NUMBER,
+    PASSAGES,
+    TOKEN_VECTORS,
+    PointId,
+    point_id,
+)
+from surprise_rerank.connectors.qdrant.search.pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.searched import Words
+from surprise_rerank.connectors.qdrant.storage import Storage
+from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
+from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
+from surprise_rerank.connectors.qdrant.writing import statistics
+from surprise_rerank.connectors.qdrant.writing.indexing import (
+    Indexer,
+    PointMaker,
+    SyncReport,
+    delete_documents,
+)
+from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
+from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
+from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoded
+from surprise_rerank.encoders.adapting import as_encoder
+from surprise_rerank.encoders.base import Encoded, Encoder
+from surprise_rerank.encoders.paired import PairedEncoder
+from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
+from surprise_rerank.surprise.ensemble import Ensemble
+
+if TYPE_CHECKING:  # which needs torch
+    from surprise_rerank.rerank.rerankers import SurpriseReranker
+
+Index = TypeVar("Index", bound="DocumentIndex")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LOOKED_UP = 1000  # documents in a request
+_FEWEST = 32  # documents of a sample, where each has many passages
+_FIRST_POINTS = models.Filter(must=[models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))])
 
 
-class DocumentIndex(QdrantIndex, Ranked):
+def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
+    """A method that changes an index: it waits for the index's other changes."""
+
+    @functools.wraps(change)
+    def changed(self: Index, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with self.changing, self.storage.engine.changing():
+            return change(self, *args, **kwargs)
+
+    return changed
+
+
+class DocumentIndex(Ranked):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. `docs/indexing.md` has examples.
+
+    Attributes:
+        storage: the points, and the files beside them.
+        is_closed: whether `close` was called.
     """
 
-    @exclusive
+    id_key = ID
+    metadata_key = METADATA
+    similarity: VectorSimilarity = "dot"  # of unit vectors, which is their cosine
+    storage: Storage
+
+    def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
+        self._use(storage)
+        self._encoder = encoder
+        self._statistics: Statistics | None = None
+        self._terms = KeptTerms(storage)
+        self._density: float | None = None
+        self.is_closed = False
+        # One change at a time: a pass of statistics must not give a document the moments of its old text.
+        self.changing = threading.RLock()
+
+    def _use(self, storage: Storage) -> None:
+        self.storage = self.files = storage
+        self.engine, self.where = storage.engine.kind, storage.where
+        self.model, self.fingerprint = storage.manifest.model, storage.manifest.fingerprint
+
+    @classmethod
+    def open(
+        cls,
+        location: Location | str | os.PathLike[str] | None,
+        encoder: object | None,
+        *,
+        token_encoder: object | None = None,
+        options: IndexOptions | None = None,
+        collection: str = "documents",
+        url: str | Sequence[str] | None = None,
+        api_key: str | None = None,
+        prefer_grpc: bool = False,
+        grpc_port: int | None = None,
+        timeout: float = 60.0,
+        retries: RetryPolicy = DEFAULT_RETRIES,
+        collection_settings: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Open an index, or make an empty one.
+
+        The location is a folder, `:memory:`, a server's collection as http://localhost:6333/papers, or a
+        `Location`, whose parts the arguments from collection to retries are. None as encoder opens an index
+        that exists; a token_encoder gives the token vectors in place of an API's model. Options, and
+        collection_settings for `QdrantClient.create_collection`, are of a new index; one that exists must
+        have them.
+
+        Raises:
+            StoreError: if the folder or server cannot be used.
+            IndexMismatchError: if the index was made by another model, or with other options or settings.
+            DataError: if what is given makes no vectors, or no tokens where these are to be stored.
+        """
+        model = _given_model(encoder, token_encoder)
+        expected = None if model is None else Manifest.of(model, options)
+        if url is None and location is not None and not isinstance(location, Location):
+            named = Location.at(location, collection)
+            location, url, collection = named.folder, named.url, named.collection
+        where = Location(
+            None if url is not None or isinstance(location, Location) else location,
+            url,
+            collection,
+            api_key,
+            prefer_grpc,
+            grpc_port,
+            timeout,
+            retries,
+        )
+        if isinstance(location, Location):
+            if where != Location():
+                raise DataError("a Location is given; put url, collection, api_key and so on into it")
+            where = location
+        return cls(_open_storage(where, expected, options, collection_settings or {}), model)
+
+    def close(self) -> None:
+        """Write what is pending; close files and connections, and release locks."""
+        self.is_closed = True
+        self.storage.close()
+
+    @property
+    def language(self) -> str:
+        """Of the documents' words."""
+        return (self.manifest.options.bm25 or Bm25()).language
+
+    @property
+    def ensemble_version(self) -> str:
+        """What tells apart the ensembles that its documents carry moments of."""
+        record = self.manifest.statistics
+        return "" if record is None else record.version
+
+    @property
+    def manifest(self) -> Manifest:
+        """How the index was made."""
+        return self.storage.manifest
+
+    @property
+    def pooling(self) -> float:
+        """Tokens that are merged into one vector, on average."""
+        return self.manifest.options.pooling
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether token vectors are stored."""
+        return self.manifest.options.tokens
+
+    @property
+    def default_system(self) -> str:
+        """The best system that there is enough for: `auto` needs token vectors or words."""
+        return "auto" if self.has_tokens or self.manifest.options.bm25 is not None else "cosine"
+
+    def remedy(self, what: str) -> str:
+        """What one can do where there are no `words` or no `token vectors`."""
+        setting = "bm25" if what == "words" else "tokens"
+        return f"make the index again with 'surprise-rerank index --rebuild --set {setting}=yes'"
+
+    @property
+    def encoder(self) -> Encoder:
+        """The model of its vectors.
+
+        Raises:
+            StoreError: if the index was opened without one.
+        """
+        if self._encoder is None:
+            raise StoreError(
+                f"{self.storage.where} was opened without an encoder; open it with load_encoder("
+                f"{self.manifest.model!r})"
+            )
+        return self._encoder
+
+    @property
+    def pools(self) -> IndexPools:
+        """Candidates from requests to the engine; what retrievers are made of."""
+        if self._density is None:
+            points = self.storage.engine.count() if self.manifest.options.passages else 0
+            self._density = points / max(len(self), 1) if points else 1.0
+        return IndexPools(self.storage, self._density)
+
+    @property
+    def words(self) -> Words | None:
+        """BM25's sparse vectors; None where none are stored."""
+        if self.manifest.options.bm25 is None:
+            return None
+        return Words(BM25, self._weighted, self.term_statistics)
+
+    def __len__(self) -> int:
+        splits = self.manifest.options.passages is not None
+        return self.storage.engine.count(_FIRST_POINTS if splits else None)
+
+    @_exclusive
     def sync(
         self,
         documents: Iterable[Document],
@@ -46,15 +263,34 @@ class DocumentIndex(QdrantIndex, Ranked):
             IndexMismatchError: if the encoder computes in another precision than the index holds.
             IndexingError: if documents cannot be stored; names those that are not, the others are.
         """
-        how: dict[str, Any] = {"prune": prune, "encoded": encoded, "on_progress": on_progress}
-        report = super().sync(documents, **how, show_progress=show_progress)
-        if background:
-            changed, begun = report.added + report.updated + report.removed, time.perf_counter()
-            look_after_backgrounds(self, changed, show_progress=show_progress)
-            return replace(report, background_seconds=time.perf_counter() - begun)
-        return report
+        if encoded is None:
+            self.manifest.check_precision(self.encoder, self.storage.where)
+        maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
+        self._density = None
+        bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
+        with bar as work, self._changing_points() as points:
+            indexer = Indexer(self.storage.engine, points, maker, work, on_progress)
+            report = indexer.run(documents, prune=prune, encoded=encoded)
+        if not background:
+            return report
+        changed, begun = report.added + report.updated + report.removed, time.perf_counter()
+        look_after_backgrounds(self, changed, show_progress=show_progress)
+        return replace(report, background_seconds=time.perf_counter() - begun)
 
-    @exclusive
+    @_exclusive
+    def delete(self, ids: Iterable[str]) -> int:
+        """Remove documents; unknown ids are ignored. Returns how many there were."""
+        self._density = None
+        engine, named, removed = self.storage.engine, list(ids), 0
+        with self._changing_points() as points:
+            for start in range(0, len(named), _LOOKED_UP):
+                part = [point_id(name) for name in named[start : start + _LOOKED_UP]]
+                found = engine.retrieve(part, (ID, PASSAGES))
+                delete_documents(points, [(r.payload[ID], r.payload.get(PASSAGES, 1)) for r in found])
+                removed += len(found)
+        return removed
+
+    @_exclusive
     def rebuild(
         self,
         documents: Iterable[Document],
@@ -75,15 +311,36 @@ class DocumentIndex(QdrantIndex, Ranked):
         Raises:
             IndexingError: if documents cannot be stored.
         """
-        before = self.backgrounds() if background else {}
-        how: dict[str, Any] = {"encoder": encoder, "token_encoder": token_encoder, "options": options}
-        how |= {"collection_settings": collection_settings, "show_progress": show_progress}
-        report = super().rebuild(documents, **how)
-        if background:
-            begun = time.perf_counter()
-            measure_again(self, before, show_progress=show_progress)
-            return replace(report, background_seconds=time.perf_counter() - begun)
-        return report
+        asked = self.backgrounds() if background else {}
+        model = _given_model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
+        chosen = options or self.manifest.options
+        made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
+        try:
+            successor = type(self)(made, model)
+            same_model = model.fingerprint == self.manifest.fingerprint
+            if same_model:
+                statistics.carry_over(self.storage, made)
+            report = successor.sync(documents, prune=True, show_progress=show_progress, background=False)
+            kept = successor.statistics()
+            if kept is not None:  # an interrupted call may have stored those of another ensemble
+                statistics.refresh(made, kept, lambda count: None)
+            made.promote()
+        except BaseException:
+            made.close()
+            raise
+        before = self.storage
+        self._use(made)
+        self._encoder, self._statistics, self._density = model, successor._statistics, None
+        self._terms = successor._terms
+        try:
+            before.release()
+        finally:
+            made.drop_others()
+        if not background:
+            return report
+        begun = time.perf_counter()
+        measure_again(self, asked, show_progress=show_progress)
+        return replace(report, background_seconds=time.perf_counter() - begun)
 
     @classmethod
     def renew(
@@ -106,11 +363,222 @@ class DocumentIndex(QdrantIndex, Ranked):
             NoIndexError: if there is none.
             IndexingError: if documents cannot be stored; another call continues.
         """
-        model = given_model(encoder, token_encoder)
+        model = _given_model(encoder, token_encoder)
         assert model is not None
-        made = new_version(location, Manifest.of(model, options), collection_settings or {})
+        made = _new_version(location, Manifest.of(model, options), collection_settings or {})
         with cls(made, model) as index:
             report = index.sync(documents, prune=True, show_progress=show_progress, background=background)
             made.promote()
             made.drop_others()
         return report
+
+    @property
+    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
+        """Reads documents by id; see `Searched.documents`."""
+        return self.pools.documents
+
+    def ensemble(self, sample_size: int = 4096) -> Ensemble:
+        """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
+        batches = (
+            np.array([r.vectors[DENSE] for r in batch], np.float32).reshape(-1, self.manifest.dimension)
+            for batch in self.storage.engine.scroll((), (DENSE,))
+        )
+        return Ensemble.from_batches(batches, sample_size=sample_size, model=self.manifest.model)
+
+    def sample_ids(self, size: int) -> tuple[str, ...]:
+        """Ids of a sample of the documents, fewer where they have many passages; see `token_sample`."""
+        records = self.storage.engine.smallest(size, (ID,))
+        return tuple(dict.fromkeys(record.payload[ID] for record in records))
+
+    def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
+        """A uniform sample with these fields; see `Searched.sample`."""
+        most = max(_FEWEST, round(size / self.pools.density))
+        return self.fetch(self.sample_ids(size)[:most], fields, skip_missing=True)
+
+    def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
+        """Ids and token vectors of a sample of the documents: those of the smallest point ids.
+
+        Point ids are hashes: this is a uniform sample, the same in every engine.
+        """
+        engine, fields = self.storage.engine, (ID, *TOKEN_FIELDS)
+        points = [record.id for record in engine.smallest(size, ())]
+        found = {record.id: record for record in engine.retrieve(points, fields, (TOKEN_VECTORS,))}
+        records = [found[point] for point in points if point in found]
+        return tuple(record.payload[ID] for record in records), self.pools.tokens_of(records)
+
+    def surprise_reranker(self) -> SurpriseReranker:
+        """What orders given documents by surprise, as their moments do; see `Searched.surprise_reranker`."""
+        from surprise_rerank.rerank.rerankers import SurpriseReranker
+
+        found = self.statistics()
+        if found is None:
+            raise IndexMismatchError(
+                f"{self.where} has no ensemble, which surprise is measured against; give it one "
+                "('surprise-rerank tune ensemble', or set_ensemble)"
+            )
+        shrinks = found.record.shrink_mean or found.record.shrink_deviation
+        return SurpriseReranker(
+            found.ensemble,
+            weight=1.0,
+            shrink_mean=found.record.shrink_mean,
+            shrink_deviation=found.record.shrink_deviation,
+            anchors=self.ensemble() if shrinks else None,
+        )
+
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates and their points."""
+        numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
+        return pool, [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
+
+    def term_statistics(self) -> TermStatistics:
+        """What every term weighs over all documents, or passages; see `KeptTerms`.
+
+        Raises:
+            DataError: if the index stores no sparse vectors.
+        """
+        if self.manifest.options.bm25 is None:
+            raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
+        return self._terms.statistics()
+
+    def _weighted(self, question: str) -> SparseVector:
+        """A question's words with their weights."""
+        words = (self.manifest.options.bm25 or Bm25()).query(question)
+        return self.term_statistics().weighted(words) if len(words.indices) else words
+
+    def _changing_points(self) -> AbstractContextManager[PointWriter]:
+        counts = self.manifest.options.bm25 is not None
+        return self._terms.changing() if counts else nullcontext(PointWriter(self.storage.engine, None))
+
+    def statistics(self) -> Statistics | None:
+        """The statistics that the documents carry; None where no ensemble was set."""
+        record = self.manifest.statistics
+        if record is None:
+            return None
+        if self._statistics is None or self._statistics.record != record:
+            self._statistics = statistics.load(self.storage, record, self.manifest.model)
+        return self._statistics
+
+    @_exclusive
+    def set_ensemble(
+        self,
+        ensemble: Ensemble,
+        *,
+        source: str = "",
+        shrink_mean: float = 0.0,
+        shrink_deviation: float = 0.0,
+        show_progress: bool = False,
+    ) -> int:
+        """Give every document its moments over an ensemble, in one pass; new ones get theirs in `sync`.
+
+        Means and deviations are moved to those that all documents share, by shares from 0 to 1; a deviation's
+        1 is the pooled model. The source is for `status`. Returns how many documents were changed.
+
+        Raises:
+            DataError: if the ensemble has fewer than two members, or is of another dimension.
+            IndexMismatchError: if it is of another model.
+        """
+        statistics.require_model(ensemble, self.manifest.model, self.storage.where)
+        if ensemble.dimension != self.manifest.dimension:
+            raise DataError(
+                f"the ensemble has dimension {ensemble.dimension}, the index {self.manifest.dimension}; "
+                "encode both with one model"
+            )
+        shrinks = bool(shrink_mean or shrink_deviation)
+        latest = Statistics.of(
+            ensemble,
+            source,
+            shrink_mean=shrink_mean,
+            shrink_deviation=shrink_deviation,
+            documents=self.ensemble() if shrinks else None,
+        )
+        statistics.set_latest(self.storage, latest)
+        return self.refresh_statistics(show_progress=show_progress)
+
+    @_exclusive
+    def add_questions(self, questions: Sequence[str]) -> int:
+        """Add questions to the ensemble; documents keep their moments until `refresh_statistics`.
+
+        Returns:
+            How many members it has now.
+
+        Raises:
+            IndexMismatchError: if no ensemble was set.
+        """
+        now, _ = self._latest()
+        extended = now.extended(self.encoder.encode(list(questions), kind="query").dense)
+        statistics.set_latest(self.storage, extended)
+        return extended.record.count
+
+    @_exclusive
+    def refresh_statistics(self, *, show_progress: bool = False) -> int:
+        """Bring every document's moments up to date with the ensemble; a call continues an interrupted pass.
+
+        Returns:
+            How many documents were changed.
+
+        Raises:
+            IndexMismatchError: if no ensemble was set.
+        """
+        latest, record = self._latest()
+        total = statistics.documents_behind(self.storage, record)
+        with Terminal(quiet=not show_progress).bar("statistics", total, "documents") as advance:
+            changed = statistics.refresh(self.storage, latest, advance)
+        self._statistics = latest
+        return changed
+
+    def _latest(self) -> tuple[Statistics, StatisticsRecord]:
+        record = self.storage.reload().latest
+        if record is None:
+            raise IndexMismatchError(f"{self.storage.where} has no ensemble yet; set one with set_ensemble")
+        return statistics.load(self.storage, record, self.manifest.model), record
+
+    def status(self) -> IndexStatus:
+        """What the index holds, and how far its statistics are behind its ensemble."""
+        manifest, engine = self.manifest, self.storage.engine
+        latest = manifest.latest
+        return IndexStatus(
+            where=self.where,
+            engine=engine.kind,
+            documents=len(self),
+            points=engine.count(),
+            manifest=manifest,
+            behind=0 if latest is None else statistics.documents_behind(self.storage, latest),
+        )
+
+    def placement(self) -> Placement | None:
+        """How the points are spread over the nodes of a server; None where the index is on this machine."""
+        return self.storage.engine.placement()
+
+
+def _given_model(encoder: object | None, token_encoder: object | None) -> Encoder | None:
+    """The encoder that a caller gives, with the token vectors of another one where that is given."""
+    if encoder is None and token_encoder is not None:
+        raise DataError("token_encoder= goes with the encoder of the dense vectors; give encoder=, too")
+    model = None if encoder is None else as_encoder(encoder)
+    if model is None or token_encoder is None:
+        return model
+    return PairedEncoder(model, as_encoder(token_encoder))
+
+
+def _new_version(
+    location: Location | str | os.PathLike[str], manifest: Manifest, settings: Mapping[str, Any]
+) -> FolderStorage | ServerStorage:
+    """An empty version beside an index that cannot be opened; see `DocumentIndex.renew`."""
+    where = location if isinstance(location, Location) else Location(location)
+    if where.folder is None:
+        return ServerStorage.anew(where, manifest, settings)
+    return FolderStorage.anew(Path(where.folder), manifest)
+
+
+def _open_storage(
+    location: Location,
+    expected: Manifest | None,
+    options: IndexOptions | None,
+    settings: Mapping[str, Any],
+) -> Storage:
+    """Open an index, or make an empty one; see `DocumentIndex.open`."""
+    if location.url is not None or str(location.folder) == MEMORY:
+        return ServerStorage.open(location, expected, options, settings if location.url is not None else {})
+    if location.folder is None:
+        raise StoreError("give a folder, ':memory:', or the url of a Qdrant server")
+    return FolderStorage.open(Path(location.folder), expected, options)

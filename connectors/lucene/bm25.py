@@ -194,7 +194,7 @@ class BM25Retriever:
 
     Args:
         index: the index that is searched.
-        fetch: vectors, tokens and texts of the found documents, such as `QdrantIndex.fetch`.
+        fetch: vectors, tokens and texts of the found documents, such as `DocumentIndex.fetch`.
     """
 
     def __init__(

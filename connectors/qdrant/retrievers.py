@@ -13,7 +13,6 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.schema import NUMBER, Record, to_terms
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Plan, Pools, Search, once, scores_of
@@ -125,7 +124,7 @@ class SurpriseRetriever(ExplainingRetriever):
     z is in float32, as Qdrant computes it; ties are ordered by id.
     """
 
-    index: QdrantIndex
+    index: Searched
     mode: SurpriseMode = "formula"
     pool: int | None = None
     exact: bool = False
@@ -136,18 +135,23 @@ class SurpriseRetriever(ExplainingRetriever):
             raise DataError(
                 f"mode {self.mode!r} is not known; choose one of {', '.join(get_args(SurpriseMode))}"
             )
-        if self.mode == "vector" and not self.index.manifest.options.surprise_vector:
+        storage = self.index.storage
+        if storage is None:
+            raise DataError(
+                f"{self.index.where} is no index of surprise-rerank: its documents carry no moments"
+            )
+        if self.mode == "vector" and not storage.manifest.options.surprise_vector:
             raise DataError(
                 "the index stores no augmented vectors; rebuild it with the setting surprise_vector, or "
                 "choose the mode formula"
             )
-        statistics = self.index.manifest.statistics
+        statistics = storage.manifest.statistics
         if statistics is None:
             raise IndexMismatchError(
                 f"{self.index.where} has no ensemble, which surprise is measured against; give it one "
                 "('surprise-rerank tune ensemble', or set_ensemble)"
             )
-        behind = points_behind(self.index.storage, statistics)
+        behind = points_behind(storage, statistics)
         if behind:
             raise IndexMismatchError(
                 f"{behind} documents of {self.index.where} carry moments of another ensemble than "
@@ -175,7 +179,9 @@ class SurpriseRetriever(ExplainingRetriever):
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         dense = dense_vector(query)
-        record = self.index.manifest.statistics
+        storage = self.index.storage
+        assert storage is not None
+        record = storage.manifest.statistics
         assert record is not None
         source = f", {record.source}" if record.source else ""
         ensemble = f"ensemble {record.ensemble} of {record.count} members{source}"
@@ -193,7 +199,7 @@ class SurpriseRetriever(ExplainingRetriever):
         return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
 
 
-def _points(index: QdrantIndex, pool: int | None, limit: int) -> int:
+def _points(index: Searched, pool: int | None, limit: int) -> int:
     """How many points a pool of documents has, about, where they are split; no fewer than asked for."""
     return max(limit, math.ceil((pool or 0) * index.pools.density))
 

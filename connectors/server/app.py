@@ -8,7 +8,7 @@ import importlib.metadata
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
+from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import RefusedError, to_json
@@ -188,7 +188,7 @@ def _add_search(router: APIRouter, service: Service) -> None:
 
 
 def _add_documents(router: APIRouter, service: Service) -> None:
-    async def changed(request: Request, change: Callable[[QdrantIndex], SyncReport]) -> Response:
+    async def changed(request: Request, change: Callable[[DocumentIndex], SyncReport]) -> Response:
         if service.options.token is None:
             said = f"documents are taken from who has a token; start the server with {TOKEN_VARIABLE} set"
             raise RefusedError(403, said)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeGuard
 
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     InclusionScored,
@@ -121,7 +120,8 @@ def _is_scorer(given: object) -> TypeGuard[Scorer]:
 def possible_systems(index: Searched) -> list[str]:
     """The systems that a collection has enough for, its default first."""
     lacks = {"lucene", "judgements"}
-    lacks |= {"ensemble"} if isinstance(index, QdrantIndex) and index.manifest.statistics is None else set()
+    own = index.storage
+    lacks |= {"ensemble"} if own is not None and own.manifest.statistics is None else set()
     lacks |= set() if index.has_dense else {"dense"}
     lacks |= {"sparse"} if index.words is None else set()
     lacks |= set() if index.has_tokens else {"tokens"}
@@ -141,7 +141,7 @@ def surprise(inputs: SystemInputs) -> BuiltSystem:
     own = inputs.index
     if inputs.ensemble is not None:
         return BuiltSystem("surprise", inputs.dense, SurpriseReranker(inputs.ensemble, weight=1.0))
-    if isinstance(own, QdrantIndex) and not inputs.of_texts:
+    if own.storage is not None and not inputs.of_texts:
         retriever = SurpriseRetriever(own, inputs.mode or "formula", options=inputs.options)
         return BuiltSystem("surprise", retriever)
     if inputs.mode is not None:
@@ -243,7 +243,7 @@ def _is_asked_together(inputs: SystemInputs) -> bool:
     """Whether Qdrant gives all scores of a pool of its own, so that no dense vectors travel."""
     is_own = inputs.words is not None and inputs.first_stage is None
     # What Qdrant compares a foreign collection's vectors by need not be the cosine.
-    return is_own and isinstance(inputs.index, QdrantIndex) and not inputs.of_texts
+    return is_own and inputs.index.storage is not None and not inputs.of_texts
 
 
 def _hybrid(inputs: SystemInputs, tokens: TokenSample | None, *, cosines: bool) -> Retriever:

@@ -10,7 +10,6 @@ from typing import Any, cast
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers import SparseRetriever
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
@@ -221,7 +220,7 @@ class _Anchored:
     @cached_property
     def _stored(self) -> Statistics | None:
         """What documents of an index carry."""
-        return self.index.statistics() if isinstance(self.index, QdrantIndex) else None
+        return self.index.statistics()
 
 
 def _matches(
@@ -250,7 +249,7 @@ def _matches(
 def _encoded_texts(index: Searched, encoder: Encoder, found: Candidates) -> list[str]:
     """What was encoded for every row of documents that were fetched with all their passages."""
     documents = found.documents or ()
-    splitting = index.manifest.options.passages if isinstance(index, QdrantIndex) else None
+    splitting = None if index.storage is None else index.storage.manifest.options.passages
     if splitting is None or found.passages is None:
         return [document.content for document in documents]
     whole = dict(zip(found.ids, documents, strict=True))

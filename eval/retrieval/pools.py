@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
-from surprise_rerank.connectors.qdrant.index import QdrantIndex
 from surprise_rerank.connectors.qdrant.retrievers import (
     DenseRetriever,
     HybridRetriever,
@@ -51,7 +51,7 @@ class Resources(SystemInputs):
         pool: where every system takes its candidates from, in place of its usual place.
     """
 
-    index: QdrantIndex
+    index: DocumentIndex
     document_ids: frozenset[str]
     corpus: Ensemble
     sample_ids: tuple[str, ...]
@@ -119,7 +119,7 @@ class RunRetriever:
     """
 
     run: Run
-    index: QdrantIndex
+    index: DocumentIndex
     document_ids: frozenset[str]
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:

@@ -27,10 +27,7 @@ ROOMS = [
     *("thresholds", "classify", "explanation", "pipeline", "text_pool", "text_reranker"),
     *("connectors.progress", "connectors.lucene"),
     *(f"connectors.qdrant.{own}" for own in ("lexical", "location", "multivectors", "schema", "manifest")),
-    *(
-        f"connectors.qdrant.{own}"
-        for own in ("engines", "storage", "writing", "search", "index", "retrievers")
-    ),
+    *(f"connectors.qdrant.{own}" for own in ("engines", "storage", "writing", "search", "retrievers")),
     *(f"connectors.{own}" for own in ("highlights", "readers", "systems", "ranked", "document_index")),
     *(f"connectors.{own}" for own in ("attached", "qdrant", "similar", "server", "components", "filters")),
     "connectors",
@@ -52,7 +49,7 @@ ADAPTERS = (
 
 
 def module_name(path: Path) -> str:
-    """The dotted name in the package: `core.arrays`, `connectors.qdrant.index`; empty for its face."""
+    """The dotted name in the package: `core.arrays`, `connectors.qdrant.retrievers`; empty for its face."""
     parts = path.relative_to(ROOT).with_suffix("").parts
     parts = parts[parts[0] == "surprise_rerank" :]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -16,7 +16,9 @@ from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, AskedInclusion, SearchOptions
+from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.files import Files
+from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.tokens import TokenBatch
@@ -54,6 +56,7 @@ class Searched(ABC):
     metadata_key: str  # of the metadata, for filters; empty where they are the payload
     similarity: VectorSimilarity  # how dense vectors are compared
     files: Files  # what is kept beside the points: backgrounds, fitted weights
+    storage: Storage | None = None  # of an index of ours; None of a collection that somebody else made
     has_dense: bool = True  # whether documents have one each; else they are found by MaxSim of token vectors
     measures_first: bool = False  # whether the first system measures a background, where there is none
 
@@ -152,6 +155,10 @@ class Searched(ABC):
     @abstractmethod
     def surprise_reranker(self) -> SurpriseReranker:
         """What orders given documents by surprise; an IndexMismatchError if an index has no ensemble."""
+
+    def statistics(self) -> Statistics | None:
+        """The statistics that documents carry; None where they carry none."""
+        return None
 
     @abstractmethod
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:

@@ -47,7 +47,7 @@ class Statistics:
         shrink_deviation: float = 0.0,
         documents: Ensemble | None = None,
     ) -> Statistics:
-        """Statistics over an ensemble; see `QdrantIndex.set_ensemble`.
+        """Statistics over an ensemble; see `DocumentIndex.set_ensemble`.
 
         The documents are the population that shares moments; they are needed where something is shrunk.
 
