@@ -308,7 +308,8 @@ def encoded_questions(encoder: Encoder, questions: Sequence[str]) -> list[Query]
 
 def _path(encoder: Encoder, questions: Sequence[str]) -> Path:
     made = (encoder.name, encoder.fingerprint, encoder.dimension, token_dimension(encoder))
-    about = (*made, getattr(encoder, "precision", ""), getattr(encoder, "prompts", None), questions)
+    how = [getattr(encoder, name, None) for name in ("precision", "rounds_questions", "prompts")]
+    about = (*made, *how, questions)
     return cache_folder() / "questions" / f"{hashlib.sha256(repr(about).encode()).hexdigest()[:32]}.npz"
 
 

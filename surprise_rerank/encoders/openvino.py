@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, staged_folder
-from surprise_rerank.encoders.base import Precision
+from surprise_rerank.encoders.base import Encoded, Kind, Precision, Progress
 from surprise_rerank.encoders.transformer import (
     COLUMNS,
     Batch,
@@ -83,6 +83,7 @@ class OpenVinoEncoder(TransformerEncoder):
     A StoreError if a file of the folder is missing or damaged.
     """
 
+    rounds_questions = False  # whether questions are computed in bfloat16, whatever texts are
     batch_tokens = 1024  # these are in a core's caches, and every core has a pass of its own
 
     def __init__(self, folder: Path, name: str, precision: Precision) -> None:
@@ -106,6 +107,22 @@ class OpenVinoEncoder(TransformerEncoder):
         self.token_dimension = int(settings["token_dimension"])
         self._hint = "bf16" if precision == "bfloat16" else "f32"
         self._compiling = threading.Lock()
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
+    ) -> Encoded:
+        """Dense and token vectors from one pass; texts longer than the model reads are cut."""
+        own = self._rounded if kind == "query" and self.rounds_questions else self
+        return TransformerEncoder.encode(own, texts, kind, on_progress)
+
+    @functools.cached_property
+    def _rounded(self) -> OpenVinoEncoder:
+        """The same graph in bfloat16."""
+        own = copy.copy(self)
+        own._hint = "bf16"
+        for compiled in ("_one", "_many"):
+            vars(own).pop(compiled, None)
+        return own
 
     def passes(self, batches: Iterable[Batch], prompt: str) -> Iterator[Passed]:
         """In their order. As many are computed at a time as OpenVINO finds best for this processor."""

@@ -276,3 +276,15 @@ def test_commands_calibrate_on_the_documents_and_go_on_with_the_weights_of_befor
     (tmp_path / "a.txt").write_text("oil the chain and the brakes")
     assert exit_code(surprise_rerank, "surprise-rerank", *map(str, wrong)) == 2
     assert "encoded in int8, the encoder computes in float32" in capfd.readouterr().err
+
+
+@BFLOAT16
+def test_who_searches_rounds_questions_and_no_documents(
+    load: Callable[..., Encoder], models: dict[str, Path]
+) -> None:
+    exact, asking = load("plain"), loading.load_question_encoder(str(models["plain"]))
+    assert asking.precision == exact.precision == "float32"
+    for kind, same in (("document", True), ("query", False)):
+        own, theirs = (encoder.encode(TEXTS, kind) for encoder in (exact, asking))
+        assert np.array_equal(own.dense, theirs.dense) == same
+        assert np.einsum("nd,nd->n", own.dense, theirs.dense).min() > 0.999
