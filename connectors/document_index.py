@@ -38,7 +38,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     PointId,
     point_id,
 )
-from surprise_rerank.connectors.qdrant.search.pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage

@@ -1,0 +1,284 @@
+"""Candidate pools of an index of ours: documents may be passages, and their whole texts come by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from qdrant_client import models
+
+from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS, stored_tokens
+from surprise_rerank.connectors.qdrant.schema import (
+    BM25,
+    DENSE,
+    DOCUMENT_FIELDS,
+    ID,
+    NUMBER,
+    PASSAGE_FIELDS,
+    PASSAGES,
+    TOKEN_VECTORS,
+    Record,
+    point_id,
+    to_document,
+    to_passage,
+    to_terms,
+)
+from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search, scores_of
+from surprise_rerank.connectors.qdrant.search.queries import (
+    AskedInclusion,
+    SearchOptions,
+    Stage,
+    by_id,
+    dense_stage,
+    of_tenant,
+    rescored,
+)
+from surprise_rerank.connectors.qdrant.storage import Storage
+from surprise_rerank.core.arrays import Float32Array, Float64Array
+from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+
+
+class IndexPools(Pools):
+    """Makes candidate pools of one index.
+
+    Args:
+        storage: of the index.
+        density: points per document, about.
+    """
+
+    def __init__(self, storage: Storage, density: float) -> None:
+        self._density = density
+        self.storage = storage
+
+    @property
+    def density(self) -> float:
+        """Points per document, about."""
+        return self._density
+
+    @property
+    def splits(self) -> bool:
+        """Whether a document may have several points."""
+        return self.storage.manifest.options.passages is not None
+
+    def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+        """The points that each of several queries finds, in one request."""
+        return self.storage.engine.query_batch(requests) if requests else []
+
+    def best(self, *searches: Search) -> list[Found]:
+        """The points of the best documents of each search; what all of them ask is one request.
+
+        Where documents are split, more points are requested until there are enough documents. The offset
+        then counts documents.
+        """
+        if not self.splits:
+            return super().best(*searches)
+        limits = {i: int(own.wanted * self.density) + 1 for i, own in enumerate(searches)}
+        points: dict[int, list[Record]] = {}
+        while limits:
+            asked = [self._unskipped(searches[i], limit) for i, limit in limits.items()]
+            points |= zip(limits, self.ask(asked), strict=True)
+            limits = {
+                i: 2 * limit
+                for i, limit in limits.items()
+                if len(_documents_of(points[i])) < searches[i].wanted and len(points[i]) >= limit
+            }
+        kept = [
+            _documents_of(points[i])[own.options.offset or 0 : own.wanted] for i, own in enumerate(searches)
+        ]
+        whole = points
+        passages = self.storage.manifest.options.passages
+        if passages is not None and passages.best > 1:
+            # Every passage of these documents with its score, for means that do not depend on the pool.
+            narrowed = {
+                str(i): (self._narrowed(own, kept[i]), len(kept[i])) for i, own in enumerate(searches)
+            }
+            whole = dict(enumerate(self.every(narrowed).values()))
+        chosen = [frozenset(names) for names in kept]
+        return [
+            Found([record for record in whole[i] if record.payload[ID] in own], points[i])
+            for i, own in enumerate(chosen)
+        ]
+
+    def _unskipped(self, search: Search, limit: int) -> models.QueryRequest:
+        return self.request(search.plan(limit), limit, search, replace(search.options, offset=None))
+
+    def _narrowed(self, search: Search, documents: Sequence[str]) -> Asked:
+        """The same search among some documents."""
+        options = replace(search.options.among(self.among(documents)), score_threshold=None, offset=None)
+        plain = replace(search, vectors=())
+        return lambda limit: self.request(search.plan(limit), limit, plain, options)
+
+    def fetch(
+        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+    ) -> Candidates:
+        """Documents by id, in this order; see `Searched.fetch`."""
+        names = self.payload_of(fields)
+        counted = (*names, PASSAGES) if self.splits else names
+        firsts = self._retrieve([point_id(name) for name in ids], counted, fields)
+        missing = [name for name in ids if point_id(name) not in firsts]
+        if missing and not skip_missing:
+            raise DataError(f"{len(missing)} documents are not in the index, such as {missing[0]!r}; sync it")
+        points = [
+            point_id(name, number)
+            for name in ids
+            if point_id(name) in firsts
+            for number in range(firsts[point_id(name)].payload.get(PASSAGES, 1))
+        ]
+        others = self._retrieve([point for point in points if point not in firsts], names, fields)
+        found = {**firsts, **others}
+        # A document that is being written lacks its last passages for a moment.
+        there = [found[point] for point in points if point in found]
+        answers = self.answered(self.parts(there, fields))
+        return self.made(self.whole(there, fields, answers), fields, {}, answers)
+
+    def documents(self, ids: Sequence[str]) -> dict[str, Document]:
+        """Documents by id, of their first points; those that are not there are left out."""
+        return _documents(list(self._retrieve([point_id(name) for name in ids], DOCUMENT_FIELDS).values()))
+
+    def _retrieve(
+        self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field] = frozenset()
+    ) -> dict[str, Record]:
+        found = self.storage.engine.retrieve(points, names, self.vectors_of(fields)) if points else []
+        return {record.id: record for record in found}
+
+    def prepared(self, options: SearchOptions) -> SearchOptions:
+        """With the tenant as a part of the filter, and what quantised vectors found rescored."""
+        own = self.storage.manifest.options
+        return rescored(of_tenant(options, own.tenant_path), own.quantization)
+
+    def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
+        """Names of the vectors that fields are made of; a DataError if the index stores none."""
+        if "tokens" in fields and not self.storage.manifest.options.tokens:
+            raise DataError("the index stores no token vectors; rebuild it with the setting tokens")
+        if "terms" in fields and self.storage.manifest.options.bm25 is None:
+            raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
+        names: dict[Field, str] = {"dense": DENSE, "terms": BM25, "tokens": TOKEN_VECTORS}
+        return tuple(name for field, name in names.items() if field in fields)
+
+    def payload_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
+        """What to fetch of points' payloads for candidates with these fields."""
+        names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
+        if self.splits:
+            names = (*names, *PASSAGE_FIELDS)
+        return (*names, *TOKEN_FIELDS) if "tokens" in fields else names
+
+    def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
+        """What is read of other points to make candidates of these: whole documents."""
+        headless = _headless(records) if "documents" in fields else []
+        if not headless:
+            return {}
+        return {"documents": by_id([point_id(name) for name in headless], DOCUMENT_FIELDS)}
+
+    def whole(
+        self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
+    ) -> list[Record]:
+        """Those whose document was not deleted between two requests."""
+        if "documents" not in fields:
+            return list(records)
+        there = _documents([*records, *answers.get("documents", ())])
+        return [record for record in records if record.payload[ID] in there]
+
+    def made(
+        self,
+        records: Sequence[Record],
+        fields: frozenset[Field],
+        scores: Mapping[str, Float64Array],
+        answers: Mapping[str, Sequence[Record]],
+    ) -> Candidates:
+        """Points as candidates, with whole documents where they are asked for; see `Pools.made`."""
+        manifest = self.storage.manifest
+        documents = _documents([*records, *answers.get("documents", ())]) if "documents" in fields else {}
+        payloads = [record.payload for record in records]
+        passages = manifest.options.passages
+        found = Candidates(
+            ids=tuple(p[ID] for p in payloads),
+            scores=scores,
+            dense=_dense(records, manifest.dimension) if "dense" in fields else None,
+            tokens=self.tokens_of(records) if "tokens" in fields else None,
+            terms=to_terms(records) if "terms" in fields else None,
+            documents=tuple(documents[p[ID]] for p in payloads) if "documents" in fields else None,
+        )
+        if passages is None:
+            return found
+        return replace(found, passages=tuple(to_passage(p) for p in payloads), best=passages.best)
+
+    def key(self, record: Record) -> str:
+        """The document's id."""
+        return str(record.payload[ID])
+
+    def names(self, records: Sequence[Record]) -> dict[str, str]:
+        """Every point has its document's id."""
+        return {name: name for name in _documents_of(records)}
+
+    def keys(self, ids: Sequence[str]) -> dict[str, str]:
+        """The ids themselves."""
+        return {name: name for name in ids}
+
+    def among(self, keys: Sequence[str]) -> models.Filter:
+        """A filter for all points of these documents."""
+        return models.Filter(must=[models.FieldCondition(key=ID, match=models.MatchAny(any=list(keys)))])
+
+    def these(self, records: Sequence[Record]) -> models.Filter:
+        """A filter for these points."""
+        return models.Filter(must=[models.HasIdCondition(has_id=[record.id for record in records])])
+
+    def near(self, dense: Float32Array, limit: int) -> Stage:
+        """The nearest by the cosine of dense vectors."""
+        return dense_stage(dense, limit)
+
+    def nearness(self, records: Sequence[Record]) -> tuple[str, Float64Array]:
+        """Cosines."""
+        return "cosine", scores_of(records)
+
+    def is_apart(self, vector: str) -> bool:
+        """All vectors are of the same points."""
+        return False
+
+    def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+        """A request for inclusion of a question's tokens in points that a filter lets through."""
+        return asked.among(wanted, limit)
+
+    def included(
+        self, pool: Candidates, points: Sequence[str], asked: AskedInclusion, found: Sequence[Record]
+    ) -> Candidates:
+        """Candidates with what was found by `inclusion`."""
+        return replace(pool, inclusion=asked.inclusion(found, points))
+
+    def tokens_of(self, records: Sequence[Record]) -> TokenBatch:
+        """The token vectors of points that came with them.
+
+        Raises:
+            DataError: if some are damaged; names the document.
+        """
+        return stored_tokens(
+            [record.vectors.get(TOKEN_VECTORS, ()) for record in records],
+            [record.payload for record in records],
+            self.storage.manifest.token_dimension,
+            [f"of document {record.payload[ID]!r}" for record in records],
+        )
+
+
+def _documents_of(records: Iterable[Record]) -> list[str]:
+    """The documents of points, in their order."""
+    return list(dict.fromkeys(record.payload[ID] for record in records))
+
+
+def _headless(records: Sequence[Record]) -> list[str]:
+    """The documents whose first point is not among these."""
+    here = {record.payload[ID] for record in records if record.payload.get(NUMBER, 0) == 0}
+    return list(dict.fromkeys(r.payload[ID] for r in records if r.payload[ID] not in here))
+
+
+def _documents(records: Sequence[Record]) -> dict[str, Document]:
+    """Documents by id: the first point of each holds the text."""
+    payloads = (record.payload for record in records)
+    return {p[ID]: to_document(p) for p in payloads if p.get(NUMBER, 0) == 0}
+
+
+def _dense(records: Sequence[Record], dimension: int) -> Float32Array:
+    vectors = np.array([record.vectors[DENSE] for record in records], dtype=np.float32)
+    return vectors.reshape(len(records), dimension)
