@@ -20,6 +20,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
@@ -81,31 +82,17 @@ class Limit:
         return Status(400, f"Payload error: JSON payload is larger than allowed (limit: {self.bytes} bytes).")
 
 
-@dataclass(frozen=True)
-class Reset:
-    """Resets the connection before anything is done."""
+class Broken(Enum):
+    """What becomes of a connection; all but the first carry the request out."""
+
+    RESET = "is reset before anything is done"
+    CUT = "an answer is announced, half of it sent, and the connection reset"
+    CLOSED = "the same, and the connection is closed"
+    SILENT = "nothing comes until the client has given up"
+    HALF = "half of the JSON comes, of the length that was announced"
 
 
-@dataclass(frozen=True)
-class CutBody:
-    """Carries the request out, announces an answer, sends half of it, and resets or closes the connection."""
-
-    reset: bool = True
-
-
-@dataclass(frozen=True)
-class NoAnswer:
-    """Carries the request out and keeps still until the client has given up."""
-
-    seconds: float = 30.0
-
-
-@dataclass(frozen=True)
-class HalfJson:
-    """Carries the request out, and answers half of the JSON, of the length that it announced."""
-
-
-Fault = Status | Limit | Reset | CutBody | NoAnswer | HalfJson
+Fault = Status | Limit | Broken
 HTML_PAGE = Status(200, headers={"Content-Type": "text/html"}, page=b"<html><body>Welcome</body></html>")
 
 
@@ -216,19 +203,19 @@ class FaultyMemory(Faults):
         if isinstance(fault, Limit):
             size = sum(len(own.model_dump_json()) for own in given[1])
             fault = fault.status if size > fault.bytes else None
-        match fault:
-            case Status(code, reason, headers):
-                raise UnexpectedResponse(code, reason, fault.content, httpx.Headers(dict(headers)))
-            case Reset():
-                raise ResponseHandlingException(httpx.ReadError("Connection reset by peer"))
+        if isinstance(fault, Status):
+            headers = httpx.Headers(dict(fault.headers))
+            raise UnexpectedResponse(fault.code, fault.reason, fault.content, headers)
+        if fault is Broken.RESET:
+            raise ResponseHandlingException(httpx.ReadError("Connection reset by peer"))
         with self._one:
             answer = request(*given, **named)
         match fault:
-            case CutBody():
+            case Broken.CUT | Broken.CLOSED:
                 raise ResponseHandlingException(httpx.RemoteProtocolError("peer closed connection"))
-            case NoAnswer():
+            case Broken.SILENT:
                 raise ResponseHandlingException(httpx.ReadTimeout("timed out"))
-            case HalfJson():
+            case Broken.HALF:
                 raise json.JSONDecodeError("Unterminated string", "", 0)
         return answer
 
@@ -368,30 +355,27 @@ class _Handler(BaseHTTPRequestHandler):
         own = f"{self.command} {path}"
         name = next((name for name, known in _PATHS.items() if re.fullmatch(known, own)), own)
         fault = proxy.met(name, "".join(path.split("/")[2:3]))
-        if isinstance(fault, Reset):
-            return self._reset()
+        if fault is Broken.RESET:
+            self._reset()
+            return
         size = int(self.headers.get("Content-Length", 0))
         seen = Seen(name, self.path, dict(self.headers), self.rfile.read(size))
         proxy.seen.append(seen)
         if isinstance(fault, Limit):
             fault = fault.status if size > fault.bytes else None
         if isinstance(fault, Status):
-            return self._send(fault.code, fault.content, fault.headers)
+            self._send(fault.code, fault.content, fault.headers)
+            return
         code, content = proxy.answer(seen, self.command)
-        match fault:
-            case NoAnswer(seconds):
-                proxy.stopping.wait(seconds)
-                self._reset()
-            case CutBody(reset):
-                self._send(code, content, share=0.5)
-                self.close_connection = True
-                if reset:
-                    self._reset()
-            case HalfJson():
-                self._send(code, content[: len(content) // 2])
-            case _:
-                self._send(code, content)
-        return None
+        if fault is Broken.SILENT:
+            proxy.stopping.wait(30)
+        elif fault in (Broken.CUT, Broken.CLOSED):
+            self._send(code, content, share=0.5)
+        else:
+            self._send(code, content[: len(content) // 2] if fault is Broken.HALF else content)
+        if fault in (Broken.SILENT, Broken.CUT):
+            self._reset()
+        self.close_connection |= fault is Broken.CLOSED
 
     do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815
 

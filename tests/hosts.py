@@ -55,16 +55,28 @@ class Host:
         return Document(text, id=name, metadata=meta)
 
     def rank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in ranker.compress_documents(documents, question)]
+        return [self.shown(own) for own in self.ranked(ranker, documents, question)]
 
     async def arank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in await ranker.acompress_documents(documents, question)]
+        return [self.shown(own) for own in await self.aranked(ranker, documents, question)]
 
     def retrieve(self, retriever: Any, question: str) -> list[Shown]:
-        return [self.shown(own) for own in retriever.invoke(question)]
+        return [self.shown(own) for own in self.retrieved(retriever, question)]
 
     async def aretrieve(self, retriever: Any, question: str) -> list[Shown]:
-        return [self.shown(own) for own in await retriever.ainvoke(question)]
+        return [self.shown(own) for own in await self.aretrieved(retriever, question)]
+
+    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return ranker.compress_documents(documents, question)
+
+    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return await ranker.acompress_documents(documents, question)
+
+    def retrieved(self, retriever: Any, question: str) -> list[Any]:
+        return retriever.invoke(question)
+
+    async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
+        return await retriever.ainvoke(question)
 
     def shown(self, own: Any) -> Shown:
         meta = dict(own.metadata)
@@ -82,17 +94,17 @@ class LlamaIndex(Host):
         node = TextNode(id_=name, text=text, metadata=meta, excluded_embed_metadata_keys=hidden)
         return NodeWithScore(node=node, score=0.5)
 
-    def rank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in ranker.postprocess_nodes(documents, query_str=question)]
+    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return ranker.postprocess_nodes(documents, query_str=question)
 
-    async def arank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in await ranker.apostprocess_nodes(documents, query_str=question)]
+    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return await ranker.apostprocess_nodes(documents, query_str=question)
 
-    def retrieve(self, retriever: Any, question: str) -> list[Shown]:
-        return [self.shown(own) for own in retriever.retrieve(question)]
+    def retrieved(self, retriever: Any, question: str) -> list[Any]:
+        return retriever.retrieve(question)
 
-    async def aretrieve(self, retriever: Any, question: str) -> list[Shown]:
-        return [self.shown(own) for own in await retriever.aretrieve(question)]
+    async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
+        return await retriever.aretrieve(question)
 
     def shown(self, own: Any) -> Shown:
         return Shown(own.node.node_id, own.node.text, own.node.metadata, own.score)
@@ -113,17 +125,17 @@ class Haystack(Host):
 
         return Document(id=name, content=text, meta=meta)
 
-    def rank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in ranker.run(question, documents)["documents"]]
+    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return ranker.run(question, documents)["documents"]
 
-    async def arank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in (await ranker.run_async(question, documents))["documents"]]
+    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return (await ranker.run_async(question, documents))["documents"]
 
-    def retrieve(self, retriever: Any, question: str) -> list[Shown]:
-        return [self.shown(own) for own in retriever.run(question)["documents"]]
+    def retrieved(self, retriever: Any, question: str) -> list[Any]:
+        return retriever.run(question)["documents"]
 
-    async def aretrieve(self, retriever: Any, question: str) -> list[Shown]:
-        return [self.shown(own) for own in (await retriever.run_async(question))["documents"]]
+    async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
+        return (await retriever.run_async(question))["documents"]
 
     def shown(self, own: Any) -> Shown:
         return Shown(own.id, own.content, own.meta, own.score)
@@ -138,11 +150,11 @@ class Rerankers(Host):
 
         return Document(text, doc_id=name, metadata=meta)
 
-    def rank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in ranker.rank(question, documents)]
+    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return ranker.rank(question, documents)
 
-    async def arank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in await ranker.rank_async(question, documents)]
+    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
+        return await ranker.rank_async(question, documents)
 
     def shown(self, own: Any) -> Shown:
         return Shown(own.doc_id, own.text, own.metadata, own.score)

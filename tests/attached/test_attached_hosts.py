@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hosts
 import pytest
+from hosts import Shown
 from qdrant_client import QdrantClient, models
 from real_server import server_url
 from words import WordEncoder
@@ -51,7 +53,7 @@ class Counting:
         return [[float(x) for x in row] for row in self.model.encode(texts).dense]
 
 
-class Host:
+class Filled:
     """A collection of texts as a framework makes it; `make` fills it, embedded by `counting`."""
 
     def __init__(
@@ -63,10 +65,18 @@ class Host:
         **more: Any,
     ) -> None:
         self.counting = Counting()
+        self.usual: dict[str, Any] = {}  # settings of attaching
         self.make(url, name, texts, rows, **more)
 
+    def attach_ranker(self, store: Any, **settings: Any) -> Any:
+        return self.ranker_class.attach(store, **{self.most: 5, **self.usual, **settings})
 
-class LangChain(Host):
+    def attach_retriever(self, store: Any, **settings: Any) -> Any:
+        given = {self.retriever_most: 5, **self.usual, **settings}
+        return self.adapter.SurpriseRetriever.attach(store, **given)
+
+
+class LangChain(Filled, hosts.Host):
     """A collection of langchain-qdrant."""
 
     def make(
@@ -93,43 +103,18 @@ class LangChain(Host):
     def found(self, question: str) -> list[Any]:
         return self.asked.invoke(question)
 
-    def ranker(self, store: Any, **settings: Any) -> Any:
-        from surprise_rerank.connectors.langchain import SurpriseRerank
-
-        return SurpriseRerank.attach(store, top_n=5, **settings)
-
-    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
-        return ranker.compress_documents(documents, question)
-
-    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
-        return await ranker.acompress_documents(documents, question)
-
-    def retriever(self, store: Any, **settings: Any) -> Any:
-        from surprise_rerank.connectors.langchain import SurpriseRetriever
-
-        return SurpriseRetriever.attach(store, k=5, **settings)
-
-    def retrieved(self, retriever: Any, question: str) -> list[Any]:
-        return retriever.invoke(question)
-
-    async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
-        return await retriever.ainvoke(question)
-
-    def among(self, store: Any, kind: str, question: str, **settings: Any) -> list[Any]:
+    def among(self, store: Any, kind: str, question: str, **settings: Any) -> list[Shown]:
         condition = models.FieldCondition(key="metadata.kind", match=models.MatchValue(value=kind))
         chosen = models.Filter(must=[condition])
-        (asked, own) = (self.retriever(store, **settings), self.retriever(store, filter=chosen, **settings))
+        asked = self.attach_retriever(store, **settings)
+        own = self.attach_retriever(store, filter=chosen, **settings)
         found = asked.invoke(question, filter=chosen)
         again = asyncio.run(asked.ainvoke(question, filter=chosen))
         assert [d.id for d in found] == [d.id for d in own.invoke(question)] == [d.id for d in again]
-        return found
-
-    def view(self, document: Any) -> tuple[str, dict[str, Any], float]:
-        meta = document.metadata
-        return document.page_content, {key: meta[key] for key in METADATA[0]}, meta["relevance_score"]
+        return [self.shown(document) for document in found]
 
 
-class LlamaIndex(Host):
+class LlamaIndex(Filled, hosts.LlamaIndex):
     """A collection of llama-index-vector-stores-qdrant, below a `VectorStoreIndex`."""
 
     def make(
@@ -165,44 +150,21 @@ class LlamaIndex(Host):
     def found(self, question: str) -> list[Any]:
         return self.asked.retrieve(question)
 
-    def ranker(self, store: Any, **settings: Any) -> Any:
-        from surprise_rerank.connectors.llama_index import SurpriseRerank
-
-        return SurpriseRerank.attach(store, top_n=5, **settings)
-
-    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
-        return ranker.postprocess_nodes(documents, query_str=question)
-
-    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
-        return await ranker.apostprocess_nodes(documents, query_str=question)
-
-    def retriever(self, store: Any, **settings: Any) -> Any:
-        from surprise_rerank.connectors.llama_index import SurpriseRetriever
-
-        return SurpriseRetriever.attach(store, **{"similarity_top_k": 5, **settings})
-
-    def retrieved(self, retriever: Any, question: str) -> list[Any]:
-        return retriever.retrieve(question)
-
-    async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
-        return await retriever.aretrieve(question)
-
-    def among(self, store: Any, kind: str, question: str, **settings: Any) -> list[Any]:
+    def among(self, store: Any, kind: str, question: str, **settings: Any) -> list[Shown]:
         from llama_index.core.vector_stores import MetadataFilter, MetadataFilters
 
         filters = MetadataFilters(filters=[MetadataFilter(key="kind", value=kind)])
         condition = models.FieldCondition(key="kind", match=models.MatchValue(value=kind))
-        own = self.retriever(store, filters=models.Filter(must=[condition]), **settings)
-        found = self.retrieved(self.retriever(store, filters=filters, **settings), question)
-        assert [own.node_id for own in found] == [own.node_id for own in own.retrieve(question)]
+        chosen = models.Filter(must=[condition])
+        found, own = (
+            self.retrieve(self.attach_retriever(store, filters=own, **settings), question)
+            for own in (filters, chosen)
+        )
+        assert [node.id for node in found] == [node.id for node in own]
         return found
 
-    def view(self, document: Any) -> tuple[str, dict[str, Any], float]:
-        meta = document.node.metadata
-        return document.node.text, {key: meta[key] for key in METADATA[0]}, document.score
 
-
-class Haystack(Host):
+class Haystack(Filled, hosts.Haystack):
     """A collection of qdrant-haystack."""
 
     def make(self, url: str | None, name: str, texts: list[str], rows: list[dict[str, Any]]) -> None:
@@ -219,6 +181,7 @@ class Haystack(Host):
                 return {"embedding": counting([text])[0]}
 
         self.embed = TextEmbedder()
+        self.usual = {"embed": self.embed}
         self.store = QdrantDocumentStore(
             **at(url), index=name, embedding_dim=D, similarity="cosine", progress_bar=False
         )
@@ -234,38 +197,12 @@ class Haystack(Host):
     def found(self, question: str) -> list[Any]:
         return self.asked.run(self.embed.run(question)["embedding"])["documents"]
 
-    def ranker(self, store: Any, **settings: Any) -> Any:
-        from surprise_rerank.connectors.haystack import SurpriseRanker, SurpriseRerank
-
-        assert SurpriseRerank is SurpriseRanker
-        return SurpriseRanker.attach(store, **{"embed": self.embed, "top_k": 5, **settings})
-
-    def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
-        return ranker.run(question, documents)["documents"]
-
-    async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
-        return (await ranker.run_async(question, documents))["documents"]
-
-    def retriever(self, store: Any, **settings: Any) -> Any:
-        from surprise_rerank.connectors.haystack import SurpriseRetriever
-
-        return SurpriseRetriever.attach(store, **{"embed": self.embed, "top_k": 5, **settings})
-
-    def retrieved(self, retriever: Any, question: str) -> list[Any]:
-        return retriever.run(question)["documents"]
-
-    async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
-        return (await retriever.run_async(question))["documents"]
-
-    def among(self, store: Any, kind: str, question: str, **settings: Any) -> list[Any]:
+    def among(self, store: Any, kind: str, question: str, **settings: Any) -> list[Shown]:
         filters = {"field": "meta.kind", "operator": "==", "value": kind}
-        own = self.retriever(store, filters=filters, **settings)
-        found = self.retriever(store, **settings).run(question, filters=filters)["documents"]
+        own = self.attach_retriever(store, filters=filters, **settings)
+        found = self.attach_retriever(store, **settings).run(question, filters=filters)["documents"]
         assert [d.id for d in found] == [d.id for d in own.run(question)["documents"]]
-        return found
-
-    def view(self, document: Any) -> tuple[str, dict[str, Any], float]:
-        return document.content, {key: document.meta[key] for key in METADATA[0]}, document.score
+        return [self.shown(document) for document in found]
 
 
 def at(url: str | None) -> dict[str, Any]:
@@ -280,7 +217,6 @@ def needs(module: str, host: type, *marks: Any) -> Any:
 
 
 Host = LangChain | LlamaIndex | Haystack
-
 
 STORES = (
     ("langchain_qdrant", LangChain),
@@ -331,82 +267,78 @@ def attached(host: Host, **settings: Any) -> Collection:
 def test_what_a_host_found_is_ranked_by_its_stored_vectors(host: Host, system: str | None):
     found = host.found(QUESTION)
     before = everything(host)
-    ranker = host.ranker(host.store, system=system)
+    ranker = host.attach_ranker(host.store, system=system)
     host.counting.texts.clear()
-    ranked = host.ranked(ranker, found, QUESTION)
+    ranked = host.rank(ranker, found, QUESTION)
     assert host.counting.texts == [QUESTION]  # no document is encoded, and nothing else
     assert everything(host) == before
-    assert_same(host, asyncio.run(host.aranked(ranker, found, QUESTION)), ranked)
-    scores = [host.view(own)[2] for own in ranked]
+    assert_same(asyncio.run(host.arank(ranker, found, QUESTION)), ranked)
+    scores = [own.score for own in ranked]
     assert scores == sorted(scores, reverse=True)
     assert len(ranked) == 5
-    for text, meta, _ in map(host.view, ranked):
-        assert meta == METADATA[TEXTS.index(text)]
+    assert_whole(ranked)
     if system in (None, "cosine"):
         # What the host ranks by, too. It has its order already.
-        assert [host.view(own)[0] for own in ranked] == [text_of(own) for own in found][:5]
+        assert [own.text for own in ranked] == [host.shown(own).text for own in found][:5]
 
 
-def assert_same(host: Host, some: list[Any], others: list[Any]) -> None:
-    assert [host.view(own)[:2] for own in some] == [host.view(own)[:2] for own in others]
-    scores = [host.view(own)[2] for own in others]
-    assert [host.view(own)[2] for own in some] == pytest.approx(scores, abs=1e-6)
+def assert_whole(found: list[Shown]) -> None:
+    """With all metadata of each text; hosts add their own."""
+    for own in found:
+        assert METADATA[TEXTS.index(own.text)].items() <= own.meta.items()
 
 
-def text_of(document: Any) -> str:
-    """The text of any host's document."""
-    if hasattr(document, "node"):
-        return document.node.text
-    return document.page_content if hasattr(document, "page_content") else document.content
+def assert_same(some: list[Shown], others: list[Shown]) -> None:
+    assert [own.text for own in some] == [own.text for own in others]
+    assert [own.score for own in some] == pytest.approx([own.score for own in others], abs=1e-6)
+    assert_whole(some)
 
 
 def test_a_retriever_searches_the_collection(host: Host):
-    retriever = host.retriever(host.store, system="cosine")
+    retriever = host.attach_retriever(host.store, system="cosine")
     host.counting.texts.clear()
-    found = host.retrieved(retriever, QUESTION)
+    found = host.retrieve(retriever, QUESTION)
     assert host.counting.texts == [QUESTION]
-    assert_same(host, asyncio.run(host.aretrieved(retriever, QUESTION)), found)
-    assert [host.view(own)[0] for own in found] == [text_of(own) for own in host.found(QUESTION)][:5]
-    for text, meta, _ in map(host.view, found):
-        assert meta == METADATA[TEXTS.index(text)]
-    # What the retriever found has the ids that a re-ranker knows.
-    ranker = host.ranker(host.store)
+    assert_same(asyncio.run(host.aretrieve(retriever, QUESTION)), found)
+    assert [own.text for own in found] == [host.shown(own).text for own in host.found(QUESTION)][:5]
+    assert_whole(found)
+    # What the retriever finds has the ids that a re-ranker knows.
+    ranker = host.attach_ranker(host.store)
+    documents = host.retrieved(retriever, QUESTION)
     host.counting.texts.clear()
-    host.ranked(ranker, found, QUESTION)
+    host.rank(ranker, documents, QUESTION)
     assert host.counting.texts == [QUESTION]
 
 
 @pytest.mark.parametrize("system", ["surprise", "fusion"])
 def test_a_filter_reaches_the_collection(host: Host, system: str):
     found = host.among(host.store, "food", QUESTION, system=system)
-    assert [host.view(own)[1]["kind"] for own in found] == ["food"] * KINDS.count("food")
+    assert [own.meta["kind"] for own in found] == ["food"] * KINDS.count("food")
     assert host.among(host.store, "none such", QUESTION, system=system) == []
 
 
 def test_a_filter_reaches_what_was_added_beside(host: Host):
     collection = attached(host, token_encoder=WordEncoder(32, name="tokens"))
     collection.enrich()
-    found = host.among(collection, "food", "bread of the night", system="auto", **forget(host))
-    assert [host.view(own)[1]["kind"] for own in found] == ["food"] * 3
-
-
-def forget(host: Host) -> dict[str, Any]:
-    """Settings that take back what the harness gives Haystack."""
-    return {"embed": None} if isinstance(host, Haystack) else {}
+    found = host.among(collection, "food", "bread of the night", system="auto", embed=None)
+    assert [own.meta["kind"] for own in found] == ["food"] * 3
 
 
 def test_off_topic_questions_come_back_empty_with_a_background(host: Host, tmp_path: Path):
     found = host.found(QUESTION)
     with pytest.raises(DataError, match=r"has no background .* make one"):
-        host.ranker(host.store, min_surprise=0.9)
+        host.attach_ranker(host.store, min_surprise=0.9)
     attached(host, keep=str(tmp_path)).store_background(OFF_TOPIC, "cosine")
     settings = {"system": "cosine", "min_surprise": 0.9, "keep": str(tmp_path)}
-    ranker, retriever = host.ranker(host.store, **settings), host.retriever(host.store, **settings)
-    kept = [*host.ranked(ranker, found, QUESTION), *host.retrieved(retriever, QUESTION)]
-    assert {host.view(own)[0] for own in kept} >= {"dogs bark at night"}
-    assert all(0.9 <= host.view(own)[2] <= 1 for own in kept)
-    assert host.ranked(ranker, host.found("x7 y8 z2"), "x7 y8 z2") == []
-    assert host.retrieved(retriever, "x7 y8 z2") == []
+    ranker, retriever = (
+        host.attach_ranker(host.store, **settings),
+        host.attach_retriever(host.store, **settings),
+    )
+    kept = [*host.rank(ranker, found, QUESTION), *host.retrieve(retriever, QUESTION)]
+    assert {own.text for own in kept} >= {"dogs bark at night"}
+    assert all(0.9 <= own.score <= 1 for own in kept)
+    assert host.rank(ranker, host.found("x7 y8 z2"), "x7 y8 z2") == []
+    assert host.retrieve(retriever, "x7 y8 z2") == []
 
 
 def test_what_is_added_beside_is_used_and_can_be_taken_away(host: Host):
@@ -416,14 +348,14 @@ def test_what_is_added_beside_is_used_and_can_be_taken_away(host: Host):
     assert report.enriched == len(TEXTS)  # type: ignore[union-attr]
     assert everything(host) == before
     tokens.encoded_texts.clear()
-    ranker = host.ranker(host.store, token_encoder=tokens)  # auto, as there are tokens and words now
+    ranker = host.attach_ranker(host.store, token_encoder=tokens)  # auto, as there are tokens and words now
     found = host.found(QUESTION)
     host.counting.texts.clear()
-    ranked = host.ranked(ranker, found, QUESTION)
-    assert {host.view(own)[0] for own in ranked[:2]} == {TEXTS[1], TEXTS[2]}
+    ranked = host.rank(ranker, found, QUESTION)
+    assert {own.text for own in ranked[:2]} == {TEXTS[1], TEXTS[2]}
     assert host.counting.texts == tokens.encoded_texts == [QUESTION]
-    retriever = host.retriever(host.store, token_encoder=tokens)
-    assert {host.view(own)[0] for own in host.retrieved(retriever, QUESTION)[:2]} == {TEXTS[1], TEXTS[2]}
+    retriever = host.attach_retriever(host.store, token_encoder=tokens)
+    assert {own.text for own in host.retrieve(retriever, QUESTION)[:2]} == {TEXTS[1], TEXTS[2]}
     collection = attached(host, token_encoder=tokens)
     assert collection.remove_enrichment()
     assert not collection.remove_enrichment()
@@ -438,7 +370,7 @@ def test_what_cannot_be_attached_is_named(host: Host):
         attach_store(collection, keep="qdrant")
     with pytest.raises(DataError, match="a dict is no vector store over Qdrant that is known"):
         attach_store({})
-    for make in (host.ranker, host.retriever):
+    for make in (host.attach_ranker, host.attach_retriever):
         with pytest.raises(DataError, match="has no setting 'tokn_encoder'; did you mean 'token_encoder'"):
             make(host.store, tokn_encoder="colbert")
         with pytest.raises(DataError, match="unknown system 'surprize'"):
@@ -479,13 +411,13 @@ def test_names_keys_and_the_sparse_model_of_a_langchain_store_are_taken_from_it(
     assert facts["dense vector"].startswith("'own'")
     assert (facts["text"], facts["metadata"], facts["sparse vector"]) == ("body", "about", "'words'")
     assert facts["ranks by"].startswith("auto")
-    found = host.retrieved(host.retriever(host.store), QUESTION)  # auto, with the words
-    assert {host.view(own)[0] for own in found[:2]} == {TEXTS[1], TEXTS[2]}
-    bread = host.retrieved(host.retriever(host.store, system="bm25"), "bread salt")
-    assert {host.view(own)[0] for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
-    assert host.view(bread[0])[0] == TEXTS[11]
-    ranked = host.ranked(host.ranker(host.store), host.found("bread salt"), "bread salt")
-    assert host.view(ranked[0])[0] == TEXTS[11]
+    found = host.retrieve(host.attach_retriever(host.store), QUESTION)  # auto, with the words
+    assert {own.text for own in found[:2]} == {TEXTS[1], TEXTS[2]}
+    bread = host.retrieve(host.attach_retriever(host.store, system="bm25"), "bread salt")
+    assert {own.text for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
+    assert bread[0].text == TEXTS[11]
+    ranked = host.rank(host.attach_ranker(host.store), host.found("bread salt"), "bread salt")
+    assert ranked[0].text == TEXTS[11]
 
 
 @pytest.mark.skipif(not is_installed("llama_index.vector_stores.qdrant"), reason="it is not installed")
@@ -497,8 +429,8 @@ class TestLlamaIndex:
 
         host = LlamaIndex(enable_hybrid=True, sparse_doc_fn=many, sparse_query_fn=many)
         assert dict(attached(host).facts())["ranks by"].startswith("auto")
-        bread = host.retrieved(host.retriever(host.store, system="bm25"), "bread and salt")
-        assert {host.view(own)[0] for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
+        bread = host.retrieve(host.attach_retriever(host.store, system="bm25"), "bread and salt")
+        assert {own.text for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
 
     def test_its_auto_merging_retriever_merges_again(self):
         """Nodes come back with their relationships, so that enough parts of a document are replaced by it."""
@@ -520,7 +452,7 @@ class TestLlamaIndex:
             own.append(part.as_related_node_info())
         context.docstore.add_documents([*parents, *parts])
         index = VectorStoreIndex(parts, storage_context=context, embed_model=host.embed)
-        retriever = host.retriever(index, system="cosine", similarity_top_k=12)
+        retriever = host.attach_retriever(index, system="cosine", similarity_top_k=12)
         found = host.retrieved(retriever, QUESTION)
         assert all(own.node.parent_node is not None and own.node.ref_doc_id for own in found)
         merged = AutoMergingRetriever(retriever, context).retrieve(QUESTION)

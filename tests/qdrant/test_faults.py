@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from faults import CutBody, Fault, Faults, HalfJson, Limit, NoAnswer, Proxy, Reset, Status
+from faults import Broken, Fault, Faults, Limit, Proxy, Status
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from real_server import cleaned, server_url
@@ -32,9 +32,9 @@ NAMES = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "
 KEY = "a-very-secret-key"
 
 # test_retries.py has all kinds of faults. Here: what was not done, what was done, and what comes late.
-PASSING: list[Fault] = [Status(503), CutBody(), NoAnswer()]
+PASSING: list[Fault] = [Status(503), Broken.CUT, Broken.SILENT]
 # How often a request is sent that meets it.
-LASTING: dict[Fault, int] = {Status(503): QUICK.attempts, Status(400): 1, CutBody(): QUICK.attempts}
+LASTING: dict[Fault, int] = {Status(503): QUICK.attempts, Status(400): 1, Broken.CUT: QUICK.attempts}
 
 
 def documents(count: int = 200) -> list[Document]:
@@ -91,7 +91,7 @@ def indexing_error(sync: Callable[[], object], collection: Sequence[Document]) -
 
 @pytest.mark.parametrize("fault", PASSING, ids=str)
 def test_a_fault_that_passes_loses_nothing(qdrant: Any, fault: Fault) -> None:
-    with opened(qdrant, timeout=3 if isinstance(fault, NoAnswer) else 30) as index:
+    with opened(qdrant, timeout=3 if fault is Broken.SILENT else 30) as index:
         qdrant.heal()
         qdrant.fault("upsert", fault, after=1)
         assert index.sync(documents()).added == 200
@@ -126,7 +126,7 @@ _REQUESTS = [
     *("upsert", "retrieve", "batch_update_points", "scroll", "count", "delete"),
     *("update_collection", "get_collection", "get_aliases"),
 ]
-_QUICK_FAULTS = [Status(503), Status(500), Reset(), CutBody(), HalfJson()]
+_QUICK_FAULTS = [Status(503), Status(500), Broken.RESET, Broken.CUT, Broken.HALF]
 _PASSAGES = IndexOptions(passages=Passages(tokens=8, overlap=2))
 
 
@@ -249,22 +249,22 @@ def test_a_rebuild_that_fails_leaves_the_version_in_use(qdrant: Any) -> None:
     changed = [Document(d.id, f"{d.text} changed", metadata=d.metadata) for d in documents()]
     with opened(qdrant) as index:
         index.sync(documents())
-        qdrant.fault("upsert", CutBody(), times=1000, after=2)
+        qdrant.fault("upsert", Broken.CUT, times=1000, after=2)
         with pytest.raises(IndexingError):
             index.rebuild(changed)
         found = index.fetch([d.id for d in documents()], frozenset({"documents"}))
         assert found.documents is not None
         assert [d.text for d in found.documents] == [d.text for d in documents()]
         qdrant.heal()
-        qdrant.fault("update_collection_aliases", CutBody())
-        qdrant.fault("delete_collection", CutBody())
+        qdrant.fault("update_collection_aliases", Broken.CUT)
+        qdrant.fault("delete_collection", Broken.CUT)
         index.rebuild(changed)
         assert_whole(qdrant, index, changed)
 
 
 def test_a_collection_whose_making_was_not_answered_is_made_once(qdrant: Any) -> None:
-    qdrant.fault("create_collection", CutBody())
-    qdrant.fault("update_collection_aliases", CutBody())
+    qdrant.fault("create_collection", Broken.CUT)
+    qdrant.fault("update_collection_aliases", Broken.CUT)
     with opened(qdrant) as index:
         assert len(qdrant.collections()) == 1
         index.sync(documents(20))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from faults import NoAnswer, Proxy, Status
+from faults import Broken, Proxy, Status
 from qdrant_client import QdrantClient
 
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
@@ -110,7 +110,7 @@ def test_the_next_node_takes_over_in_the_same_question_and_the_first_is_used_aga
 
 def test_a_node_that_keeps_still_is_left(pair: tuple[Proxy, Proxy], nodes: Nodes) -> None:
     first, second = pair
-    first.fault("get_collections", NoAnswer(20), times=9)
+    first.fault("get_collections", Broken.SILENT, times=9)
     begun = time.monotonic()
     ask(nodes)
     assert time.monotonic() - begun < 6

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import httpx
 import pytest
-from faults import HTML_PAGE, CutBody, Fault, HalfJson, NoAnswer, Proxy, Reset, Status
+from faults import HTML_PAGE, Broken, Fault, Proxy, Status
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException
 from real_server import cleaned, server_url
@@ -41,8 +41,8 @@ SPLIT = (
 PASSING: list[Fault] = [
     *(Status(408), Status(429), Status(502), Status(503), Status(504)),
     *(Status(429, headers={"Retry-After": own}) for own in ("0", "soon")),
-    *(HTML_PAGE, Status(200, page=b"\xff\xfe not utf-8"), HalfJson()),
-    *(Reset(), CutBody(reset=True), CutBody(reset=False)),
+    *(HTML_PAGE, Status(200, page=b"\xff\xfe not utf-8"), Broken.HALF),
+    *(Broken.RESET, Broken.CUT, Broken.CLOSED),
 ]
 # What is told at once: the fault, and what is said.
 TOLD: list[tuple[Fault, str, type[StoreError]]] = [
@@ -162,11 +162,11 @@ def test_no_attempt_begins_after_the_time_limit() -> None:
 def test_an_answer_that_does_not_come_is_waited_for_until_the_timeout(
     server: Proxy, client: QdrantClient
 ) -> None:
-    server.fault("count", NoAnswer())
+    server.fault("count", Broken.SILENT)
     begin = time.monotonic()
     assert call(lambda: client.count("x").count, WHERE, QUICK) == 0
     assert 0.9 < time.monotonic() - begin < 10
-    server.fault("count", NoAnswer())
+    server.fault("count", Broken.SILENT)
     said = str(failure(lambda: client.count("x"), RetryPolicy(attempts=1)))
     assert "does not answer in time; give it longer" in said
 
