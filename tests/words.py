@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -53,3 +54,28 @@ class WordEncoder:
     def _vector(self, word: str) -> np.ndarray:
         seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
         return np.random.default_rng(seed).normal(size=self.dimension)
+
+
+class Acting(WordEncoder):
+    """Does something once, before it encodes more than so many texts."""
+
+    def __init__(self, act: Callable[[], object] | None = None, after: int = 0, **more: Any) -> None:
+        super().__init__(**more)
+        self.act, self.after = act, after
+
+    def encode(
+        self, texts: Sequence[str], kind: Kind = "document", on_progress: Callable[[int], None] | None = None
+    ) -> Encoded:
+        if self.act is not None and len(self.encoded_texts) >= self.after:
+            act, self.act = self.act, None
+            act()
+        return super().encode(texts, kind, on_progress)
+
+
+def interrupted(after: int) -> Acting:
+    """An encoder that is interrupted when it has encoded so many texts."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    return Acting(interrupt, after)

@@ -12,7 +12,7 @@ import pytest
 from faults import Proxy, Status
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from real_server import server_url
-from words import WordEncoder
+from words import Acting, WordEncoder, interrupted
 
 from surprise_rerank import FunctionEncoder
 from surprise_rerank.connectors.attached import Collection, EnrichCost
@@ -243,19 +243,10 @@ def test_enriched_it_ranks_as_an_index_and_nothing_of_the_owners_changes(
     assert not collection.remove_enrichment()
 
 
-class Interrupted(WordEncoder):
-    """Is interrupted when it has encoded so many texts."""
-
-    def encode(self, texts: Any, *arguments: Any, **more: Any) -> Any:
-        if len(self.encoded_texts) >= 300:
-            raise KeyboardInterrupt
-        return super().encode(texts, *arguments, **more)
-
-
 def test_an_interrupted_run_is_read_by_nobody_and_goes_on_where_it_stopped(store: Store) -> None:
     store.make(WordEncoder(), MANY)
     with pytest.raises(KeyboardInterrupt):
-        store.attach(Interrupted()).enrich()
+        store.attach(interrupted(300)).enrich()
     assert store.client.count(f"{store.name}.surprise").count == 512
     encoder = WordEncoder()
     reader = store.attach(encoder)
@@ -306,23 +297,11 @@ def test_a_collection_of_somebody_else_with_the_name_of_the_place_stays(store: S
     assert len(other.everything()) == 1
 
 
-class Meanwhile(WordEncoder):
-    """Something happens while the first texts are encoded."""
-
-    happens: Callable[[], object] | None = None
-
-    def encode(self, texts: Any, *arguments: Any, **more: Any) -> Any:
-        happens, self.happens = self.happens, None
-        if happens is not None:
-            happens()
-        return super().encode(texts, *arguments, **more)
-
-
 def test_a_point_that_is_deleted_while_it_is_enriched_is_left_out(store: Store) -> None:
     store.make(WordEncoder())
-    encoder = Meanwhile()
+    encoder = Acting()
     collection = store.attach(encoder)
-    encoder.happens = lambda: store.delete(7)
+    encoder.act = lambda: store.delete(7)
     collection.enrich()
     assert store.client.count(store.name).count == len(TEXTS) - 1
     assert collection.sync().enriched == 0
@@ -359,16 +338,6 @@ def test_what_was_added_changed_and_deleted_is_found(store: Store) -> None:
     assert current.notes == ()
     assert current.ids[0] == "3"
     assert collection.sync().unchanged == 48
-
-
-def test_a_filter_reaches_every_system(store: Store) -> None:
-    encoder = WordEncoder()
-    store.make(encoder, tokens=True)
-    collection = store.attach(encoder)
-    collection.enrich()
-    for system in ("cosine", "surprise", "bm25", "dynamax", "fusion", "auto"):
-        found = collection.pipeline(system, filter=ONLY).search("bread dogs cats stocks", 48)
-        assert {hit.metadata["year"] for hit in found} == {2003}, system
 
 
 def test_multivectors_of_a_model_are_its_tokens(store: Store) -> None:
@@ -519,19 +488,6 @@ def test_what_is_kept_beside_the_collection_is_found_by_everybody(store: Store) 
         store.attach(WordEncoder(name="second")).pipeline("surprise")
     with pytest.raises(DataError, match="a list of strings"):
         owner.set_questions("why")
-
-
-def test_a_threshold_leaves_out_what_other_questions_find_too(local: Store) -> None:
-    encoder = WordEncoder()
-    local.make(encoder)
-    collection = local.attach(encoder)
-    with pytest.raises(DataError, match="store_background"):
-        collection.pipeline("cosine", min_surprise=0.9)
-    collection.store_background(varied_questions(40), "cosine")
-    found = collection.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water", 48)
-    assert 0 < len(found) < 48
-    assert "bread" in found[0].text.split()
-    assert all((hit.surprise or 0) >= 0.9 for hit in found)
 
 
 def test_stored_texts_are_not_encoded_again_by_any_spelling_of_their_ids(local: Store) -> None:

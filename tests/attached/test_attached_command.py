@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from qdrant_client import models
+from foreign import foreign
 from starlette.testclient import TestClient
 from words import WordEncoder
 
@@ -50,20 +50,14 @@ class Desk:
 
 @pytest.fixture
 def desk(qdrant: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Desk:
-    encoder = WordEncoder()
     monkeypatch.setattr(loading, "load_encoder", lambda name, *_, **__: WordEncoder(name=name))
     monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
     made = Desk(qdrant)
     made.keys = tmp_path / "papers.toml"
     made.keys.write_text('text = "inhalt"')
-    params = models.VectorParams(size=encoder.dimension, distance=models.Distance.COSINE)
-    made.client.create_collection(made.name, params)
     texts = [f"text number {i} of cats and dogs" for i in range(40)]
-    points = [
-        models.PointStruct(id=i, vector=vector.tolist(), payload={"inhalt": text, "n": i})
-        for i, (text, vector) in enumerate(zip(texts, encoder.encode(texts).dense, strict=True))
-    ]
-    made.client.upsert(made.name, points, wait=True)
+    payloads = [{"inhalt": text, "n": i} for i, text in enumerate(texts)]
+    foreign(WordEncoder().encode(texts).dense, payloads, made.name, client=made.client)
     return made
 
 

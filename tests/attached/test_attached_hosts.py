@@ -11,6 +11,7 @@ from typing import Any
 
 import hosts
 import pytest
+from foreign import foreign
 from hosts import Shown
 from qdrant_client import QdrantClient, models
 from real_server import server_url
@@ -475,20 +476,12 @@ class Mem0Store:
 @pytest.fixture
 def memories() -> QdrantClient:
     """A collection with Mem0's payload."""
-    client, encoder = QdrantClient(":memory:"), WordEncoder(D)
-    client.create_collection(
-        "mem0", vectors_config=models.VectorParams(size=D, distance=models.Distance.COSINE)
-    )
-    points = [
-        models.PointStruct(
-            id=f"00000000-0000-4000-8000-{i:012}",
-            vector=encoder.encode([text]).dense[0].tolist(),
-            payload={"data": text, "hash": f"{i:032x}", "created_at": "2026-01-01", "user_id": f"u{i % 2}"},
-        )
+    payloads = [
+        {"data": text, "hash": f"{i:032x}", "created_at": "2026-01-01", "user_id": f"u{i % 2}"}
         for i, text in enumerate(TEXTS)
     ]
-    client.upsert("mem0", points)
-    return client
+    ids = [f"00000000-0000-4000-8000-{i:012}" for i in range(len(TEXTS))]
+    return foreign(WordEncoder(D).encode(TEXTS).dense, payloads, "mem0", ids=ids)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foreign import foreign
 from qdrant_client import QdrantClient, models
 from words import WordEncoder
 
@@ -47,18 +48,8 @@ STORED = {
 
 def made(vector: Callable[[int], np.ndarray]) -> QdrantClient:
     """A collection of these vectors, with titles and texts."""
-    client = QdrantClient(":memory:")
-    client.create_collection("papers", models.VectorParams(size=D, distance=models.Distance.COSINE))
-    client.upsert(
-        "papers",
-        [
-            models.PointStruct(
-                id=i, vector=[float(x) for x in vector(i)], payload={"title": f"number{i}", "text": text}
-            )
-            for i, text in enumerate(TEXTS)
-        ],
-    )
-    return client
+    payloads = [{"title": f"number{i}", "text": text} for i, text in enumerate(TEXTS)]
+    return foreign([vector(i) for i in range(len(TEXTS))], payloads)
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qdrant_client import QdrantClient, models
+from foreign import foreign
+from qdrant_client import models
 from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
@@ -35,11 +36,7 @@ def collection_of(
     distance: models.Distance = models.Distance.COSINE,
     **settings: Any,
 ) -> Collection:
-    client = QdrantClient(":memory:")
-    client.create_collection("papers", models.VectorParams(size=32, distance=distance))
-    vectors = ENCODER.encode(TEXTS).dense
-    points = [models.PointStruct(id=i, vector=vectors[i].tolist(), payload=payload(i)) for i in range(COUNT)]
-    client.upsert("papers", points)
+    client = foreign(ENCODER.encode(TEXTS).dense, [payload(i) for i in range(COUNT)], distance=distance)
     return Collection.attach(client, "papers", **{"embed": ENCODER, **settings})
 
 

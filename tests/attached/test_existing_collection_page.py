@@ -62,13 +62,6 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 HOSTS = ["LangChain", "LlamaIndex", "Haystack", "Your own code, and Mem0"]
 
 
-@pytest.mark.parametrize("host", HOSTS)
-def test_an_example_is_short(host: str):
-    blocks = sections()[host]
-    assert blocks
-    assert all(len([line for line in block.splitlines() if line.strip()]) < 15 for block in blocks)
-
-
 def test_every_section_with_code_is_run_here():
     assert {name for name, blocks in sections().items() if blocks} == {*HOSTS, *SECTIONS}
 

@@ -16,13 +16,12 @@ from faults import Broken, Fault, Faults, Limit, Proxy, Status
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from real_server import cleaned, server_url
-from words import WordEncoder
+from words import Acting, WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoded
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import IndexingError, StoreError
 
@@ -191,29 +190,14 @@ def test_whatever_fails_the_index_becomes_what_it_would_be_without(
         qdrant.store.delete_collection(name)
 
 
-class _ActingEncoder(WordEncoder):
-    """Does something before it encodes its second window: one window is on its way by then."""
+def restarting(away: Any) -> Acting:
+    """Restarts it before the second window is encoded: one is on its way by then."""
 
-    def __init__(self, act: Callable[[], object]) -> None:
-        super().__init__()
-        self._act = act
-        self._windows = 0
-
-    def encode(
-        self, texts: Sequence[str], kind: str = "document", on_progress: Callable[[int], None] | None = None
-    ) -> Encoded:
-        self._windows += 1
-        if self._windows == 2:
-            self._act()
-        return super().encode(texts, kind, on_progress)  # type: ignore[arg-type]
-
-
-def restarting(away: Any) -> _ActingEncoder:
     def restart() -> None:
         away.stop()
         threading.Timer(0.3, away.start).start()
 
-    return _ActingEncoder(restart)
+    return Acting(restart, 1)
 
 
 def test_a_server_that_starts_again_is_waited_for(qdrant: Any) -> None:
@@ -236,7 +220,7 @@ def test_a_collection_deleted_under_way_takes_all_documents_with_it(qdrant: Any)
     def delete() -> None:
         qdrant.store.delete_collection(f"{qdrant.prefix}@1")
 
-    with opened(qdrant, encoder=_ActingEncoder(delete)) as index:
+    with opened(qdrant, encoder=Acting(delete, 1)) as index:
         error = indexing_error(lambda: index.sync(documents()), documents())
         assert "does not exist any more; index again" in str(error)
         assert set(error.missing) == {d.id for d in documents()}

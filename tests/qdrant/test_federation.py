@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from qdrant_client import QdrantClient, models
+from foreign import foreign
 from words import WordEncoder
 
 from surprise_rerank import Collections, DataError, Document, DocumentIndex
@@ -31,14 +31,8 @@ def pets(tmp_path: Path) -> Iterator[DocumentIndex]:
 
 @pytest.fixture
 def money() -> Collection:
-    client, encoder = QdrantClient(":memory:"), WordEncoder(48, name="other words")
-    client.create_collection("money", models.VectorParams(size=48, distance=models.Distance.COSINE))
-    dense = encoder.encode([d.text for d in MONEY]).dense.tolist()
-    points = [
-        models.PointStruct(id=i, vector=dense[i], payload={"name": d.id, "text": d.text})
-        for i, d in enumerate(MONEY)
-    ]
-    client.upsert("money", points)
+    encoder, payloads = WordEncoder(48, name="other words"), [{"name": d.id, "text": d.text} for d in MONEY]
+    client = foreign(encoder.encode([d.text for d in MONEY]).dense, payloads, "money")
     made = Collection.attach(client, "money", embed=encoder, id="name")
     made.store_background(OTHERS, "auto")
     return made

@@ -9,7 +9,7 @@ import pytest
 from conftest import Opener
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from words import WordEncoder
+from words import WordEncoder, interrupted
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Location
@@ -132,14 +132,8 @@ def test_bad_documents_are_refused_before_anything_is_stored(open_index: Opener)
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(open_index: Opener) -> None:
-    class Interrupted(WordEncoder):
-        def encode(self, texts, kind="document", on_progress=None):
-            if len(self.encoded_texts) >= 500:
-                raise KeyboardInterrupt
-            return super().encode(texts, kind, on_progress)
-
     documents = [Document(str(i), f"text w{i}") for i in range(1000)]
-    with pytest.raises(KeyboardInterrupt), open_index(Interrupted()) as index:
+    with pytest.raises(KeyboardInterrupt), open_index(interrupted(500)) as index:
         index.sync(documents)
     encoder = WordEncoder()
     with open_index(encoder) as index:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from qdrant_client import QdrantClient, models
+from foreign import foreign
 from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
@@ -144,18 +144,8 @@ def test_who_may_only_read_searches_without_a_surprise(
 
 
 def test_an_attached_collection_asks_at_its_first_pipeline_and_when_its_scorers_have_changed(few: None):
-    client, encoder = QdrantClient(":memory:"), WordEncoder()
-    client.create_collection(
-        "pages", vectors_config=models.VectorParams(size=16, distance=models.Distance.COSINE)
-    )
-    texts = [own.content for own in documents(30)]
-    client.upload_points(
-        "pages",
-        [
-            models.PointStruct(id=i, vector=own, payload={"text": texts[i]})
-            for i, own in enumerate(encoder.encode(texts).dense.tolist())
-        ],
-    )
+    encoder, texts = WordEncoder(), [own.content for own in documents(30)]
+    client = foreign(encoder.encode(texts).dense, [{"text": text} for text in texts], "pages")
     silent = Collection.attach(client, "pages", embed=encoder, background=False)
     assert silent.pipeline("cosine").background is None
     collection = Collection.attach(client, "pages", embed=encoder, keep="qdrant")

@@ -23,59 +23,44 @@ DOCUMENTS = [Document(str(i), f"text number {i} of cats and dogs") for i in rang
 SPREAD = {"shard_number": 3, "replication_factor": 2, "write_consistency_factor": 1}
 
 
-class Desk:
-    """One index on a server."""
-
-    def __init__(self, qdrant: Any) -> None:
-        self.url, self.name, self.qdrant = qdrant.url, qdrant.prefix, qdrant
-        # Local mode does not know how a collection is spread; what stands for a server does.
-        self.client = qdrant if isinstance(qdrant, FaultyMemory) else qdrant.store
-
-    def opened(self, **more: object) -> DocumentIndex:
-        chosen = IndexOptions(passages=None)
-        return DocumentIndex.open(
-            None, WordEncoder(), url=self.url, collection=self.name, options=chosen, **more
-        )
-
-    def spread(self) -> dict[str, tuple[int | None, ...]]:
-        """Collection -> shards, copies, and copies that a write waits for."""
-        params = {
-            name.removeprefix(self.name): self.client.get_collection(name).config.params
-            for name in self.qdrant.collections()
-        }
-        return {
-            name: (p.shard_number, p.replication_factor, p.write_consistency_factor)
-            for name, p in params.items()
-        }
-
-    def run(self, *arguments: str) -> str:
-        done = CliRunner().invoke(command, [*arguments, "--index", f"{self.url}/{self.name}", "--quiet"])
-        if isinstance(done.exception, SurpriseRerankError):
-            return str(done.exception)
-        assert done.exit_code == 0, done.output
-        return done.output
+def opened(qdrant: Any, **more: object) -> DocumentIndex:
+    chosen = IndexOptions(passages=None)
+    return DocumentIndex.open(
+        None, WordEncoder(), url=qdrant.url, collection=qdrant.prefix, options=chosen, **more
+    )
 
 
-@pytest.fixture
-def desk(qdrant: Any) -> Desk:
-    return Desk(qdrant)
+def spread(qdrant: Any) -> dict[str, tuple[int | None, ...]]:
+    """End of a collection's name -> shards, copies, and copies that a write waits for."""
+    # Local mode does not know how a collection is spread; what stands for a server does.
+    client = qdrant if isinstance(qdrant, FaultyMemory) else qdrant.store
+    params = {own: client.get_collection(own).config.params for own in qdrant.collections()}
+    return {
+        name.removeprefix(qdrant.prefix): (p.shard_number, p.replication_factor, p.write_consistency_factor)
+        for name, p in params.items()
+    }
 
 
-def test_a_rebuilt_index_is_spread_as_before_or_as_it_is_told(desk: Desk) -> None:
-    desk.opened(collection_settings=SPREAD).close()
-    with desk.opened() as index:
-        index.rebuild(DOCUMENTS)
-        assert set(desk.spread().values()) == {(3, 2, 1), (1, 2, 1)}
-        index.rebuild(DOCUMENTS, collection_settings={"shard_number": 2})
-        assert set(desk.spread().values()) == {(2, 2, 1), (1, 2, 1)}
-        assert len(index) == 5
+def run(qdrant: Any, *arguments: str) -> str:
+    where = f"{qdrant.url}/{qdrant.prefix}"
+    done = CliRunner().invoke(command, [*arguments, "--index", where, "--quiet"])
+    if isinstance(done.exception, SurpriseRerankError):
+        return str(done.exception)
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
-def test_settings_that_differ_are_named(desk: Desk) -> None:
-    desk.opened(collection_settings=SPREAD).close()
-    desk.opened(collection_settings=SPREAD).close()
+def test_an_index_is_spread_as_it_is_told_and_a_rebuilt_one_as_before(qdrant: Any) -> None:
+    for _ in range(2):
+        opened(qdrant, collection_settings=SPREAD).close()
     with pytest.raises(IndexMismatchError, match=r"shard_number=3, asked for is 6.*rebuild the index"):
-        desk.opened(collection_settings={**SPREAD, "shard_number": 6})
+        opened(qdrant, collection_settings={**SPREAD, "shard_number": 6})
+    with opened(qdrant) as index:
+        index.rebuild(DOCUMENTS)
+        assert set(spread(qdrant).values()) == {(3, 2, 1), (1, 2, 1)}
+        index.rebuild(DOCUMENTS, collection_settings={"shard_number": 2})
+        assert set(spread(qdrant).values()) == {(2, 2, 1), (1, 2, 1)}
+        assert len(index) == 5
 
 
 def test_parts_of_a_setting_are_compared_where_they_are_given() -> None:
@@ -103,21 +88,17 @@ def test_parts_of_a_setting_are_compared_where_they_are_given() -> None:
     )
 
 
-def test_status_shows_shards_and_their_nodes(desk: Desk) -> None:
-    desk.opened(collection_settings={"write_consistency_factor": 1}).close()
-    shown = desk.run("status")
+def test_status_shows_shards_and_their_nodes_to_who_may_see_them(qdrant: Any) -> None:
+    opened(qdrant, collection_settings={"write_consistency_factor": 1}).close()
+    shown = run(qdrant, "status")
     assert "1 copy of each, a write waits for 1" in shown
     assert " active, 0 points" in shown
-    found = json.loads(desk.run("status", "--json"))["placement"]
-    assert found["collection"] == f"{desk.name}@1"
+    found = json.loads(run(qdrant, "status", "--json"))["placement"]
+    assert found["collection"] == f"{qdrant.prefix}@1"
     assert [shard["number"] for shard in found["shards"]] == list(range(len(found["shards"])))
     assert {copy["state"] for shard in found["shards"] for copy in shard["replicas"]} == {"Active"}
-
-
-def test_status_of_who_may_not_see_nodes_shows_the_rest(desk: Desk) -> None:
-    desk.opened().close()
-    desk.qdrant.fault("collection_cluster_info", Status(403, "Only points access is allowed"), times=10)
-    shown = desk.run("status")
+    qdrant.fault("collection_cluster_info", Status(403, "Only points access is allowed"), times=10)
+    shown = run(qdrant, "status")
     assert "Only points access is allowed" in shown
     assert "documents" in shown
 
@@ -129,23 +110,20 @@ def test_a_folder_has_no_nodes(tmp_path: Path) -> None:
     assert json.loads(shown.output)["placement"] is None
 
 
-def keys(*given: str) -> list[str]:
-    return [part for own in given for part in ("--set", own)]
-
-
 def test_the_command_line_spreads_an_index(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qdrant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def index(*settings: str) -> list[str]:
+        return ["index", str(file), *(part for own in settings for part in ("--set", own))]
+
     monkeypatch.setattr(loading, "load_encoder", lambda name, *_, **__: WordEncoder(name=name))
     file = tmp_path / "a.jsonl"
     file.write_text("".join(json.dumps({"id": d.id, "text": d.text}) + "\n" for d in DOCUMENTS))
-    desk.run("index", str(file), *keys("shards=3", "replicas=2", "write_consistency=1"))
-    assert desk.spread()["@1"] == (3, 2, 1)
-    assert "shard_number=3, asked for is 6" in desk.run("index", str(file), *keys("shards=6"))
-    desk.run("index", str(file), "--rebuild", *keys("shards=6"))
-    assert {own[:2] for own in desk.spread().values()} == {(6, 2), (1, 2)}
-    done = CliRunner().invoke(
-        command, ["index", str(file), "--index", str(tmp_path / "own"), *keys("replicas=2")]
-    )
+    run(qdrant, *index("shards=3", "replicas=2", "write_consistency=1"))
+    assert spread(qdrant)["@1"] == (3, 2, 1)
+    assert "shard_number=3, asked for is 6" in run(qdrant, *index("shards=6"))
+    run(qdrant, *index("shards=6"), "--rebuild")
+    assert {own[:2] for own in spread(qdrant).values()} == {(6, 2), (1, 2)}
+    done = CliRunner().invoke(command, [*index("replicas=2"), "--index", str(tmp_path / "own")])
     assert done.exit_code == 2
     assert "--set replicas: a folder has no shards" in done.output

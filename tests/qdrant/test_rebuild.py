@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from conftest import Opener
-from words import WordEncoder
+from words import Acting, WordEncoder, interrupted
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
 from surprise_rerank.documents import Document
@@ -58,24 +58,14 @@ def test_another_model_takes_over(open_index: Opener) -> None:
 
 
 def test_until_then_the_old_version_answers_and_an_interrupted_rebuild_goes_on(open_index: Opener) -> None:
-    class Interrupted(WordEncoder):
-        most = 300
-
-        def encode(self, texts, kind="document", on_progress=None):
-            if len(self.encoded_texts) >= self.most:
-                raise KeyboardInterrupt
-            return super().encode(texts, kind, on_progress)
-
     many = [Document(str(i), f"text w{i}") for i in range(600)]
     with open_index(WordEncoder()) as index:
         index.sync(OLD)
     with open_index(WordEncoder()) as index:
-        with pytest.raises(KeyboardInterrupt):
-            index.rebuild(many, encoder=Interrupted())
-        assert texts(index) == {d.text for d in OLD}
-        Interrupted.most = 1
-        with pytest.raises(KeyboardInterrupt):
-            index.rebuild(many, encoder=Interrupted())
+        for after in (300, 1):
+            with pytest.raises(KeyboardInterrupt):
+                index.rebuild(many, encoder=interrupted(after))
+            assert texts(index) == {d.text for d in OLD}
     encoder = WordEncoder()
     with open_index(encoder) as index:
         assert len(index) == 30
@@ -154,14 +144,11 @@ def test_two_builders_of_different_models_do_not_meet(open_index: Opener) -> Non
             pytest.skip("an embedded store is open in one process only")
         retrained = WordEncoder(name="retrained", fingerprint="2")
 
-        class Meanwhile(WordEncoder):
-            def encode(self, texts, kind="document", on_progress=None):
-                if not self.encoded_texts:
-                    with open_index(WordEncoder()) as second:
-                        second.rebuild(NEW, encoder=retrained)
-                return super().encode(texts, kind, on_progress)
+        def meanwhile() -> None:
+            with open_index(WordEncoder()) as second:
+                second.rebuild(NEW, encoder=retrained)
 
         with pytest.raises(StoreError, match=r"does not exist any more|another process has put version"):
-            first.rebuild(OLD, encoder=Meanwhile(name="third", fingerprint="3"))
+            first.rebuild(OLD, encoder=Acting(meanwhile, name="third", fingerprint="3"))
     with open_index(retrained) as index:
         assert texts(index) == {d.text for d in NEW}

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
-from qdrant_client import QdrantClient, models
+from foreign import foreign
+from qdrant_client import models
 from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
@@ -30,18 +31,9 @@ def collection(request: pytest.FixtureRequest) -> Iterator[Ranked]:
             index.sync(DOCUMENTS)
             yield index
         return
-    client = QdrantClient(":memory:")
-    size = models.VectorParams(size=32, distance=models.Distance.COSINE)
-    client.create_collection("theirs", size)
-    vectors = encoder.encode([document.text for document in DOCUMENTS]).dense.tolist()
-    points = [
-        models.PointStruct(
-            id=int(own.id), vector=vector, payload={"text": own.text, "metadata": own.metadata}
-        )
-        for own, vector in zip(DOCUMENTS, vectors, strict=True)
-    ]
-    client.upsert("theirs", points)
-    theirs = Collection.attach(client, "theirs", embed=encoder)
+    payloads = [{"text": own.text, "metadata": own.metadata} for own in DOCUMENTS]
+    client = foreign(encoder.encode([own.text for own in DOCUMENTS]).dense, payloads)
+    theirs = Collection.attach(client, "papers", embed=encoder)
     theirs.enrich()
     yield theirs
 

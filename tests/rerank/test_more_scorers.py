@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from qdrant_client import QdrantClient, models
+from foreign import foreign
 from words import WordEncoder
 
 from surprise_rerank import Candidates, DataError, Document, Query, System, register_system
@@ -38,19 +38,8 @@ RECENT = PayloadScorer("metadata.date", decay=30, origin=TODAY, name="recency")
 
 
 def attached(tmp_path: Path) -> Ranked:
-    client, encoder = QdrantClient(":memory:"), WordEncoder(64)
-    client.create_collection("news", models.VectorParams(size=64, distance=models.Distance.COSINE))
-    client.upsert(
-        "news",
-        [
-            models.PointStruct(
-                id=i,
-                vector=encoder.encode([d.content]).dense[0].tolist(),
-                payload={"name": d.id, "text": d.text, **d.metadata},
-            )
-            for i, d in enumerate(NEWS)
-        ],
-    )
+    encoder, payloads = WordEncoder(64), [{"name": d.id, "text": d.text, **d.metadata} for d in NEWS]
+    client = foreign(encoder.encode([d.content for d in NEWS]).dense, payloads, "news")
     return Collection.attach(client, "news", embed=encoder, id="name")
 
 
