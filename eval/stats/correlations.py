@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -12,8 +12,7 @@ from scipy import stats
 from surprise_rerank.core.arrays import Float64Array
 
 
-@dataclass(frozen=True, slots=True)
-class Correlations:
+class Correlations(NamedTuple):
     """Correlations of similarities with judgements, each in [-1, 1]; NaN where one side is constant.
 
     Attributes:
@@ -33,27 +32,13 @@ class Correlations:
 
 
 def correlations(similarities: Float64Array, judgements: Float64Array) -> Correlations:
-    """Pearson, Spearman and Kendall correlations of n similarities with n judgements.
-
-    Args:
-        similarities: (n,), n at least 2.
-        judgements: (n,).
-    """
+    """Pearson, Spearman and Kendall correlations of (n,) similarities with (n,) judgements, n at least 2."""
     if np.ptp(similarities) == 0 or np.ptp(judgements) == 0:
         return Correlations()
-    return Correlations(
-        float(stats.pearsonr(similarities, judgements).statistic),
-        float(stats.spearmanr(similarities, judgements).statistic),
-        float(stats.kendalltau(similarities, judgements).statistic),
-    )
+    kinds = (stats.pearsonr, stats.spearmanr, stats.kendalltau)
+    return Correlations(*(float(kind(similarities, judgements).statistic) for kind in kinds))
 
 
 def mean_correlations(parts: Sequence[Correlations], weights: Sequence[float] | None = None) -> Correlations:
-    """The mean of correlations; NaN where one of them is.
-
-    Args:
-        parts: at least one.
-        weights: of each; equal ones by default.
-    """
-    values = np.array([[part.pearson, part.spearman, part.kendall] for part in parts])
-    return Correlations(*map(float, np.average(values, axis=0, weights=weights)))
+    """The mean of correlations, at least one, by their weights; NaN where one of them is."""
+    return Correlations(*map(float, np.average(np.array(parts), axis=0, weights=weights)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -121,21 +122,22 @@ class LabelledStudy:
 def _require_from_one(settings: LabelledStudy, *names: str) -> None:
     for name in names:
         value = getattr(settings, name)
-        if value is not None and value < 1:
-            raise DataError(f"{name}={value}: give a number from 1")
+        numbers = value if isinstance(value, tuple) else () if value is None else (value,)
+        if value is not None and min(numbers, default=0) < 1:
+            raise DataError(f"{name}={','.join(map(str, numbers))}: give whole numbers from 1")
+
+
+def _is_weight(value: Weight) -> bool:
+    return value == "crossover" or 0 <= value <= 1
 
 
 def to_weight(text: str) -> Weight:
     """A weight of surprise: `crossover`, or a number from 0 to 1; a ValueError else."""
-    if text == "crossover":
-        return "crossover"
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number <= 1:
-        raise ValueError(f"{text!r} is not crossover or a number from 0 to 1")
-    return number
+    with contextlib.suppress(ValueError):
+        weight: Weight = "crossover" if text == "crossover" else float(text)
+        if _is_weight(weight):
+            return weight
+    raise ValueError(f"{text!r} is not crossover or a number from 0 to 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,34 +179,24 @@ class ClassifySettings(LabelledStudy):
 
         for template in self.templates:
             check_template(template)
-        self._check_ranges()
-        if self.few_shot is None:
-            self._check_without_examples()
-        elif self.ensemble_size is not None:
-            raise DataError("few_shot and ensemble_size are two studies; give one of them")
-        elif len(self.templates) > 1:
-            raise DataError("few_shot takes one of templates")
-        if self.inductive and (self.train is None or self.few_shot or self.ensemble_size):
-            raise DataError("inductive compares with the texts of train, without another study; give it")
-        unknown = [name for name in self.systems or () if name not in FEW_SHOT_SYSTEMS]
-        if unknown:
-            raise DataError(f"there is no system {unknown[0]!r}; choose from {', '.join(FEW_SHOT_SYSTEMS)}")
-
-    def _check_ranges(self) -> None:
-        if not (self.weight == "crossover" or 0 <= self.weight <= 1):
-            raise DataError(f"weight={self.weight}: give crossover, or a number from 0 to 1")
-        _require_from_one(self, "limit", "draws", "test_size")
-        for name in ("ensemble_size", "few_shot"):
-            sizes = getattr(self, name)
-            if sizes is not None and min(sizes, default=0) < 1:
-                raise DataError(f"{name}={','.join(map(str, sizes))}: give whole numbers from 1, as 3,9,21")
-
-    def _check_without_examples(self) -> None:
-        for name in ("test_size", "systems"):
-            if getattr(self, name):
-                raise DataError(f"{name} is for few_shot, which is not given")
-        if self.draws is not None and self.ensemble_size is None:
-            raise DataError("draws is for few_shot and ensemble_size; give one of them")
+        _require_from_one(self, "limit", "draws", "test_size", "ensemble_size", "few_shot")
+        few, sizes, known = self.few_shot, self.ensemble_size, ", ".join(FEW_SHOT_SYSTEMS)
+        unknown = next((name for name in self.systems or () if name not in FEW_SHOT_SYSTEMS), None)
+        for told, is_wrong in (
+            (f"there is no system {unknown!r}; choose from {known}", unknown is not None),
+            ("weight: give crossover, or a number from 0 to 1", not _is_weight(self.weight)),
+            ("few_shot and ensemble_size are two studies; give one of them", few and sizes),
+            ("few_shot takes one of templates", few and len(self.templates) > 1),
+            ("test_size is for few_shot, which is not given", self.test_size and not few),
+            ("systems is for few_shot, which is not given", self.systems and not few),
+            ("draws is for few_shot and ensemble_size; give one of them", self.draws and not (few or sizes)),
+            (
+                "inductive compares with the texts of train, without another study; give it",
+                self.inductive and (self.train is None or few or sizes),
+            ),
+        ):
+            if is_wrong:
+                raise DataError(told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,7 +215,7 @@ def test_the_command_writes_the_report_and_tells_malformed_rows(files: Path, tmp
         ({"few_shot": (3,), "templates": ("{}", "a {}")}, "takes one of templates"),
         ({"test_size": 3}, "test_size is for few_shot"),
         ({"draws": 3}, "draws is for few_shot and ensemble_size"),
-        ({"draws": 0, "few_shot": (3,)}, "draws=0: give a number from 1"),
+        ({"draws": 0, "few_shot": (3,)}, "draws=0: give whole numbers from 1"),
         ({"few_shot": (3,), "systems": ("bm25",)}, "there is no system 'bm25'; choose from cosine, surprise"),
         ({"few_shot": (20,)}, "all 60 texts are examples, none is left to test"),
         ({"few_shot": (21,)}, "the class 'house_pets' has 20 texts, 21 examples are asked for"),

@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -70,11 +69,10 @@ class Output:
         """Names and values, below each other; on a terminal long values stay in their column."""
         click.echo(one_line(title))
         width = max((len(name) for name, _ in values), default=0)
-        room = max(shutil.get_terminal_size().columns - width - 4, width) if self.is_terminal else sys.maxsize
+        room = shutil.get_terminal_size().columns if self.is_terminal else sys.maxsize
         for name, value in values:
-            lines = textwrap.wrap(one_line(value), room, break_on_hyphens=False) or [""]
-            for number, line in enumerate(lines):
-                click.echo(f"  {'' if number else name:<{width}}  {line}".rstrip())
+            indent = " " * (width + 4)
+            click.echo(click.wrap_text(one_line(value), room, f"  {name:<{width}}  ", indent).rstrip())
 
     def rows(self, rows: Iterable[Sequence[str]]) -> None:
         """Rows of a table for other programs: tabs between the cells, the names first."""

@@ -93,16 +93,17 @@ class Filling:
         Raises:
             UsageError: if some are given, and the index is in a folder.
         """
-        keys = ("shards", "replicas", "write_consistency")
-        names = ("shard_number", "replication_factor", "write_consistency_factor")
-        given = {key: getattr(self, key) for key in keys if getattr(self, key) is not None}
+        named = {
+            "shard_number": self.shards,
+            "replication_factor": self.replicas,
+            "write_consistency_factor": self.write_consistency,
+        }
+        given = {name: own for name, own in named.items() if own is not None}
         if given and location.url is None:
-            raise click.UsageError(
-                f"--set {' and '.join(given)}: a folder has no shards; give a collection on a server"
-            )
-        if any(own < 1 for own in given.values()):
-            raise click.UsageError(f"--set {' and '.join(given)}: give numbers from 1")
-        return {name: given[key] for key, name in zip(keys, names, strict=True) if key in given}
+            raise click.UsageError("a folder has no shards and replicas; give a collection on a server")
+        if min(given.values(), default=1) < 1:
+            raise click.UsageError("give numbers of shards, replicas and write_consistency from 1")
+        return given
 
 
 def _kinds() -> tuple[type, ...]:
@@ -230,13 +231,11 @@ def index(
 def _require_reading(settings: Given) -> None:
     """A usage error where something is given that a server's own index has."""
     context = click.get_current_context()
-    given = [
-        own.opts[0]
-        for own in context.command.params
-        if own.name not in _READING
-        and context.get_parameter_source(str(own.name)) is ParameterSource.COMMANDLINE
-    ]
-    given += [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
+    given = [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
+    for own in context.command.params:
+        source = context.get_parameter_source(str(own.name))
+        if own.name not in _READING and source is ParameterSource.COMMANDLINE:
+            given.append(own.opts[0])
     if given:
         raise click.UsageError(f"{' and '.join(given)}: the server has the index; leave it out with --server")
 

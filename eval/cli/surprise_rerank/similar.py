@@ -173,10 +173,12 @@ def _found(
     fields = Fields(id=options["id_field"], title=how.title_field, text=options["text_field"])
     gpus = 1 if str(how.device).startswith("cuda") else 0
     run = run_here if how.ray is None else RayCluster(how.ray, workers=how.workers or 2, num_gpus=gpus).run
-    own, others = (
-        _opened(Sources.opened(names, options["form"], fields)) if names else None
+    given = [
+        Sources.opened(names, options["form"], fields) if names else None
         for names in (sources, options["against"])
-    )
+    ]
+    # A source that is alone knows how many documents it has.
+    own, others = (None if s is None else s.named[0][1] if len(s.named) == 1 else iter(s) for s in given)
     return similar_documents(
         own,
         settings,
@@ -188,11 +190,6 @@ def _found(
         device=how.device,
         show_progress=show_progress,
     )
-
-
-def _opened(sources: Sources) -> Any:
-    """A source that is alone knows how many documents it has."""
-    return sources.named[0][1] if len(sources.named) == 1 else iter(sources)
 
 
 def _closest(found: SimilarDocuments) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -15,7 +15,6 @@ from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant import IndexStatus
-    from surprise_rerank.connectors.qdrant.engines.placement import Placement
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.search.searched import Searched
     from surprise_rerank.thresholds.background import QuestionBackground
@@ -50,8 +49,7 @@ def status(*, location: Location, config: str | None, out: Output) -> None:
             facts = collection.facts()
             values = {name.replace(" ", "_"): value for name, value in facts if name != "note"}
             values["notes"] = [value for name, value in facts if name == "note"]
-            values["backgrounds"], told = _backgrounds(collection)
-            facts = [*facts, *told]
+            values["backgrounds"] = _kept(collection, "background", facts)
     else:
         if config is not None:
             raise refused_config(location)
@@ -63,71 +61,54 @@ def status(*, location: Location, config: str | None, out: Output) -> None:
 
 def _of_index(location: Location) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """What there is of an index, as JSON values and as names and values for people."""
-    from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
-    from surprise_rerank.connectors.systems.register import SYSTEMS
-
     with open_index(location) as index:
-        state = index.status()
-        spread, hidden = None, ""
+        state, spread, size = index.status(), None, None
+        facts = _facts(state)
+        if location.folder is not None:
+            size = _bytes_on_disk(location.folder)
+            facts.append(("takes", f"{size / 2**20:.1f} MiB"))
         try:
             spread = index.placement()
         except StoreError as error:  # which asks for other rights than a search does
-            hidden = str(error)
-        weights: list[dict[str, Any]] = []
-        shown: list[tuple[str, str]] = []
-        for name in (system.name for system in SYSTEMS.values() if system.fits):
-            try:
-                own = fitted_weights(index, name)
-            except DataError as error:  # the rest of the index is shown all the same
-                weights.append({"system": name, "error": str(error)})
-                shown.append((f"weights of {name}", str(error)))
-            else:
-                weights += [] if own is None else [asdict(own)]
-                shown += [] if own is None else [(f"weights of {name}", str(own))]
-        backgrounds, told = _backgrounds(index)
-    size = None if location.folder is None else _bytes_on_disk(location.folder)
-    values = {
-        **state.to_json(),
-        "weights": weights,
-        "backgrounds": backgrounds,
-        "bytes": size,
-        "placement": None if spread is None else asdict(spread),
-    }
-    shards = [("shards", hidden)] if hidden else _shard_facts(spread)
-    takes = [] if size is None else [("takes", f"{size / 2**20:.1f} MiB")]
-    return values, [*_facts(state), *takes, *shards, *shown, *told]
+            facts.append(("shards", str(error)))
+        if spread is not None and spread.shards:
+            facts += [("shards", str(spread)), *((f"shard {own.number}", str(own)) for own in spread.shards)]
+        kept = {f"{what}s": _kept(index, what, facts) for what in ("weight", "background")}
+    placement = None if spread is None else asdict(spread)
+    return {**state.to_json(), **kept, "bytes": size, "placement": placement}, facts
 
 
-def _shard_facts(spread: Placement | None) -> list[tuple[str, str]]:
-    """Each shard's nodes."""
-    shards = [] if spread is None else [(f"shard {own.number}", str(own)) for own in spread.shards]
-    return [("shards", str(spread)), *shards] if shards else []
-
-
-def _backgrounds(index: Searched) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
-    """The systems' backgrounds as JSON values, and in words."""
+def _kept(
+    index: Searched, what: Literal["weight", "background"], facts: list[tuple[str, str]]
+) -> list[dict[str, Any]]:
+    """The systems' weights or backgrounds as JSON values; those for people are added to the facts."""
     from surprise_rerank.connectors.systems.backgrounds import load_background, staleness
+    from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
     from surprise_rerank.connectors.systems.register import all_systems
 
     values: list[dict[str, Any]] = []
-    told: list[tuple[str, str]] = []
-    for name in all_systems():
+    for name, system in all_systems().items():
+        told = f"background of {name}" if what == "background" else f"weights of {name}"
         try:
-            own = load_background(index, name)
+            if what == "background":
+                own = load_background(index, name)
+                if own is not None:
+                    stale = staleness(own, len(index))
+                    values.append({**background_facts(name, own), "stale": stale})
+                    parts = [own.origin, own.made, f"over {own.documents} documents"]
+                    if own.chance is not None:
+                        parts.append(f"calibrated on {own.chance.judged} judged questions")
+                    text = f"{own.size}; {', '.join(filter(None, parts))}"
+                    facts.append((told, f"{text}; stale: {stale}" if stale else text))
+            elif system.fits:
+                fitted = fitted_weights(index, name)
+                if fitted is not None:
+                    values.append(asdict(fitted))
+                    facts.append((told, str(fitted)))
         except DataError as error:  # the rest of the index is shown all the same
             values.append({"system": name, "error": str(error)})
-            told.append((f"background of {name}", str(error)))
-            continue
-        if own is None:
-            continue
-        stale = staleness(own, len(index))
-        values.append({**background_facts(name, own), "stale": stale})
-        made = ", ".join(part for part in (own.origin, own.made, f"over {own.documents} documents") if part)
-        if own.chance is not None:
-            made += f", calibrated on {own.chance.judged} judged questions"
-        text = f"{own.size}; {made}{f'; stale: {stale}' if stale else ''}"
-        told.append((f"background of {name}", text))
-    return values, told
+            facts.append((told, str(error)))
+    return values
 
 
 def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:

@@ -52,16 +52,10 @@ class EnsembleSizes:
 
     def measure(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> None:
         """Every size, with the same draws for every model and template."""
-        texts, truth = model.of(self._task.texts), self._task.truth
-        templates = tuple(dict.fromkeys(self._settings.templates))
-        total = len(templates) * len(self._sizes) * self._draws
+        texts, truth, templates = model.of(self._task.texts), self._task.truth, self._settings.templates
+        total = len(set(templates)) * len(self._sizes) * self._draws
         with self._terminal.bar(f"{model.name}: drawing ensembles", total, "draws") as advance:
-            for template in templates:
-                try:
-                    labels = self._task.label_vectors(model.encoder, template)
-                except DataError as error:
-                    leave_out(f"{model.name}, {template}: not measurable, as {error}")
-                    continue
+            for template, labels in self._task.labels_by_template(model.encoder, templates, leave_out):
                 for size in self._sizes:
                     for number in range(self._draws):
                         rows = np.random.default_rng((_SEED, size, number)).permutation(len(texts))

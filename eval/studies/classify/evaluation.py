@@ -89,14 +89,9 @@ class ZeroShot:
         texts = model.of(task.texts)
         source = texts if train is None or not self._settings.inductive else model.of(train)
         ensemble = Ensemble.from_vectors(source, similarity="cosine")
-        templates = tuple(dict.fromkeys(self._settings.templates))
-        with self._terminal.bar(f"{model.name}: classifying", len(templates), "templates") as advance:
-            for template in templates:
-                try:
-                    labels = task.label_vectors(model.encoder, template)
-                except DataError as error:
-                    leave_out(f"{model.name}, {template}: not measurable, as {error}")
-                    continue
+        templates = self._settings.templates
+        with self._terminal.bar(f"{model.name}: classifying", len(set(templates)), "templates") as advance:
+            for template, labels in task.labels_by_template(model.encoder, templates, leave_out):
                 for system in ZERO_SHOT:
                     answers = by_labels(system, labels, texts, ensemble, self._settings.weight)
                     self._add((model.name, template, system), *answers)
@@ -139,13 +134,13 @@ class ZeroShot:
         """Notes for readers."""
         task, settings = self._task, self._settings
         yield f"texts tested: {len(task.texts)}; classes to choose from: {len(task.classes)}"
-        if settings.inductive and task.train is not None:
-            yield f"ensemble: the texts of {task.train.name} ({len(task.train)}; inductive)"
-        else:
+        if not settings.inductive:
             yield "ensemble: the tested texts themselves, without their labels (transductive)"
         if task.train is not None:
-            learnt = f"learnt from the {len(task.train)} texts of {task.train.name}"
-            yield f"{LOGISTIC}: logistic regression, {learnt}"
+            source = f"the texts of {task.train.name} ({len(task.train)}"
+            if settings.inductive:
+                yield f"ensemble: {source}; inductive)"
+            yield f"{LOGISTIC}: logistic regression, learnt from {source})"
         yield "macro F1: the mean over the classes that have texts; weighted F1: by their number of texts"
         yield (
             "p: McNemar's exact test over the texts, against cosine with the same template (logistic: with "

@@ -99,29 +99,23 @@ class FewShot:
 
     def _drawn(self, seed: int) -> tuple[IntArray, IntArray]:
         """Rows of the examples of the largest k, of which a smaller one takes the first; and tested rows."""
-        rng = np.random.default_rng(seed)
-        size, every = self._settings.test_size, np.arange(len(self._truth))
-        tested = np.arange(len(self._task.texts))
-        if self._task.train is not None or size is not None:
+        task, size, every = self._task, self._settings.test_size, np.arange(len(self._truth))
+        tested = np.arange(len(task.texts))
+        if size is not None and size < len(tested):
             # Drawn first, so that they are the same whatever numbers of examples are asked for.
-            tested = draw_texts(tested, size, rng)
+            tested = np.sort(np.random.default_rng(seed).permutation(tested)[:size])
         source = every
-        if self._task.train is None and size is not None:
+        if task.train is None and size is not None:
             source = np.setdiff1d(every, tested)
             lost = np.setdiff1d(self._truth, self._truth[source])
             if len(lost):
                 raise DataError(
-                    f"the test takes all texts of the class {self._task.classes[lost[0]]!r}; give a smaller "
+                    f"the test takes all texts of the class {task.classes[lost[0]]!r}; give a smaller "
                     "test_size, or train"
                 )
-        picked = draw_examples(
-            self._truth[source],
-            max(self._shots),
-            self._task.classes,
-            np.random.default_rng((seed, 1)),
-        )
-        examples = source[picked]
-        if self._task.train is None and size is None:
+        rng = np.random.default_rng((seed, 1))
+        examples = source[draw_examples(self._truth[source], max(self._shots), task.classes, rng)]
+        if task.train is None and size is None:
             tested = np.setdiff1d(source, examples)
         if not len(tested):
             raise DataError(f"all {len(every)} texts are examples, none is left to test; give a smaller K")
@@ -169,75 +163,69 @@ class _Trained:
     history: TrainingHistory
 
 
-@dataclass(frozen=True)
 class _Learner:
     """One draw of examples; what two systems share is trained once, when it is asked for."""
 
-    model: LabelledVectors
-    task: Task
-    settings: ClassifySettings
-    rows: IntArray
-    tested: IntArray
-    seed: int
+    def __init__(
+        self,
+        model: LabelledVectors,
+        task: Task,
+        settings: ClassifySettings,
+        rows: IntArray,
+        tested: IntArray,
+        seed: int,
+    ) -> None:
+        source = task.train or task.texts
+        self._encoder, self._task, self._weight, self._seed = model.encoder, task, settings.weight, seed
+        self._template = settings.templates[0]
+        self._examples = [source.texts[row] for row in rows]
+        self._tested = [task.texts.texts[row] for row in tested]
+        self._truth = task.places(source)[rows]
+        self._model, self._source, self._rows = model, source, (rows, tested)
 
     def answers(self, system: str) -> tuple[IntArray, float | None, float, TrainingHistory | None]:
         """(n,) places of the chosen classes, the weight of surprise, seconds and course of the training."""
-        texts = self.task.texts.texts
         if system == SETFIT:
-            tested = [texts[row] for row in self.tested]
-            encoder = self.model.encoder
-            places, seconds = setfit_answers(encoder, self._examples, self._truth, tested, self.seed)
+            places, seconds = setfit_answers(
+                self._encoder, self._examples, self._truth, self._tested, self._seed
+            )
             return places, None, seconds, None
         if system == LOGISTIC:
-            own, tested_vectors = self._frozen
+            own, tested = self._frozen
             start = time.perf_counter()
-            places = logistic_regression(own, self._truth, tested_vectors)
+            places = logistic_regression(own, self._truth, tested)
             return places, None, time.perf_counter() - start, None
         found = self._mapped if system.endswith("-linear") else self._fine_tuned
         ensemble = Ensemble.from_vectors(found.tested, similarity="cosine")
         name = system.removesuffix("-linear")
-        places, weight = by_labels(name, found.labels, found.tested, ensemble, self.settings.weight)
+        places, weight = by_labels(name, found.labels, found.tested, ensemble, self._weight)
         return places, weight, found.history.seconds, found.history
-
-    @property
-    def _source(self) -> tuple[str, ...]:
-        return (self.task.train or self.task.texts).texts
-
-    @property
-    def _examples(self) -> list[str]:
-        return [self._source[row] for row in self.rows]
-
-    @cached_property
-    def _truth(self) -> IntArray:
-        """(m,) places of the examples' classes."""
-        return self.task.places(self.task.train or self.task.texts)[self.rows]
 
     @cached_property
     def _frozen(self) -> tuple[Float32Array, Float32Array]:
         """Vectors of the examples and of the tested texts before any training."""
-        source = self.model.of(self.task.train or self.task.texts)
-        return source[self.rows], self.model.of(self.task.texts)[self.tested]
+        rows, tested = self._rows
+        return self._model.of(self._source)[rows], self._model.of(self._task.texts)[tested]
 
     @cached_property
     def _fine_tuned(self) -> _Trained:
-        groups = Labels.of(self.task.names).texts(self.settings.templates[0])
+        groups = Labels.of(self._task.names).texts(self._template)
         # A class may have several names.
         owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
         names = [text for group in groups for text in group]
+        training = FewShotTraining(seed=self._seed)
         members = self._truth[:, None] == owners
-        training = FewShotTraining(seed=self.seed)
-        encoder, history = fine_tune(self.model.encoder, self._examples, members, names, training)
-        tested = dense_vectors(encoder, [self.task.texts.texts[row] for row in self.tested])
-        labels = self.task.label_vectors(encoder, self.settings.templates[0])
-        return _Trained(labels, tested, history)
+        encoder, history = fine_tune(self._encoder, self._examples, members, names, training)
+        labels = self._task.label_vectors(encoder, self._template)
+        return _Trained(labels, dense_vectors(encoder, self._tested), history)
 
     @cached_property
     def _mapped(self) -> _Trained:
         own, tested = self._frozen
-        labels = self.task.label_vectors(self.model.encoder, self.settings.templates[0])
+        labels = self._task.label_vectors(self._encoder, self._template)
         anchors = np.stack(list(labels.values()))
         members = self._truth[:, None] == np.arange(len(labels))
-        training = FewShotTraining(method="linear", seed=self.seed)
+        training = FewShotTraining(method="linear", seed=self._seed)
         weights, history = fit_linear_map(own, members, anchors, training)
         moved = dict(zip(labels, mapped(anchors, weights), strict=True))
         return _Trained(moved, mapped(tested, weights), history)
@@ -260,10 +248,3 @@ def draw_examples(truth: IntArray, shots: int, classes: Sequence[str], rng: np.r
             )
     # One of each class after the other, so that the first examples are of all classes.
     return np.stack([rows[:shots] for rows in own], axis=1).ravel()
-
-
-def draw_texts(rows: IntArray, size: int | None, rng: np.random.Generator) -> IntArray:
-    """So many of the rows, or all of them where there are no more, ascending."""
-    if size is None or size >= len(rows):
-        return np.sort(rows)
-    return np.sort(rng.permutation(rows)[:size])

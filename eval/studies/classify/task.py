@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,7 @@ from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.text_vectors import dense_vectors
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.errors import DataError
 from surprise_rerank.eval.studies.labelled import LabelledTexts, read_labelled
 from surprise_rerank.eval.studies.settings import ClassifySettings
 
@@ -58,6 +58,16 @@ class Task:
         found = labels.vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
         return dict(zip(self.classes, found, strict=True))
 
+    def labels_by_template(
+        self, encoder: Encoder, templates: Iterable[str], leave_out: Callable[[str], None]
+    ) -> Iterator[tuple[str, dict[str, Float32Array]]]:
+        """Each template once with its `label_vectors`; those that do not tell the labels apart are told."""
+        for template in dict.fromkeys(templates):
+            try:
+                yield template, self.label_vectors(encoder, template)
+            except DataError as error:
+                leave_out(f"{Path(encoder.name).name}, {template}: not measurable, as {error}")
+
     def remarks(self) -> Iterator[str]:
         """Notes on the texts and the labels."""
         for texts in (self.texts, self.train):
@@ -65,11 +75,8 @@ class Task:
                 yield f"{texts.name}: {texts.left_out} malformed rows left out"
         unseen = sorted(set(self.classes).difference(self.texts.labels))
         if unseen:
-            more = ", ..." if len(unseen) > 5 else ""
-            yield (
-                f"{self.texts.name} has no text of {len(unseen)} of the {len(self.classes)} classes that can "
-                f"be chosen: {', '.join(unseen[:5])}{more}"
-            )
+            named = ", ".join(unseen[:5]) + ", ..." * (len(unseen) > 5)
+            yield f"{self.texts.name} has no text of {len(unseen)} of {len(self.classes)} classes: {named}"
 
 
 def read_task(settings: ClassifySettings) -> Task:
@@ -104,8 +111,6 @@ def label_names(classes: Iterable[str], given: LabelNames | None) -> LabelNames:
 
 def read_label_names(path: Path) -> LabelNames:
     """Read a YAML mapping of classes to names, or to lists of names."""
-    if not path.is_file():
-        raise DatasetError(f"there is no file {path} of label names")
     with disk_errors(str(path)):
         content = path.read_bytes()
     try:

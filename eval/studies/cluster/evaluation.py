@@ -88,23 +88,21 @@ def evaluate_clustering(settings: ClusterSettings, terminal: Terminal) -> Report
 
 def measure(
     vectors: Float32Array, labels: Sequence[str], assignments: Assignments, clusters: int, seed: int
-) -> dict[str, dict[str, float | None]]:
+) -> dict[str, dict[str, float]]:
     """Assignment, the cosine first -> its measures for (n, d) vectors, on the same centres; shares x 100."""
     with warnings.catch_warnings():
         # Fewer different texts than clusters: some stay empty, which is counted.
         warnings.simplefilter("ignore", ConvergenceWarning)
         centres = SurpriseKMeans(clusters, weight=0.0, random_state=seed).fit(vectors)
-    measured: dict[str, dict[str, float | None]] = {}
+    measured: dict[str, dict[str, float]] = {}
     for name, (model, weight) in assignments.items():
         found = SurpriseAssignment(centres, model=model, weight=weight).fit(vectors)
-        v_measure = v_measure_score(labels, found.labels_)
-        ari = adjusted_rand_score(labels, found.labels_)
-        own: dict[str, float | None] = {"V-measure": 100 * v_measure, "ARI": 100 * ari}
+        v_measure = 100 * v_measure_score(labels, found.labels_)
+        ari = 100 * adjusted_rand_score(labels, found.labels_)
+        own = {"V-measure": v_measure, "ARI": ari}
         if name != COSINE:
-            by_cosine = measured[COSINE]
-            own["V - cosine"], own["ARI - cosine"] = (
-                float(own[m] or 0) - float(by_cosine[m] or 0) for m in _TESTED
-            )
+            cosine = measured[COSINE]
+            own |= {"V - cosine": v_measure - cosine["V-measure"], "ARI - cosine": ari - cosine["ARI"]}
             own["moved %"] = 100 * float((found.labels_ != centres.labels_).mean())
         measured[name] = own
     return measured

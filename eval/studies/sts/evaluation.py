@@ -37,9 +37,8 @@ def check_similarities(settings: StsSettings) -> None:
         raise DataError(f"no similarity; give some, {COSINE!r} or {ALL!r}")
     if settings.baseline == ALL:
         raise DataError(f"the baseline is one similarity, not {ALL!r}")
-    for name in (*(settings.similarities or ()), settings.baseline):
-        if name not in (COSINE, ALL):
-            find_similarity(name)
+    for name in {*(settings.similarities or ()), settings.baseline} - {COSINE, ALL}:
+        find_similarity(name)
 
 
 def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Table
+from surprise_rerank.eval.reports.report import Column, Plot, Series, Table
 from surprise_rerank.eval.stats.correlations import Correlations, correlations, mean_correlations
 from surprise_rerank.eval.stats.intervals import Verdict
+from surprise_rerank.eval.studies.measurements import Measurements
 from surprise_rerank.eval.studies.sts.data import YEARS, DataSet
 
 _SYSTEM = (Column("model"), Column("similarity"))
@@ -21,6 +22,7 @@ _SYSTEM = (Column("model"), Column("similarity"))
 _CORRELATIONS = (Column("Pearson"), Column("Spearman"), Column("Kendall"))
 # With more systems, a terminal has no room for all of them under every data set.
 _FEW = 10
+_VERDICTS: dict[Verdict, str] = {"win": "wins", "loss": "losses", "tie": "ties"}
 _PAPER = (
     "Published for DynaMax-Jaccard beside average-cosine, over three sets of word vectors (GloVe, fastText, "
     "word2vec) and 24 sub-tasks: 77.8 % wins, 1.4 % losses, 20.8 % ties (Zhelezniak et al., ICLR 2019)."
@@ -89,7 +91,7 @@ def tables(
     if years and compared:
         found.append(_wins(compared, baseline))
     weighted = tuple(
-        (s.model, s.similarity, data_set.name, *_cells(s.mean(data_set, by_size=True)))
+        (s.model, s.similarity, data_set.name, *s.mean(data_set, by_size=True))
         for data_set in data_sets
         for s in systems
     )
@@ -99,7 +101,7 @@ def tables(
     if compared:
         found.append(_differences(compared, baseline))
     rows = tuple(
-        (s.model, s.similarity, task.name, *_cells(s.correlations[task.name]), len(task))
+        (s.model, s.similarity, task.name, *s.correlations[task.name], len(task))
         for data_set in data_sets
         for task in data_set.subtasks
         for s in systems
@@ -142,46 +144,38 @@ def _wins(compared: Sequence[Compared], baseline: str) -> Table:
     for c in compared:
         if c.in_years:
             counts.setdefault((c.model, c.similarity), Counter())[c.verdict] += 1
-    rows: list[tuple[Cell, ...]] = []
-    for keys, verdicts in counts.items():
-        numbers = [verdicts[v] for v in ("win", "loss", "tie")]
-        total = sum(numbers)
-        rows.append((*keys, *numbers, *(100 * n / total if total else None for n in numbers)))
-    names = ("wins", "losses", "ties")
-    return Table(
-        "sts-wins",
-        f"Sub-tasks of the years that are won and lost against {baseline}",
-        (*_SYSTEM, *map(Column, names), *(Column(f"{name} %", 1) for name in names)),
-        tuple(rows),
-        keys=2,
-        notes=(
-            "A win or a loss has a BCa 95 % interval of the difference of Pearson correlations that excludes "
-            "0.",
-            _PAPER,
-        ),
+    found = Measurements("model", "similarity")
+    for key, verdicts in counts.items():
+        numbers = {names: verdicts[own] for own, names in _VERDICTS.items()}
+        total = sum(numbers.values())
+        shares = {f"{name} %": 100 * n / total for name, n in numbers.items()} if total else {}
+        found.add(key, {**numbers, **shares})
+    note = (
+        "A win or a loss has a BCa 95 % interval of the difference of Pearson correlations that excludes 0."
     )
-
-
-def _cells(found: Correlations) -> tuple[float, float, float]:
-    return found.pearson, found.spearman, found.kendall
+    shown = [
+        (f"{name}{part}", digits, False)
+        for part, digits in (("", 0), (" %", 1))
+        for name in _VERDICTS.values()
+    ]
+    title = f"Sub-tasks of the years that are won and lost against {baseline}"
+    return found.table("sts-wins", title, shown, (note, _PAPER))
 
 
 def plots(compared: Sequence[Compared], baseline: str) -> Iterator[Plot]:
     """A picture for each model: the mean difference of every similarity, on the years if there are some."""
-    chosen = [c for c in compared if c.in_years] or compared
-    found: dict[str, dict[str, list[float]]] = {}
-    for c in chosen:
-        if not math.isnan(c.difference):
-            found.setdefault(c.model, {}).setdefault(c.similarity, []).append(c.difference)
-    for model, differences in found.items():
-        means = {name: sum(values) / len(values) for name, values in differences.items()}
+    found = Measurements("model", "similarity")
+    for own in [c for c in compared if c.in_years] or compared:
+        if not math.isnan(own.difference):
+            found.add((own.model, own.similarity), {"difference": own.difference})
+    for model in dict.fromkeys(key[0] for key in found):
+        means = {name: found.mean((own, name), "difference") or 0.0 for own, name in found if own == model}
         names = sorted(means, key=lambda name: -means[name])
-        series = Series("difference", tuple(names), tuple(means[name] for name in names))
         yield Plot(
             "bars",
             f"Similarities beside {baseline}, {model}",
             "similarity",
             "mean difference in Pearson correlation x 100",
-            (series,),
+            (Series("difference", tuple(map(str, names)), tuple(means[name] for name in names)),),
             finding=f"{sum(value > 0 for value in means.values())} of {len(means)} are above {baseline}.",
         )
