@@ -97,9 +97,7 @@ def main(count: int, rounds: int) -> None:
                 alone[make.__name__] = make(host, answered, documents)
             except MissingExtraError as error:
                 print(f"left out: {error}")
-        times, own = (
-            {name: 1000 * median for name, median in timed(ways, rounds)} for ways in (works, alone)
-        )
+        times, own = timed(works, rounds), timed(alone, rounds)
     for name, median in times.items():
         more = f", {median - times['bare']:+.2f}, alone {own[name]:.2f}" if name in own else ""
         print(f"{name:<12} {median:7.2f} ms{more}")

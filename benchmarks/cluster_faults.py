@@ -129,33 +129,33 @@ def asking(
     answers: list[tuple[float, float]] = []  # when a question was asked, and answered
 
     def ask() -> None:
-        with opened(urls) as index:
-            for query, own in itertools.cycle(expected):
-                if ending.wait(0.01):  # two cores for everything
-                    return
-                begun = time.monotonic()
-                try:
-                    outcome.differ += answer(index, query) != own
-                    with answered:
-                        answers.append((begun, time.monotonic()))
-                        answered.notify_all()
-                except SurpriseRerankError as error:
-                    outcome.failed += 1
-                    outcome.errors.append(f"question: {error}")
-                outcome.asked += 1
-                outcome.slowest = max(outcome.slowest, time.monotonic() - begun)
+        for query, own in itertools.cycle(expected):
+            if ending.wait(0.01):  # two cores for everything
+                return
+            begun = time.monotonic()
+            try:
+                outcome.differ += answer(index, query) != own
+                with answered:
+                    answers.append((begun, time.monotonic()))
+                    answered.notify_all()
+            except SurpriseRerankError as error:
+                outcome.failed += 1
+                outcome.errors.append(f"question: {error}")
+            outcome.asked += 1
+            outcome.slowest = max(outcome.slowest, time.monotonic() - begun)
 
     def first_after(start: float) -> float:
         with answered:
             return answered.wait_for(lambda: next((end for begun, end in answers if begun > start), 0), 120)
 
     thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    try:
-        yield first_after
-    finally:
-        ending.set()
-        thread.join()
+    with opened(urls) as index:
+        thread.start()
+        try:
+            yield first_after
+        finally:
+            ending.set()
+            thread.join()
 
 
 def work(scenario: Scenario, index: DocumentIndex) -> None:
@@ -212,7 +212,10 @@ def _happen(scenario: Scenario, nodes: ClusterNodes, done: threading.Event, back
     node, paused = NODES[scenario.node], scenario.fault == "paused"
     time.sleep(_BEFORE_FAULT)
     nodes.run("PAUSE" if paused else "STOP", node)
-    done.wait({"killed": scenario.down, "paused": scenario.pause, "away": None}[scenario.fault])
+    if scenario.fault == "away":
+        done.wait()
+    else:
+        time.sleep(scenario.pause if paused else scenario.down)
     back.append(time.monotonic())
     nodes.run("RESUME" if paused else "START", node)
 
