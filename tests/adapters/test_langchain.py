@@ -76,13 +76,6 @@ def test_it_ranks_as_a_base_reranker_does(index: DocumentIndex) -> None:
     ]
 
 
-def test_the_stored_id_goes_before_what_metadata_call_so(index: DocumentIndex) -> None:
-    index.sync([Stored("mine", "howl howl", metadata={"id": "other", "title": "own"})])
-    found = {d.id: d for d in SurpriseRetriever(pipeline=index.pipeline("cosine")).invoke("howl", k=9)}
-    assert {d.metadata["id"] for d in found.values()} == found.keys()
-    assert found["mine"].metadata["title"] == "own"
-
-
 def test_a_filter_of_qdrant_narrows_the_search(index: DocumentIndex) -> None:
     early = models.Filter(must=[models.FieldCondition(key="metadata.i", range=models.Range(lte=2))])
     late = models.Filter(must=[models.FieldCondition(key="metadata.i", range=models.Range(gte=2))])

@@ -128,16 +128,6 @@ def test_queries_are_written_out_as_mteb_does() -> None:
     assert encoder.encoded_texts == ["why Answer."]
 
 
-def test_a_folder_keeps_the_index_of_every_task(tmp_path: Path) -> None:
-    for encoded in (len(CORPUS), 0):
-        encoder = WordEncoder(64)
-        model = SurpriseSearch(encoder, "dynamax", folder=tmp_path)
-        model.index(Dataset.from_list(CORPUS), **arguments())
-        model.close()
-        assert len(encoder.encoded_texts) == encoded
-    assert [path.name for path in tmp_path.iterdir()] == ["HandfulRetrieval-default-test"]
-
-
 def test_what_differs_is_filed_apart(tmp_path: Path) -> None:
     encoder = WordEncoder(64, name="org/words", fingerprint="beef")
     models = [

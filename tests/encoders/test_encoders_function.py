@@ -128,20 +128,6 @@ def test_wrong_settings_are_refused(options: dict[str, Any], message: str):
         encoder(Api(), **options)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("The U.S. fish", ["The", "U", ".", "S", ".", "fish"]),
-        ("東京 tower", ["東", "京", "tower"]),
-        ("a" * 45, ["a" * 20, "a" * 20, "a" * 5]),
-        ("", []),
-    ],
-)
-def test_words_take_the_place_of_tokens(text: str, words: list[str]):
-    (spans,) = encoder(Api()).token_spans([text])
-    assert [text[start:end] for start, end in spans] == words
-
-
 def test_a_question_that_is_kept_is_not_sent_again():
     api = Api()
     keeping = encoder(api, cache=2)

@@ -6,11 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sentence_transformers import MultiVectorEncoder as Model
-from sentence_transformers.multi_vector_encoder.modules import HierarchicalTokenPooling
 from tiny_colbert import DIMENSION, native, pylate, stanford
 
-from surprise_rerank import as_encoder, load_encoder
+from surprise_rerank import load_encoder
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
 from surprise_rerank.similarities.dynamax import DynaMax
 
@@ -96,20 +94,3 @@ def test_markers_expansion_and_what_is_skipped_are_seen_in_the_words(encoders: d
     prompted = ["[CLS]", "query", ":", "red", "[SEP]"]
     assert encoders["native"].words(["red"], "query") == [prompted]
     assert encoders["expanding"].words(["red"], "query") == [prompted + ["[MASK]"] * 7]
-
-
-def test_fingerprints_differ_where_weights_or_readings_do(encoders: dict[str, MultiVectorEncoder]):
-    prints = {encoder.fingerprint for encoder in encoders.values()}
-    assert len(prints) == len(encoders)
-    native_one = encoders["native"]
-    assert as_encoder(native_one.model, name="again").fingerprint == native_one.fingerprint
-
-
-def test_pooled_tokens_have_no_words_of_their_own(folders: dict[str, Path]):
-    model = Model(str(folders["native"]), device="cpu")
-    model.append(HierarchicalTokenPooling(2.0))
-    encoder = as_encoder(model, name="pooled")
-    (words,) = encoder.words(["red fish blue bird sings"])
-    assert set(words) == {"[pooled]"}
-    assert [len(words)] == encoder.encode(["red fish blue bird sings"]).require_tokens().lengths.tolist()
-    assert encoder.words(["red"], "query")[0][:2] == ["[CLS]", "query"]

@@ -135,16 +135,3 @@ def test_a_decoders_prompt_stays_out_of_its_tokens(decoder: SentenceTransformer)
     whole = SentenceTransformerEncoder(decoder, "decoder", prompt_tokens=True).encode(texts, "query")
     for i in range(len(texts)):
         np.testing.assert_allclose(asked.require_tokens()[i], whole.require_tokens()[i][2:], atol=1e-6)
-
-
-# Prompts
-
-
-def test_a_model_that_pools_without_its_prompt_does_so_here(bert: SentenceTransformer):
-    transformer, _ = bert
-    pooling = Pooling(16, "mean", include_prompt=False)
-    model = SentenceTransformer(modules=[transformer, pooling], device="cpu", prompts={"query": "query: "})
-    encoder = SentenceTransformerEncoder(model, "instructed")
-    np.testing.assert_allclose(
-        encoder.encode(TEXTS, "query").dense, own_dense(model, TEXTS, "query"), atol=1e-6
-    )

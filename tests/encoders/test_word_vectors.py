@@ -66,12 +66,6 @@ def test_every_format_gives_back_the_words_and_vectors(tmp_path: Path, name: str
     assert got.fingerprint == WordVectors(WORDS, np.asfortranarray(VECTORS), "x").fingerprint
 
 
-def test_the_fingerprint_differs_where_words_or_vectors_do():
-    others = [(WORDS[::-1], VECTORS), (WORDS, VECTORS + np.float32(1e-6)), (WORDS, VECTORS[:, ::-1])]
-    prints = {WordVectors(words, vectors, "x").fingerprint for words, vectors in [(WORDS, VECTORS), *others]}
-    assert len(prints) == 4
-
-
 def test_words_may_hold_spaces_and_bytes_that_are_not_utf8_and_the_first_of_two_wins(tmp_path: Path):
     got = load_bytes(tmp_path, "v.txt", b"a 1 2\n. . . 3 4\nna\xefve 5 6\na 7 8")
     assert list(got.words) == ["a", ". . .", "na\ufffdve"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import json
 import os
 import re
 import threading
@@ -20,18 +18,6 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable, open_documents
 from surprise_rerank.documents import Document
 from surprise_rerank.eval.cli.sources import Sources
-
-
-@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".csv"])
-def test_a_file_of_lines_has_about_as_many_documents(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"documents{suffix}"
-    rows = ["id,text", *(f"{i},dogs" for i in range(500))]
-    lines = rows if suffix == ".csv" else [json.dumps({"id": row, "text": "dogs"}) for row in rows[1:]]
-    content = ("\n".join(lines) + "\n\n").encode()
-    path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
-    source = open_documents(path)
-    assert source.expected() == 501
-    assert len(list(source)) == 500
 
 
 def test_what_knows_its_number_tells_it_before_it_is_read(tmp_path: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from words import WordEncoder
 
@@ -294,52 +292,6 @@ WORDS = ["ant", "bee", "cat", "dog", "eel", "fox", "gnu", "hen", "ibis", "jay"]
 def documents(count: int) -> list[Document]:
     drawn = np.random.default_rng(count).integers(len(WORDS), size=(count, 6))
     return [Document(f"d{i}", " ".join(WORDS[j] for j in row), WORDS[row[0]]) for i, row in enumerate(drawn)]
-
-
-ODD_QUESTIONS = st.one_of(
-    st.sampled_from(
-        ["", " ", "?", "the", "fox", "zzzz", "где находится лиса", "狐狸在哪里", "🦊🦊", "\x00", "a" * 500]
-    ),
-    st.text(max_size=40),
-    st.lists(st.sampled_from(["fox", "gnu", "zzzz", "fox fox", "лиса"]), max_size=8).map(" ".join),
-)
-
-
-@pytest.fixture(scope="module")
-def odd_corpora(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DocumentIndex]]:
-    """Corpora that are tiny, of equal documents, or of several scripts."""
-    corpora = [
-        [Document("one", "fox")],
-        [Document("a", "fox gnu"), Document("b", "zzzz")],
-        [Document(f"d{i}", "fox gnu hen") for i in range(30)],
-        [*documents(60), Document("rare", "zzzz"), Document("russian", "лиса")],
-    ]
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(_filled(tmp_path_factory.mktemp("odd") / "index", corpus))
-            for corpus in corpora
-        ]
-
-
-@contextmanager
-def _filled(path: Path, corpus: list[Document]) -> Iterator[DocumentIndex]:
-    with DocumentIndex.open(path, WordEncoder()) as index:
-        index.sync(corpus)
-        yield index
-
-
-@given(text=ODD_QUESTIONS, which=st.integers(0, 3), system=st.sampled_from(["auto", "fusion"]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_no_question_and_no_corpus_gives_a_score_without_bounds(odd_corpora, text, which, system):
-    index = odd_corpora[which]
-    built = build_system(system, index, NO_OPTIONS)
-    (query,) = encode_queries(WordEncoder(), [text])
-    ranking = built.reranker.rerank(query, built.retriever.retrieve(query, 100, built.needs))
-    assert np.isfinite(ranking.scores).all()
-    # Each z is at most the root of the documents that it is measured over, and 1.75 the largest weight.
-    bound = np.sqrt(max(len(index), 1))
-    for name, part in ranking.parts.items():
-        assert np.abs(part).max(initial=0.0) <= 1.75 * bound + 1e-6, name
 
 
 def test_an_index_is_searched_by_auto(tmp_path: Path):

@@ -255,19 +255,6 @@ PLAIN = tuple(line.position for line in texts().rank(QUESTION, TEXTS))
 BEST, COPY = PLAIN[:2]
 
 
-def test_an_index_gives_pipelines_and_re_rankers_that_have_it(index: DocumentIndex) -> None:
-    pipeline = index.pipeline("cosine", mmr=0.75, collapse=0.9)
-    assert pipeline.diversity == Diversity(0.25, collapse=0.9)
-    first, *others = pipeline.search(QUESTION)
-    assert (first.id, first.duplicates) == (NAMES[BEST], (NAMES[COPY],))
-    assert NAMES[COPY] not in {hit.id for hit in others}
-    reranker = index.text_reranker("cosine", diversity=0.25, collapse=0.9)
-    assert reranker.diversity == pipeline.diversity
-    assert reranker.rank(QUESTION, TEXTS, ids=NAMES)[0].folded == (COPY,)
-    with pytest.raises(DataError, match="both diversity= and mmr= are given"):
-        index.pipeline("cosine", diversity=0.25, mmr=0.75)
-
-
 @given(st.lists(st.floats(-9, 9) | st.just(-np.inf), max_size=8))
 def test_scores_for_hosts_that_sort_again_keep_the_order(scores: list[float]) -> None:
     shown = falling(scores)

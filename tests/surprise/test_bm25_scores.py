@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 from conftest import Opener
 from faults import Status
-from qdrant_client import models
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
-from surprise_rerank.connectors.qdrant.schema import BM25, Point
 from surprise_rerank.connectors.qdrant.writing import term_statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import FILE
 from surprise_rerank.core.arrays import Float64Array
@@ -68,18 +66,6 @@ def test_the_moments_are_of_the_scores_that_were_found(open_index: Opener) -> No
             )
 
 
-def points_of_200() -> list[Point]:
-    """What `sync` stores of 200 documents."""
-    stored: list[Point] = []
-    with (
-        DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as index,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setattr(index.storage.engine, "upsert", stored.extend)
-        index.sync(DOCUMENTS[:200])
-    return stored
-
-
 @pytest.fixture
 def writer_and_reader(qdrant: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[DocumentIndex, ...]]:
     """One index in two processes, so to say."""
@@ -90,20 +76,6 @@ def writer_and_reader(qdrant: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         DocumentIndex.open(None, ENCODER, **where) as other,
     ):
         yield one, other
-
-
-def test_who_asks_keeps_what_it_knows_until_all_is_stored(writer_and_reader, counting) -> None:
-    writer, reader = writer_and_reader
-    made = points_of_200()
-    with writer._terms.changing() as points:
-        points.upsert(made[:100])
-    assert reader.term_statistics().points == 100
-    counting.clear()
-    with writer._terms.changing() as points:
-        points.upsert(made[100:200])
-        assert reader.term_statistics().points == 100
-    assert reader.term_statistics().points == 200
-    assert counting == []
 
 
 def test_who_asks_learns_what_changes_and_does_not_fail_for_it(qdrant, writer_and_reader) -> None:
@@ -121,17 +93,6 @@ def test_who_asks_learns_what_changes_and_does_not_fail_for_it(qdrant, writer_an
     qdrant.fault("retrieve", Status(403, "Forbidden"), collection=".files")
     assert_equal(after[:2], best(reader, 2))
     assert qdrant.came("retrieve", ".files") == 1
-
-
-def test_a_new_index_has_no_idf_of_qdrants(open_index: Opener) -> None:
-    with open_index(ENCODER, options=OPTIONS) as index:
-        index.sync(DOCUMENTS[:20])
-        alike = models.SparseVector(indices=[SparseRetriever(index).vector("w1").indices[0]], values=[1.0])
-        nearest = models.NearestQuery(nearest=alike)
-        request = models.QueryRequest(query=nearest, using=BM25, limit=1, with_vector=[BM25])
-        ((found,),) = index.storage.engine.query_batch([request])
-        stored = dict(zip(found.vectors[BM25].indices, found.vectors[BM25].values, strict=True))
-        assert found.score == pytest.approx(stored[alike.indices[0]])
 
 
 @pytest.mark.server
