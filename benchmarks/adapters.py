@@ -1,4 +1,4 @@
-"""What an adapter of a framework adds to the bare re-ranker, for one question and 100 documents.
+"""What an adapter of a framework adds to the bare re-ranker, for one question and 100 documents of 50 words.
 
     python benchmarks/adapters.py
 
@@ -10,7 +10,9 @@ too: with a re-ranker that has its answer ready. A framework that is not install
 from __future__ import annotations
 
 import importlib
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -23,7 +25,7 @@ from surprise_rerank.connectors.readers.demo import DemoDocumentation
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.text_reranker import RankedText, RankedTexts
 
-QUESTION = "test whether two samples differ"
+QUESTION, _WORDS = "test whether two samples differ", 50
 Work: TypeAlias = Callable[[], object]
 
 
@@ -81,11 +83,17 @@ def haystack(host: Any, reranker: TextReranker, documents: Sequence[Document]) -
 @click.option("--rounds", default=200, show_default=True)
 def main(count: int, rounds: int) -> None:
     """Print milliseconds, what was added to the bare ones, and what the adapter takes alone."""
-    documents = list(islice(DemoDocumentation().documents(), count))
+    documents = [
+        replace(document, text=" ".join(document.text.split()[:_WORDS]))
+        for document in islice(DemoDocumentation().documents(), count)
+    ]
     print(describe("langchain-core", "rerankers", "pyterrier", "llama-index-core", "haystack-ai"))
     encoder = load_encoder()
     ids, texts = [d.id for d in documents], [d.text for d in documents]
-    with DocumentIndex.open(":memory:", encoder, options=IndexOptions(passages=None, bm25=None)) as index:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        DocumentIndex.open(folder, encoder, options=IndexOptions(passages=None, bm25=None)) as index,
+    ):
         index.sync(documents, background=False)
         stored, answered = index.text_reranker("dynamax"), Answered(encoder)
         works: dict[str, Work] = {"bare": lambda: stored.rank(QUESTION, texts, ids=ids)}

@@ -56,7 +56,6 @@ def test_surprise_falls_along_a_ranking_whose_order_is_another():
     assert surprise[0] == surprise[1] > surprise[2]
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(19, 60), st.integers(0, 10_000), st.sampled_from([0.05, 0.1, 0.2]))
 def test_no_more_than_alpha_of_the_same_kind_of_questions_pass(count: int, seed: int, alpha: float):
     """Over all ways to leave one of n + 1 questions out, which is what exchangeable means."""
