@@ -283,7 +283,7 @@ async def _called(service: Service, name: str, arguments: Mapping[str, Any]) -> 
     except Exception as error:  # noqa: BLE001 - an agent reads what to do; the log has the place
         said = refusal(error, service.logger, shown).message
     is_error = values is None
-    service.logger.info(
+    service.logger.say(
         "call",
         tool=shown,
         ms=round(1000 * (time.perf_counter() - begun), 1),

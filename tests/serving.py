@@ -16,7 +16,7 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.ranked import RankedPipelines
 from surprise_rerank.connectors.server import ServerOptions, Service, process
-from surprise_rerank.connectors.server.logs import make_logger
+from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.encoders.base import Encoded, Kind
 from surprise_rerank.text_reranker import TextReranker
 
@@ -31,7 +31,7 @@ class Log(io.StringIO):
         return [json.loads(line) for line in self.getvalue().splitlines()]
 
     def logger(self) -> Any:
-        return make_logger(self)
+        return EventLog(self)
 
 
 class SteppingEncoder(WordEncoder):

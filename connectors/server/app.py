@@ -13,6 +13,7 @@ from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import RefusedError, to_json
 from surprise_rerank.connectors.server.door import Door, label_of, record_of, route_path
+from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions, said_of
 from surprise_rerank.connectors.server.page import page_routes
 from surprise_rerank.connectors.server.schemas import (
@@ -39,8 +40,7 @@ from surprise_rerank.text_reranker import TextReranker
 
 try:
     import prometheus_client
-    import structlog  # noqa: F401 - is missed here, before anything is made
-    import uvicorn  # noqa: F401
+    import uvicorn  # noqa: F401 - is missed here, before anything is made
     from fastapi import APIRouter, Depends, FastAPI, Request, Response
     from fastapi.exceptions import RequestValidationError
     from fastapi.security import HTTPBearer
@@ -51,7 +51,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-    from structlog.typing import FilteringBoundLogger
 
 T = TypeVar("T")
 
@@ -70,7 +69,7 @@ def create_app(
     options: ServerOptions | None = None,
     *,
     system: str = "",
-    logger: FilteringBoundLogger | None = None,
+    logger: EventLog | None = None,
 ) -> FastAPI:
     """A web application that re-ranks texts in Cohere's, Jina's and Text Embeddings Inference's interfaces.
 

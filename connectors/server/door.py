@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from surprise_rerank.connectors.server.answers import RefusedError, error_content, to_json
-from surprise_rerank.connectors.server.logs import log_failure
+from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.page import PAGE_ROUTES
 from surprise_rerank.connectors.server.work import AbandonedError
 from surprise_rerank.core.extras import pip_line
@@ -29,7 +29,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-    from structlog.typing import FilteringBoundLogger
 
     from surprise_rerank.connectors.server.service import Service
 
@@ -126,7 +125,7 @@ class Door:
                 answer = Response(to_json(content), refused.status, refused.headers, "application/json")
                 await answer(scope, receive, tagged)
             elif not isinstance(error, RefusedError):
-                log_failure(self._service.logger, record.request_id, error)
+                self._service.logger.fail(record.request_id, error)
         finally:
             self._write(scope, record, time.perf_counter() - begun)
 
@@ -213,7 +212,7 @@ class Door:
         route, status = label_of(scope), record.status or 0
         self._service.metrics.requests.labels(route, str(status)).inc()
         self._service.metrics.seconds.labels(route).observe(seconds)
-        self._service.logger.info(
+        self._service.logger.say(
             "request",
             method=scope["method"] if scope["method"].isalpha() and len(scope["method"]) < 8 else "other",
             route=route,
@@ -224,15 +223,13 @@ class Door:
         )
 
 
-def refusal(
-    error: Exception, logger: FilteringBoundLogger, request_id: str, method: str = "POST"
-) -> RefusedError:
+def refusal(error: Exception, logger: EventLog, request_id: str, method: str = "POST") -> RefusedError:
     """What a caller is told of an error; the log has those that are the server's."""
     if isinstance(error, RefusedError):
         return error
     if isinstance(error, AbandonedError):
         return RefusedError(CLIENT_GONE, "the client hung up")
-    log_failure(logger, request_id, error)
+    logger.fail(request_id, error)
     if isinstance(error, StoreError):
         done = "read" if method == "POST" else "changed"
         said = f"the index cannot be {done} at the moment; see that it can be reached, and try again later"

@@ -1,63 +1,55 @@
-"""Structured logs: one line for every request, without what was asked."""
+"""The server's log: a line for every event, without what was asked."""
 
 from __future__ import annotations
 
+import json
 import logging
-import os
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
+import threading
+from datetime import UTC, datetime
+from typing import Any, TextIO
 
 
-def make_logger(stream: TextIO, *, as_json: bool = True, least: int = logging.INFO) -> FilteringBoundLogger:
-    """A logger that writes lines of JSON, or for people, to a stream; nothing global is set up.
+class EventLog(logging.Handler):
+    """Writes lines of JSON, or for people, to a stream. As a handler it takes what libraries log.
 
     JSON has the time of UTC, and people that of their clock. `least` is a level of `logging`.
     """
-    import structlog
 
-    colors = stream.isatty() and not os.environ.get("NO_COLOR")
-    logger: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.WriteLogger(stream),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso" if as_json else "%H:%M:%S", utc=as_json),
-            structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=colors),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(least),
-    )
-    return logger
-
-
-def log_failure(logger: FilteringBoundLogger, request_id: str, error: BaseException) -> None:
-    """Write down an error: its class and its place."""
-    logger.error("failed", request_id=request_id, error=type(error).__name__, at=_place_of(error))
-
-
-def _place_of(error: BaseException) -> str:
-    """Where an error was raised, as module and line: its message may hold what was asked."""
-    trace = error.__traceback__
-    if trace is None:
-        return "unknown"
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{trace.tb_frame.f_globals.get('__name__', 'unknown')}:{trace.tb_lineno}"
-
-
-class ForwardingHandler(logging.Handler):
-    """Hands on what a library logs: its first line, without stack traces.
-
-    What asyncio appends to it are objects as they print themselves, errors with their messages among them.
-    """
-
-    def __init__(self, logger: FilteringBoundLogger) -> None:
+    def __init__(self, stream: TextIO, *, as_json: bool = True, least: int = logging.INFO) -> None:
         super().__init__(logging.WARNING)
-        self._logger = logger
+        self._stream, self._as_json, self._least = stream, as_json, least
+        self._turn = threading.Lock()
+
+    def say(self, event: str, level: int = logging.INFO, **values: Any) -> None:
+        """Write down an event with its values."""
+        if level < self._least:
+            return
+        now, name = datetime.now(UTC), logging.getLevelName(level).lower()
+        if self._as_json:
+            stamps = {"event": event, "level": name, "timestamp": now.isoformat()}
+            line = json.dumps({**values, **stamps}, default=str)
+        else:
+            said = " ".join(f"{key}={value}" for key, value in values.items())
+            line = f"{now.astimezone():%H:%M:%S} {name}: {event} {said}".rstrip()
+        with self._turn:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+
+    def fail(self, request_id: str, error: BaseException) -> None:
+        """Write down an error: its class and its place."""
+        self.say("failed", logging.ERROR, request_id=request_id, **_fault(error))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line for one record."""
-        error = record.exc_info[1] if record.exc_info else None
-        more = {} if error is None else {"error": type(error).__name__, "at": _place_of(error)}
+        """The first line of what a library logs: what asyncio appends may have messages of errors in it."""
+        fault = _fault(record.exc_info[1]) if record.exc_info and record.exc_info[1] else {}
         said = record.getMessage().partition("\n")[0]
-        self._logger.log(record.levelno, "server", source=record.name, said=said, **more)
+        self.say("server", record.levelno, source=record.name, said=said, **fault)
+
+
+def _fault(error: BaseException) -> dict[str, str]:
+    """An error's class, and where it was raised as module and line: its message may hold what was asked."""
+    trace, place = error.__traceback__, "unknown"
+    while trace is not None:
+        place = f"{trace.tb_frame.f_globals.get('__name__', 'unknown')}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return {"error": type(error).__name__, "at": place}

@@ -11,12 +11,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from surprise_rerank.connectors.server.logs import ForwardingHandler
+from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
     import uvicorn
-    from structlog.typing import FilteringBoundLogger
 
 
 def listen(host: str, port: int, token: str | None) -> socket.socket:
@@ -68,7 +67,7 @@ def make_server(app: Any, timeout: float) -> uvicorn.Server:
 def run(
     server: uvicorn.Server,
     listening: socket.socket,
-    logger: FilteringBoundLogger,
+    logger: EventLog,
     on_listening: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until a signal: then nothing new is accepted, and what runs is finished.
@@ -80,7 +79,7 @@ def run(
 
     async def accepting() -> None:
         server.config.callback_notify = None  # uvicorn calls this again and again
-        logger.info("listening", url=url)
+        logger.say("listening", url=url)
         if on_listening is not None:
             on_listening(url)
 
@@ -89,7 +88,7 @@ def run(
         try:
             server.run(sockets=[listening])
         finally:
-            logger.info("stopped")
+            logger.say("stopped")
 
 
 @contextlib.contextmanager
@@ -104,16 +103,15 @@ def ending_on_sigterm() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def forwarded(logger: FilteringBoundLogger) -> Iterator[None]:
+def forwarded(logger: EventLog) -> Iterator[None]:
     """The libraries' own warnings as lines of this log."""
-    handler = ForwardingHandler(logger)
     sources = [logging.getLogger(name) for name in ("uvicorn.error", "asyncio", "mcp", "surprise_rerank")]
     for source in sources:
-        source.addHandler(handler)
+        source.addHandler(logger)
         source.propagate = False
     try:
         yield
     finally:
         for source in sources:
-            source.removeHandler(handler)
+            source.removeHandler(logger)
             source.propagate = True

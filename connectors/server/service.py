@@ -14,7 +14,7 @@ from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.ranked import RankedPipelines
 from surprise_rerank.connectors.server.answers import RefusedError, refusing
-from surprise_rerank.connectors.server.logs import make_logger
+from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.work import Workers
@@ -26,8 +26,6 @@ from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger
-
     from surprise_rerank.connectors.attached import Collection
 
 _SAMPLED = 64  # documents that examples of questions are made of
@@ -115,11 +113,11 @@ class Service:
         *,
         searches: bool,
         options: ServerOptions | None = None,
-        logger: FilteringBoundLogger | None = None,
+        logger: EventLog | None = None,
     ) -> None:
         self.searches = searches
         self.options = ServerOptions() if options is None else options
-        self.logger = make_logger(sys.stderr) if logger is None else logger
+        self.logger = EventLog(sys.stderr) if logger is None else logger
         self.metrics = Metrics()
         self.workers = Workers(self.options.workers)
         self.opened: Opened | None = None
@@ -167,7 +165,7 @@ class Service:
                 failed.append(error)
                 stop()
             else:
-                self.logger.info("ready")
+                self.logger.say("ready")
 
         thread = threading.Thread(target=load, name="surprise-rerank-load")
         thread.start()

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 pytest.importorskip("mcp", reason="the extra 'mcp' is not installed")
-pytest.importorskip("structlog", reason="the extra 'mcp' is not installed")
 
 import httpx
 import httpx2

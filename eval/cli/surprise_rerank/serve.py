@@ -160,11 +160,11 @@ def _run_stdio(settings: PipelineSettings, options: ServerOptions) -> None:
 def _service(settings: PipelineSettings, options: ServerOptions, said: str | None = None) -> Service:
     """What will be served, with its log: JSON where nobody reads it on a terminal."""
     from surprise_rerank.connectors.server import Service
-    from surprise_rerank.connectors.server.logs import make_logger
+    from surprise_rerank.connectors.server.logs import EventLog
 
     as_json = options.logs == "json" if options.logs else not sys.stderr.isatty() and said is None
     least = logging.INFO if said is None else logging.WARNING
-    logger = make_logger(sys.stderr, as_json=as_json, least=least)
+    logger = EventLog(sys.stderr, as_json=as_json, least=least)
     return Service(searches=settings.location.is_given, options=options, logger=logger)
 
 
