@@ -225,34 +225,19 @@ def run_stdio(service: Service, stopped: threading.Event) -> None:
     server = mcp_server(service)
 
     async def serving() -> None:
-        lines = cast("anyio.AsyncFile[str]", _lines(os.dup(0)))
+        lines = cast("anyio.AsyncFile[str]", _lines(os.dup(0), stopped))
         async with stdio_server(stdin=lines) as (received, sent):
             await server.run(received, sent, server.create_initialization_options())
 
-    async def until_stopped() -> None:
-        while not stopped.is_set():
-            await asyncio.sleep(_POLL)
-
-    async def both() -> None:
-        tasks = [asyncio.ensure_future(serving()), asyncio.ensure_future(until_stopped())]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-        if not tasks[0].cancelled():
-            tasks[0].result()
-
     try:
-        asyncio.run(both())
+        asyncio.run(serving())
     except* (BrokenPipeError, ConnectionError):
         pass  # the client has gone
     finally:
         service.workers.close()
 
 
-async def _lines(source: int) -> AsyncIterator[str]:
+async def _lines(source: int, stopped: threading.Event) -> AsyncIterator[str]:
     """The lines of a descriptor, read in a thread that nothing waits for: a read cannot be ended."""
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -267,8 +252,12 @@ async def _lines(source: int) -> AsyncIterator[str]:
             loop.call_soon_threadsafe(lines.put_nowait, None)
 
     threading.Thread(target=read, daemon=True).start()
-    while (line := await lines.get()) is not None:
-        yield line.decode("utf-8", "replace")
+    while not stopped.is_set():
+        with contextlib.suppress(TimeoutError):
+            line = await asyncio.wait_for(lines.get(), _POLL)
+            if line is None:
+                return
+            yield line.decode("utf-8", "replace")
 
 
 async def _called(service: Service, name: str, arguments: Mapping[str, Any]) -> types.CallToolResult:

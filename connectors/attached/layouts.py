@@ -23,7 +23,7 @@ from surprise_rerank.connectors.readers.fields import (
     json_value,
     shown,
 )
-from surprise_rerank.connectors.readers.lines import RefusedError
+from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.arrays import Float32Array, VectorSimilarity, unit_rows
 from surprise_rerank.core.json_values import at
 from surprise_rerank.core.tokens import TokenBatch

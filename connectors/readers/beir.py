@@ -9,14 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
-from surprise_rerank.connectors.readers.lines import (
-    RefusedError,
-    check_decoded,
-    count_lines,
-    read_lines,
-    read_objects,
-)
-from surprise_rerank.connectors.readers.source import Skipped
+from surprise_rerank.connectors.readers.lines import check_decoded, count_lines, read_lines, read_objects
+from surprise_rerank.connectors.readers.source import RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
@@ -106,7 +100,7 @@ class BeirFolder:
 
 def read_corpus(path: Path, skipped: Skipped) -> Iterator[Document]:
     """The documents of a file of JSON lines with `_id`, `text`, `title` and `metadata`."""
-    rows = (Row(f"{path}:{n}", "", values) for n, values in read_objects(path))
+    rows = (Row(f"{path}:{n}", "", values) for n, values in read_objects(path, skipped))
     return documents_of(rows, Fields(), skipped, columns=_COLUMNS)
 
 
@@ -142,9 +136,7 @@ def read_qrels(path: Path) -> dict[str, dict[str, int]]:
 
 def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
     if ".jsonl" in path.suffixes:
-        for number, record in read_objects(path):
-            if isinstance(record, RefusedError):
-                raise DataError(f"{path}:{number}: {record.detail}") from record
+        for number, record in read_objects(path, Skipped("raise")):
             yield number, [str(record.get(name, "")) for name in _HEADER]
         return
     for number, line in enumerate(read_lines(path), start=1):

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from surprise_rerank.connectors.readers.lines import EXTRA, RefusedError
+from surprise_rerank.connectors.readers.lines import EXTRA
 from surprise_rerank.connectors.readers.pages import Extracted, html_text, markdown_text
+from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import MissingExtraError
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from surprise_rerank.connectors.readers.lines import DamagedError, RefusedError
-from surprise_rerank.connectors.readers.source import Skipped
+from surprise_rerank.connectors.readers.lines import DamagedError
+from surprise_rerank.connectors.readers.source import RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError
 
@@ -99,11 +99,11 @@ class Columns(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row: its file and line for messages, its number or key, and its values, or why there are none."""
+    """A row: its file and line for messages, its number or key, and its values."""
 
     where: str
     number: str
-    values: Mapping[str, Any] | Document | RefusedError
+    values: Mapping[str, Any] | Document
 
 
 def documents_of(
@@ -123,8 +123,6 @@ def documents_of(
     unseen = set() if columns else fields.optional()
     for row in rows:
         try:
-            if isinstance(row.values, RefusedError):
-                raise row.values
             if isinstance(row.values, Document):
                 document = row.values
             else:

@@ -12,9 +12,8 @@ from pathlib import Path, PurePosixPath
 from pathspec import GitIgnoreSpec
 
 from surprise_rerank.connectors.readers.extraction import KINDS, Extractor
-from surprise_rerank.connectors.readers.lines import RefusedError
 from surprise_rerank.connectors.readers.pages import plain_text
-from surprise_rerank.connectors.readers.source import Skipped
+from surprise_rerank.connectors.readers.source import RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 

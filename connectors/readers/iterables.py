@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import Any, TypeAlias
 
 from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of, id_string
-from surprise_rerank.connectors.readers.lines import RefusedError
-from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Skipped
+from surprise_rerank.connectors.readers.source import DocumentSource, OnError, RefusedError, Skipped
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
@@ -43,18 +42,24 @@ def from_iterable(
                 "the iterator of documents was read already; give a list, or a function that makes one"
             )
         opened[:] = [found]
-        rows = (Row(f"{name}, item {n}", str(n), _values(item)) for n, item in enumerate(found, start=1))
-        return documents_of(rows, fields or Fields(), skipped)
+        return documents_of(_rows(found, name, skipped), fields or Fields(), skipped)
 
     count = len(items) if isinstance(items, Sized) else None
     return DocumentSource(name, read, on_error=on_error, count=lambda: count)
 
 
-def _values(item: object) -> Mapping[str, Any] | Document | RefusedError:
-    if isinstance(item, Document | Mapping):
-        return item
-    if isinstance(item, tuple | list) and len(item) == 2:
-        found, text = id_string(item[0]), item[1]
-        if found and isinstance(text, str):
-            return Document(found, text)
-    return RefusedError("no document", f"must be {_KINDS}, got {type(item).__name__}")
+def _rows(items: Iterator[Item], name: str, skipped: Skipped) -> Iterator[Row]:
+    for n, item in enumerate(items, start=1):
+        where = f"{name}, item {n}"
+        if isinstance(item, Document | Mapping):
+            yield Row(where, str(n), item)
+        elif (own := _pair(item)) is not None:
+            yield Row(where, str(n), own)
+        else:
+            detail = f"must be {_KINDS}, got {type(item).__name__}"
+            skipped.refuse(where, RefusedError("no document", detail))
+
+
+def _pair(item: object) -> Document | None:
+    found = id_string(item[0]) if isinstance(item, tuple | list) and len(item) == 2 else None
+    return Document(found, item[1]) if found and isinstance(item[1], str) else None

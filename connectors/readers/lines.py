@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from surprise_rerank.connectors.readers.source import RefusedError, Skipped
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import encodable
 from surprise_rerank.errors import DataError, DatasetError
@@ -31,18 +32,6 @@ _MARKS = (
 _WESTERN = "cp1252"
 _TOLERANCE = 0.15  # of charset-normalizer's "chaos": enough for French, too little for Polish and Czech
 _UNDECODED = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of bytes
-
-
-class RefusedError(Exception):
-    """One row or file that is no document; who reads it adds its place.
-
-    It is counted by its reason, a few words; the detail is the sentence that is shown where it is an error.
-    Of what is unreadable there may be a document all the same: no permission, no time.
-    """
-
-    def __init__(self, reason: str, detail: str | None = None, *, unreadable: bool = False) -> None:
-        super().__init__(detail or reason)
-        self.reason, self.detail, self.unreadable = reason, detail or reason, unreadable
 
 
 class DamagedError(DataError):
@@ -141,14 +130,16 @@ def check_decoded(text: str) -> None:
         raise RefusedError("not valid UTF-8", "not valid UTF-8; save the file as UTF-8")
 
 
-def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any] | RefusedError]]:
-    """Number and object of every line that is not blank, or why it has none."""
+def read_objects(path: Path, skipped: Skipped) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Number and object of every line that has one."""
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             try:
-                yield number, _object(line)
+                record = _object(line)
             except RefusedError as refused:
-                yield number, refused
+                skipped.refuse(f"{path}:{number}", refused)
+            else:
+                yield number, record
 
 
 def _object(line: str) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from surprise_rerank.connectors.readers.extraction import Extractor
 from surprise_rerank.connectors.readers.fields import Fields, NoColumnError
 from surprise_rerank.connectors.readers.files import FileRules, is_document, read_file, walk
 from surprise_rerank.connectors.readers.iterables import from_iterable
-from surprise_rerank.connectors.readers.lines import DamagedError, RefusedError
-from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Skipped
+from surprise_rerank.connectors.readers.lines import DamagedError
+from surprise_rerank.connectors.readers.source import DocumentSource, OnError, RefusedError, Skipped
 from surprise_rerank.connectors.readers.tables import Table, count_table, read_table, table_format
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError

@@ -10,7 +10,8 @@ import yaml
 from lxml import etree
 from markdown_it import MarkdownIt
 
-from surprise_rerank.connectors.readers.lines import RefusedError, decoded
+from surprise_rerank.connectors.readers.lines import decoded
+from surprise_rerank.connectors.readers.source import RefusedError
 
 _NOT_SHOWN = ("canvas", "iframe", "nav", "noscript", "object", "script", "style", "svg", "template", "title")
 _BLOCK_NAMES = """

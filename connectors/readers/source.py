@@ -6,13 +6,24 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from surprise_rerank.connectors.readers.lines import RefusedError
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 
 OnError: TypeAlias = Literal["raise", "skip"]
 
 _PLACES = 5
+
+
+class RefusedError(Exception):
+    """One row or file that is no document; who reads it adds its place.
+
+    It is counted by its reason, a few words; the detail is the sentence that is shown where it is an error.
+    Of what is unreadable there may be a document all the same: no permission, no time.
+    """
+
+    def __init__(self, reason: str, detail: str | None = None, *, unreadable: bool = False) -> None:
+        super().__init__(detail or reason)
+        self.reason, self.detail, self.unreadable = reason, detail or reason, unreadable
 
 
 class Skipped:

@@ -14,13 +14,12 @@ from surprise_rerank.connectors.readers.fields import TITLE_NAMES, Columns, Fiel
 from surprise_rerank.connectors.readers.lines import (
     EXTRA,
     DamagedError,
-    RefusedError,
     check_decoded,
     count_lines,
     read_lines,
     read_objects,
 )
-from surprise_rerank.connectors.readers.source import Skipped
+from surprise_rerank.connectors.readers.source import RefusedError, Skipped
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
@@ -30,6 +29,7 @@ Table: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet"]
 _BATCH = 256  # rows of a Parquet file that are Python objects at a time
 _PAGE_BUFFER = 2**20
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?")
+_NOT_CSV = "not valid CSV: {}; is a quote not closed, or not doubled? Or give the format tsv-unquoted"
 _FIELD_LIMIT = 64 * 2**20  # characters; csv's own is 128 KiB, for the whole process
 
 
@@ -61,7 +61,7 @@ def read_table(
     if kind == "parquet":
         return _of_parquet(path, fields, skipped, prefix)
     if kind == "jsonl":
-        rows = (Row(f"{path}:{n}", f"{prefix}{n}", values) for n, values in read_objects(path))
+        rows = (Row(f"{path}:{n}", f"{prefix}{n}", values) for n, values in read_objects(path, skipped))
         return documents_of(rows, fields, skipped)
     return _delimited(path, kind, fields, skipped, prefix)
 
@@ -113,55 +113,47 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
     strict = kind != "tsv-unquoted"
     delimiter = max(",;\t|", key=head.count) if kind == "csv" else "\t"
     # Not strict, a quote that is opened and not closed would swallow the rows after it.
-    rows = _parsed(
-        csv.reader(
-            itertools.chain([head], lines),
-            delimiter=delimiter,
-            quoting=csv.QUOTE_MINIMAL if strict else csv.QUOTE_NONE,
-            strict=strict,
-        )
+    rows = csv.reader(
+        itertools.chain([head], lines),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_MINIMAL if strict else csv.QUOTE_NONE,
+        strict=strict,
     )
-    first = next(rows)[1]
-    if isinstance(first, RefusedError):
-        raise DamagedError(f"{path}:{blank + 1}: {first.detail}")
+    try:
+        first = next(rows)
+    except csv.Error as error:
+        raise DamagedError(f"{path}:{blank + 1}: {_NOT_CSV.format(error)}") from error
     # pandas writes its row numbers into a column without a name.
     names = [name.strip() or f"column_{i}" for i, name in enumerate(first, start=1)]
     columns = Columns.of_table(fields, names, path)
     texts = {columns.id, columns.title, *columns.texts, *(own for own in names if own.lower() in TITLE_NAMES)}
-    full = ((line, values) for line, values in rows if values != [])
-    found = (
-        Row(f"{path}:{blank + line}", f"{prefix}{number}", _record(names, values, texts))
-        for number, (line, values) in enumerate(full, start=1)
-    )
-    yield from documents_of(found, fields, skipped, columns=columns)
+
+    def found() -> Iterator[Row]:
+        number = 0
+        while True:
+            where = f"{path}:{blank + rows.line_num + 1}"
+            try:
+                values = next(rows, None)
+                if values is None:
+                    return
+                if values:
+                    number += 1
+                    yield Row(where, f"{prefix}{number}", _record(names, values, texts))
+            except csv.Error as error:
+                number += 1
+                skipped.refuse(where, RefusedError("not valid CSV", _NOT_CSV.format(error)))
+            except RefusedError as refused:
+                skipped.refuse(where, refused)
+
+    yield from documents_of(found(), fields, skipped, columns=columns)
 
 
-def _parsed(reader: Any) -> Iterator[tuple[int, list[str] | RefusedError]]:
-    """Line and values of every row."""
-    while True:
-        line = reader.line_num + 1
-        try:
-            yield line, next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            advice = "is a quote not closed, or not doubled? Or give the format tsv-unquoted"
-            yield line, RefusedError("not valid CSV", f"not valid CSV: {error}; {advice}")
-
-
-def _record(
-    names: list[str], values: list[str] | RefusedError, texts: set[str | None]
-) -> dict[str, str | int | float] | RefusedError:
+def _record(names: list[str], values: list[str], texts: set[str | None]) -> dict[str, str | int | float]:
     """A row; numbers outside of the columns of texts are numbers, which filters compare by size."""
-    if isinstance(values, RefusedError):
-        return values
     if len(values) != len(names):
         wrong = f"{len(values)} columns, but the head has {len(names)}"
-        return RefusedError("wrong number of columns", wrong)
-    try:
-        check_decoded("".join(values))
-    except RefusedError as refused:
-        return refused
+        raise RefusedError("wrong number of columns", wrong)
+    check_decoded("".join(values))
     pairs = zip(names, values, strict=True)
     return {name: value if name in texts else _number(value) for name, value in pairs}
 

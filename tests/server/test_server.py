@@ -86,9 +86,6 @@ def test_rank_fields_name_what_is_ranked_of_documents_that_come_back_as_they_wer
     results = client.post("/v1/rerank", json={**body, "return_documents": True}).json()["results"]
     assert [r["index"] for r in results] == [1, 2, 0]
     assert [r["document"] for r in results] == [documents[1], {"text": documents[2]}, documents[0]]
-    missing = client.post("/v1/rerank", json={**body, "rank_fields": ["author"]})
-    assert missing.status_code == 422
-    assert missing.json()["message"].startswith("documents[0] has no string to rank")
     assert client.post("/v1/rerank", json={**body, "rank_fields": None}).status_code == 422
 
 
@@ -262,32 +259,6 @@ def test_a_filter_reaches_every_system(systems: TestClient, system: str) -> None
     answer = systems.post("/v1/search", json=asked).json()
     assert answer["system"] == system
     assert set(_found(answer)) <= set(_found(answer["compared"])) == {"d2", "d3"}
-
-
-@pytest.mark.parametrize(
-    ("asked", "named"),
-    [
-        ({"filterr": {}}, "did you mean 'filter'"),
-        ({"top_n": 3}, "not known"),
-        ({"query": " "}, "query: the question is empty; ask in words"),
-        ({"filter": {"mustt": []}}, "'mustt' is not known"),
-        ({"filter": {"must": [{"key": "a[", "match": {"value": 1}}]}}, "invalid JSON path a["),
-        ({"filter": {"must": [{"key": "a", "match": {"value": 2**70}}]}}, "more than 64 bits"),
-        ({"filter": {"must": [{"has_id": ["d1"]}]}}, "no UUID"),
-        ({"filter": []}, "filter"),
-        ({"filter": {"must": [{"key": "a"}]}}, "must[0] tests nothing"),
-        ({"filter": {"must": [{"key": "a", "match": {"value": i}} for i in range(65)]}}, "more than 64"),
-        ({"system": "dynmax"}, "did you mean 'dynamax'"),
-        ({"system": "surprise"}, "none of that name"),
-        ({"compare_with": "nothing"}, "compare_with: the index has none of that name; there are dynamax"),
-        ({"depth": 0}, "depth"),
-        ({"depth": 5000}, "depth is 5000"),
-    ],
-)
-def test_a_search_that_is_not_understood_is_refused(systems: TestClient, asked: Any, named: str) -> None:
-    answer = systems.post("/v1/search", json={"query": QUESTION, **asked})
-    assert answer.status_code == 422
-    assert named in answer.json()["message"]
 
 
 def test_another_order_comes_beside_with_each_documents_rank_there_and_excerpts(systems: TestClient) -> None:

@@ -68,29 +68,6 @@ def test_a_document_is_found_when_it_was_stored_and_gone_when_it_was_removed(cli
     assert "s" not in found(client, "flour for bread")
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "told"),
-    [
-        ({"documents": [{"id": "a"}]}, 422, "text"),
-        ({"documents": [{"id": "", "text": "a"}]}, 422, "id"),
-        ({"documents": [{"id": "a", "text": "a", "meta": {}}]}, 422, "meta"),
-        ({"documents": [{"id": "a", "text": "a"}, {"id": "a", "text": "b"}]}, 422, "'a'"),
-        ({"documents": [{"id": "a", "text": "x" * 101}]}, 422, "at most 100"),
-        ({"documents": [{"id": str(i), "text": "a"} for i in range(4)]}, 422, "at most 3"),
-        ({"document": []}, 422, "document"),
-        ([], 422, ""),
-    ],
-)
-def test_what_is_no_document_is_refused_and_nothing_is_stored(
-    index: DocumentIndex, body: object, status: int, told: str
-) -> None:
-    limited = app_of(index, token=TOKEN, max_documents=3, max_characters=100)
-    answer = client_of(limited, headers=WITH).put("/v1/documents", json=body)
-    assert answer.status_code == status
-    assert told in answer.json()["message"]
-    assert len(index) == 2
-
-
 def test_only_who_has_the_token_may_change_documents(index: DocumentIndex) -> None:
     for token, status, said in ((TOKEN, 401, "Bearer"), (None, 403, "SURPRISE_RERANK_TOKEN")):
         asking = client_of(app_of(index, token=token))

@@ -8,6 +8,7 @@ import logging
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -18,10 +19,12 @@ pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 import httpx
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from serving import JSON, Log, SteppingEncoder, client_of, served, wait_until, words_reranker
+from serving import JSON, Log, SteppingEncoder, client_of, served, service_of, wait_until, words_reranker
 from words import WordEncoder
 
+from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions, Service, create_app, process, service_app
+from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded
 from surprise_rerank.errors import StoreError
 from surprise_rerank.pipeline import Pipeline
@@ -55,28 +58,87 @@ def message(answer: httpx.Response) -> str:
 # Bodies
 
 
-@pytest.mark.parametrize("path", ["/v1/rerank", "/rerank"])
-@pytest.mark.parametrize(
-    ("content", "status", "said"),
-    [
-        (b"", 422, "the body: field required"),
-        (b"{", 400, "the body is no JSON from character 1 on"),
-        (b"\xff", 400, "the body is no JSON"),
-        (b"[" * 900, 400, "the body is no JSON"),
-        (b"1" * 900, 422, "the body: "),
-        (b"[]", 422, "the body: input should be an object"),
-        (b'{"query": " ", "texts": [], "documents": []}', 422, "query: the question is empty; ask in words"),
-        (b'{"query": 1, "texts": [], "documents": []}', 422, "query: input should be a valid string"),
-        (b'{"query": "q", "texts": ["a", 1], "documents": ["a", 1]}', 422, "[1]"),
-        (b'{"query": "q", "texts": ["a"], "documents": ["a"], "min_surprise": NaN}', 422, "min_surprise"),
-        (b'{"query": "q", "texts": ["a"], "documents": ["a"], "min_surprise": "1"}', 422, "min_surprise"),
-    ],
-)
-def test_a_body_that_is_wrong_is_refused_in_the_services_own_form(
-    path: str, content: bytes, status: int, said: str
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with DocumentIndex.open(tmp_path_factory.mktemp("refusing") / "index", WordEncoder()) as index:
+        index.sync([Document("d", "dogs bark")], background=False)
+        limits = {"max_body": 5000, "max_documents": 3, "max_characters": 50}
+        client = client_of(service_app(service_of(index, token=SECRET, **limits)))
+        client.headers |= {"Authorization": f"Bearer {SECRET}", **JSON}
+        yield client
+        assert len(index) == 1
+
+
+def conditions(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {"filter": {"must": rows}}
+
+
+WRONG_OF_ALL = [
+    (b"", 422, "the body: field required"),
+    (b"{", 400, "the body is no JSON from character 1 on"),
+    (b"\xff", 400, "the body is no JSON"),
+    (b"[" * 900, 400, "the body is no JSON"),
+    (b"1" * 900, 422, "the body: "),
+    (b"[]", 422, "the body: input should be an object"),
+    (b" " * 6000, 413, "more than 5000 bytes"),
+]
+WRONG_TEXTS = [
+    ({"query": " "}, 422, "query: the question is empty; ask in words"),
+    ({"query": 1}, 422, "query: input should be a valid string"),
+    ({"query": "q" * 51}, 0, "query has 51 characters"),
+    ({"TEXTS": ["a", 1]}, 422, "[1]"),
+    ({"TEXTS": ["a"] * 4}, 0, "at most 3 are taken; send fewer"),
+    ({"TEXTS": ["a", "b" * 51]}, 0, "[1] has 51 characters"),
+    ({"min_surprise": float("nan")}, 422, "min_surprise"),
+    ({"min_surprise": "1"}, 422, "min_surprise"),
+    ({"min_surprise": 0.5}, 422, "no background"),
+]
+WRONG_SEARCHES = [
+    ({"filterr": {}}, "did you mean 'filter'"),
+    ({"top_n": 3}, "not known"),
+    ({"query": " "}, "query: the question is empty; ask in words"),
+    ({"filter": {"mustt": []}}, "'mustt' is not known"),
+    ({"filter": []}, "filter"),
+    (conditions({"key": "a[", "match": {"value": 1}}), "invalid JSON path a["),
+    (conditions({"key": "a", "match": {"value": 2**70}}), "more than 64 bits"),
+    (conditions({"has_id": ["d1"]}), "no UUID"),
+    (conditions({"key": "a"}), "must[0] tests nothing"),
+    (conditions(*({"key": "a", "match": {"value": i}} for i in range(65))), "more than 64"),
+    ({"system": "dynmax"}, "did you mean 'dynamax'"),
+    ({"system": "surprise"}, "none of that name"),
+    ({"compare_with": "nothing"}, "compare_with: the index has none of that name; there are dynamax"),
+    ({"depth": 0}, "depth"),
+    ({"depth": 5000}, "depth is 5000"),
+]
+WRONG_DOCUMENTS = [
+    ([{"id": "a"}], "text"),
+    ([{"id": "", "text": "a"}], "id"),
+    ([{"id": "a", "text": "a", "meta": {}}], "meta"),
+    ([{"id": "a", "text": "a"}, {"id": "a", "text": "b"}], "'a'"),
+    ([{"id": "a", "text": "x" * 51}], "at most 50"),
+    ([{"id": str(i), "text": "a"} for i in range(4)], "at most 3"),
+]
+WRONG = [
+    *((path, *own) for path in (*PATHS, "/v1/search", "/v1/documents") for own in WRONG_OF_ALL),
+    *((path, *own) for path in PATHS for own in WRONG_TEXTS),
+    *(("/v1/search", {"query": "q", "top_k": 2, **own}, 422, said) for own, said in WRONG_SEARCHES),
+    *(("/v1/documents", {"documents": own}, 422, said) for own, said in WRONG_DOCUMENTS),
+    ("/v1/documents", {"document": []}, 422, "document"),
+    ("/v1/rerank", {"query": "q", "documents": [{"body": "a"}]}, 422, "documents[0] has no string to rank"),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "status", "said"), WRONG)
+def test_what_is_wrong_is_refused_in_the_services_own_form(
+    refusing: TestClient, path: str, body: Any, status: int, said: str
 ) -> None:
-    answer = limited(SMALL).post(path, content=content, headers=JSON)
-    assert answer.status_code == status
+    if not isinstance(body, bytes):
+        name = "texts" if path == "/rerank" else "documents"
+        if path in PATHS:
+            body = {"query": "q", name: body.get("TEXTS", ["a"]), **body}
+        body = json.dumps(body).encode()
+    answer = refusing.request("PUT" if path == "/v1/documents" else "POST", path, content=body)
+    assert answer.status_code == (status or (413 if path == "/rerank" else 422))
     assert said in message(answer)
 
 
@@ -90,21 +152,6 @@ def test_a_body_is_taken_that_is_declared_as_json_and_by_a_method_that_there_is(
     answer = client.post("/rerank", content=content, headers=declared)
     assert {rank["text"] for rank in answer.json()} == {"a", "\ufffd b"}  # no half of a character
     assert [client.request(own, "/info").status_code for own in ("TRACE", "PUT", "POST")] == [405] * 3
-
-
-@pytest.mark.parametrize("path", PATHS)
-def test_too_much_is_refused(path: str) -> None:
-    name = "texts" if path == "/rerank" else "documents"
-    own = 413 if path == "/rerank" else 422
-    for query, texts, status, said in (
-        ("q", ["a"] * 4, own, f"4 {name}, and at most 3 are taken; send fewer"),
-        ("q", ["a", "b" * 51], own, f"{name}[1] has 51 characters"),
-        ("q" * 51, [], own, "query has 51 characters"),
-        ("q", ["b" * 1000], 413, "more than 1000 bytes"),
-    ):
-        answer = limited(SMALL).post(path, json={"query": query, name: texts})
-        assert answer.status_code == status
-        assert said in message(answer)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
@@ -11,9 +10,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -46,55 +44,37 @@ CODE = (
 class Server:
     """The command, in a process of its own."""
 
-    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+    def __init__(self, *arguments: str, **environment: str) -> None:
         clean = {k: v for k, v in os.environ.items() if k not in (TOKEN_VARIABLE, "QDRANT_URL")}
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", CODE, "--port", "0", *arguments],
-            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**clean, "OMP_NUM_THREADS": "1", **environment},
         )
+        assert self.process.stderr is not None
         self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read)
+        self._reader = threading.Thread(target=lambda: self.lines.extend(self.process.stderr or ()))
         self._reader.start()
 
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        self.lines.extend(iter(self.process.stderr.readline, ""))
+    def event(self, name: str) -> dict[str, Any]:
+        """What the log says of an event, which is waited for."""
 
-    def event(self, name: str) -> dict[str, Any] | None:
-        lines = [json.loads(line) for line in list(self.lines) if line.startswith("{")]
-        return next((line for line in lines if line["event"] == name), None)
+        def found() -> list[dict[str, Any]]:
+            lines = (json.loads(line) for line in list(self.lines) if line.startswith("{"))
+            return [line for line in lines if line["event"] == name]
 
-    @property
-    def url(self) -> str:
-        wait_until(lambda: self.event("listening") is not None or self.process.poll() is not None, 60)
-        listening = self.event("listening")
-        assert listening is not None, self.lines
-        return str(listening["url"])
+        wait_until(lambda: bool(found()) or self.process.poll() is not None, 60)
+        assert found(), self.lines
+        return found()[0]
 
-    def wait_until_ready(self) -> str:
-        url = self.url
-        wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200, 60)
-        return url
+    def __enter__(self) -> Self:
+        return self
 
-    def ended(self, number: int | None = None) -> int:
-        if number is not None:
-            self.process.send_signal(number)
-        code = self.process.wait(60)
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait(60)
         self._reader.join(10)
-        return code
-
-
-@contextlib.contextmanager
-def running(*arguments: str, **environment: str) -> Iterator[Server]:
-    server = Server(list(arguments), environment)
-    try:
-        yield server
-    finally:
-        server.process.kill()
-        server.ended()
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +108,9 @@ def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
     token = "a-long-random-one"
     config = configured(index.parent, system="dynamax", min_surprise=0.9, max_documents=17)
     arguments = ("--index", str(index), "--config", config, "--mcp")
-    with running(*arguments, **{TOKEN_VARIABLE: token}) as server:
-        url = server.wait_until_ready()
+    with Server(*arguments, **{TOKEN_VARIABLE: token}) as server:
+        url = server.event("listening")["url"]
+        wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200, 60)
         assert httpx.post(f"{url}/rerank", json={"query": "dogs", "texts": TEXTS}).status_code == 401
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}) as client:
             info = client.get("/info").json()
@@ -146,17 +127,19 @@ def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
             assert found[0]["id"] == "d1"
             off = client.post("/v1/search", json={"query": "verb star fee"}).json()
             assert (off["results"], off["verdict"]["status"]) == ([], "off-topic")
-        assert server.ended(signal.SIGTERM) == 0
-    assert server.event("stopped") is not None
+        server.process.terminate()
+        assert server.process.wait(60) == 0
+    assert server.event("stopped")
     assert all(line.startswith("{") for line in server.lines), server.lines
     assert token not in "".join(server.lines)
     assert "dogs" not in "".join(server.lines)
 
 
 def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
-    with running("--config", configured(model.parent, model=model)) as server:
-        assert server.url
-        assert server.ended(signal.SIGTERM) == 0
+    with Server("--config", configured(model.parent, model=model)) as server:
+        assert server.event("listening")
+        server.process.terminate()
+        assert server.process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
@@ -209,7 +192,6 @@ def test_a_file_of_settings_is_read_into_those_of_python(tmp_path: Path) -> None
     settings, options = read_config(str(file), "http://host:6333/papers", "t")
     assert (settings.model, settings.depth, settings.config) == ("m", 30, str(file))
     assert options == ServerOptions(token="t", timeout=5, logs="json")
-    assert read_config(None, None, None)[1] == ServerOptions()
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
