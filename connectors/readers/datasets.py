@@ -43,8 +43,8 @@ def is_path(spec: str) -> bool:
 class IrDataset:
     """A data set of the ir_datasets catalogue, a `Source`, downloaded when it is first read."""
 
-    dataset_id: str  # may name a split, as `beir/scifact/train` does
-    asked_split: str | None = None  # to judge by; None means the id's own judgements, else `<id>/test`
+    name: str  # the id of the documents: `beir/scifact` for `beir/scifact/train`
+    asked_split: str | None = None  # to judge by; None means `test`
 
     @classmethod
     def find(cls, dataset_id: str, split: str | None = None) -> IrDataset:
@@ -59,24 +59,26 @@ class IrDataset:
         if not found.has_docs():
             family = [name for name in known if name.startswith(f"{dataset_id}/")]
             raise DatasetError(f"{dataset_id!r} has no documents of its own; {_choice(family)}")
-        return cls(dataset_id, split)
-
-    @cached_property
-    def name(self) -> str:
-        """The id of the documents: `beir/scifact` for `beir/scifact/train`."""
-        with _reading(self.dataset_id):
-            return str(_catalogue().docs_parent_id(self.dataset_id))
+        with _reading(dataset_id):
+            name = str(_catalogue().docs_parent_id(dataset_id))
+        own = dataset_id.removeprefix(name).removeprefix("/") or None
+        if own is not None and split not in (None, own):
+            raise DatasetError(
+                f"{dataset_id!r} names the split {own!r}, but {split!r} was asked for; leave one out"
+            )
+        return cls(name, split or own)
 
     @property
     def split(self) -> str:
         """The split that is judged by; `test` for a data set with one unnamed set of judgements."""
-        return self._split_of(self._judged_id)
+        return self.asked_split or DEFAULT_SPLIT
 
     def splits(self) -> tuple[str, ...]:
         """The splits of these documents that have judgements, in alphabetical order."""
-        with _reading(self.dataset_id):
+        with _reading(self.name):
             names = sorted(name for name in _catalogue().registry if f"{name}/".startswith(f"{self.name}/"))
-            return tuple(self._split_of(name) for name in names if self._judges(name))
+            own = [name.removeprefix(self.name).removeprefix("/") for name in names if self._judges(name)]
+        return tuple(split or DEFAULT_SPLIT for split in own)
 
     def at(self, split: str) -> IrDataset:
         """The same documents with the questions of another split."""
@@ -84,12 +86,12 @@ class IrDataset:
 
     def documents(self) -> Iterator[Document]:
         """The corpus, in the catalogue's order."""
-        return map(_document, self._read(self.dataset_id, "docs_iter"))
+        return map(_document, self._read(self.name, "docs_iter"))
 
     def count(self) -> int | None:
         """How many documents the catalogue says that there are."""
-        with _reading(self.dataset_id):
-            described = _lookup(self.dataset_id).metadata()
+        with _reading(self.name):
+            described = _lookup(self.name).metadata()
         found = described.get("docs", {}).get("count") if isinstance(described, dict) else None
         return found if isinstance(found, int) else None
 
@@ -110,25 +112,15 @@ class IrDataset:
     @cached_property
     def _judged_id(self) -> str:
         """The id whose questions and judgements are meant."""
-        asked, own = self.asked_split, self._split_of(self.dataset_id)
-        wanted = asked or DEFAULT_SPLIT
-        candidates = [f"{self.dataset_id}/{wanted}"]
-        if asked in (None, own):
-            candidates.insert(0, self.dataset_id)
-        with _reading(self.dataset_id):
-            judged = next((name for name in candidates if self._judges(name)), None)
-        if judged is not None:
-            return judged
-        if self.dataset_id != self.name and asked is not None:
+        named, unnamed = f"{self.name}/{self.split}", [self.name] if self.split == DEFAULT_SPLIT else []
+        candidates = [*unnamed, named] if self.asked_split is None else [named, *unnamed]
+        with _reading(self.name):
+            ids = [name for name in candidates if self._judges(name)]
+        if not ids:
             raise DatasetError(
-                f"{self.dataset_id!r} names the split {own!r}, but {asked!r} was asked for; leave one out"
+                f"{self.name!r} has no judgements for the split {self.split!r}; {_choice(self.splits())}"
             )
-        raise DatasetError(
-            f"{self.dataset_id!r} has no judgements for the split {wanted!r}; {_choice(self.splits())}"
-        )
-
-    def _split_of(self, dataset_id: str) -> str:
-        return dataset_id.removeprefix(self.name).removeprefix("/") or DEFAULT_SPLIT
+        return ids[0]
 
     def _judges(self, dataset_id: str) -> bool:
         """Whether an id exists, has judgements, and they are about these documents."""

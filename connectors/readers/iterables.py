@@ -61,5 +61,8 @@ def _rows(items: Iterator[Item], name: str, skipped: Skipped) -> Iterator[Row]:
 
 
 def _pair(item: object) -> Document | None:
-    found = id_string(item[0]) if isinstance(item, tuple | list) and len(item) == 2 else None
-    return Document(found, item[1]) if found and isinstance(item[1], str) else None
+    """A pair of id and text as a document."""
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        return None
+    found, text = id_string(item[0]), item[1]
+    return Document(found, text) if found and isinstance(text, str) else None

@@ -6,9 +6,7 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -70,16 +68,16 @@ def load_encoder(
     if is_word_vectors(name):
         _require_float32(name, "has word vectors", precision)
         return StaticEncoder(load_word_vectors(name))
-    if name == E5_MODEL and is_installed(E5_MODULE):
-        folder = packaged_folder(E5_MODULE, "", {_E5_FILE: _E5_SHA256}, E5_MODEL)
-        load = partial(_e5, folder / _E5_FILE, device)
-    else:
-        source, local = _source(name)
-        folder = _folder_of(source, local, name)
-        if is_multi_vector(folder):
-            _require_float32(name, "is a multi-vector model", precision)
-            return MultiVectorEncoder(_loaded(name, source, local, device, "MultiVectorEncoder"), name)
-        load = partial(_model, name, source, local, device)
+    source, local = _source(name)
+    folder = _folder_of(source, local, name)
+    if is_multi_vector(folder):
+        _require_float32(name, "is a multi-vector model", precision)
+        return MultiVectorEncoder(_loaded(name, source, local, device, "MultiVectorEncoder"), name)
+
+    def load(precision: Precision = "float32") -> SentenceTransformerEncoder:
+        model, of_prompt = _loaded(name, source, local, device), Path(source).name == _E5_FILE
+        return SentenceTransformerEncoder(model, name, prompt_tokens=of_prompt, precision=precision)
+
     if not _is_gpu(device):
         _require_instructions(precision)
         if not trainable and (precision == "int8" or is_installed("openvino")):
@@ -148,37 +146,20 @@ def _key_of(folder: Path, own: bool) -> str:
     return hashlib.sha256(repr((str(folder), found)).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
-def _e5(file: Path, device: str | None, precision: Precision = "float32") -> SentenceTransformerEncoder:
-    with _loading(E5_MODEL, str(file), local=False):
-        model = load_packaged_e5(file, device)
-    return SentenceTransformerEncoder(model, E5_MODEL, prompt_tokens=True, precision=precision)
-
-
-def _model(
-    name: str, source: str, local: bool, device: str | None, precision: Precision = "float32"
-) -> SentenceTransformerEncoder:
-    return SentenceTransformerEncoder(_loaded(name, source, local, device), name, precision=precision)
-
-
 def _loaded(
     name: str, source: str, local: bool, device: str | None, kind: str = "SentenceTransformer"
 ) -> Any:
-    with _loading(name, source, local):
-        import sentence_transformers  # 4 s that `--help` and exported models can do without
-
-        load = getattr(sentence_transformers, kind)
-        return load(source, device=device, trust_remote_code=False, local_files_only=local)
-
-
-@contextmanager
-def _loading(name: str, source: str, local: bool) -> Iterator[None]:
-    """One error for what goes wrong in the block, and no progress bar of transformers' own."""
+    """A model of sentence-transformers, with one error for what goes wrong, and without progress bars."""
+    import sentence_transformers  # 4 s that `--help` and exported models can do without
     from transformers.utils import logging as theirs
 
     shown = theirs.is_progress_bar_enabled()
     theirs.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        yield
+        if Path(source).name == _E5_FILE:
+            return load_packaged_e5(Path(source), device)
+        load = getattr(sentence_transformers, kind)
+        return load(source, device=device, trust_remote_code=False, local_files_only=local)
     except Exception as error:  # errors of the hub, of files, devices and configurations share no base class
         raise _cannot_load(name, source, local, error) from error
     finally:
@@ -187,17 +168,20 @@ def _loading(name: str, source: str, local: bool) -> Iterator[None]:
 
 
 def _source(name: str) -> tuple[str, bool]:
-    """The folder of a model, or its name on the hub; and whether the hub need not be asked."""
+    """The folder or file of a model, or its name on the hub; and whether the hub need not be asked."""
     if name in _PACKAGED_NAMES and is_installed(_PACKAGED_MODULE):
         weights = {"model.safetensors": _PACKAGED_SHA256}
         return str(packaged_folder(_PACKAGED_MODULE, "model", weights, DEFAULT_MODEL)), True
+    if name == E5_MODEL and is_installed(E5_MODULE):
+        return str(packaged_folder(E5_MODULE, "", {_E5_FILE: _E5_SHA256}, E5_MODEL) / _E5_FILE), False
     return name, Path(name).is_dir() or not _hub_has(name)
 
 
 def _folder_of(source: str, local: bool, name: str) -> Path:
     """The folder with a model's settings, as far as they are there; a ModelError if it is nowhere."""
-    if Path(source).is_dir():
-        return Path(source)
+    path = Path(source)
+    if path.exists():
+        return path if path.is_dir() else path.parent
     from huggingface_hub import snapshot_download
 
     settings = ["config.json", "config_sentence_transformers.json"]

