@@ -34,12 +34,12 @@ class Adapter:
         Args:
             store: over Qdrant, or what else `attach_store` takes.
             embed: the model of its vectors, where the store has none.
-            options: the class's own; system, min_surprise, diversity, mmr, collapse, and of what retrieves
+            options: the class's own; system, min_surprise, diversity, collapse, and of what retrieves
                 depth; and more for `Collection.attach`, such as `token_encoder`.
         """
         own = _taken(options, cls._own)
         depth = ("depth",) if cls._takes == "pipeline" else ()
-        ranking = _taken(options, ("system", "min_surprise", "diversity", "mmr", "collapse", *depth))
+        ranking = _taken(options, ("system", "min_surprise", "diversity", "collapse", *depth))
         collection = attach_store(store, embed=embed, **options)
         arguments: dict[str, Any] = {cls._takes: cls._made(collection, **ranking), **own}
         return cls(**arguments)
@@ -66,7 +66,7 @@ class LoadedAdapter(Adapter):
         """One made of names and numbers.
 
         Args:
-            options: the class's own; and those of `attached.settings.PipelineSettings`: index or url, system,
+            options: the class's own; and those of `attached.settings.PipelineSettings`: index, system,
                 min_surprise, diversity, ...
         """
         settings, own = cls._settings(options), _taken(options, cls._own)

@@ -74,7 +74,7 @@ def search_answer(found: Mapping[str, Any], most: int) -> Answer:
             for entry, text, sentence in bodies[:count]
         ]
         cut = sum(own["shortened"] for own in results)
-        left = _dropped(count, len(bodies), most, "top_k")
+        left = _dropped(count, len(bodies), most)
         if cut:
             left.append(f"{cut} of {count} texts are shortened around the sentence that matches best.")
         return {"verdict": verdict, "system": found["system"], "results": results, "left_out": left}
@@ -94,7 +94,7 @@ def explained_answer(explained: Mapping[str, Any], most: int) -> Answer:
     unknown = [f"not among the {pool} candidates: {missing}"] if missing else []
 
     def shown(count: int, words: int) -> dict[str, Any]:
-        left = [*unknown, *_dropped(count, len(documents), most, "k")]
+        left = [*unknown, *_dropped(count, len(documents), most)]
         own = [{**own, "words": own["words"][:words]} for own in documents[:count]]
         values = {"verdict": verdict, "system": explained["system"], "candidates": pool}
         return {**values, "documents": own, "left_out": left}
@@ -146,10 +146,10 @@ def _verdict(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return None if verdict is None else {**verdict, "reason": one_line(verdict["reason"], _REASON)}
 
 
-def _dropped(shown: int, count: int, most: int, option: str) -> list[str]:
+def _dropped(shown: int, count: int, most: int) -> list[str]:
     if shown == count:
         return []
-    limit = f"an answer has at most {most} characters. Ask for fewer ({option}), or more precisely."
+    limit = f"an answer has at most {most} characters. Ask for fewer (top_k), or more precisely."
     return [f"{count - shown} of {count} documents are left out: {limit}"]
 
 

@@ -49,9 +49,8 @@ class _Component(Adapter):
             raise DataError(f"both {self._takes}= and names of one are given; give one of the two")
         place = ",".join(self._named.location.urls)
         if shown_url(place) != place:
-            name = "index" if self._named.url is None else "url"
             raise DataError(
-                f"{name}={shown_url(place)!r} came with a password, which would be written with the "
+                f"index={shown_url(place)!r} came with a password, which would be written with the "
                 "component; give a key by the environment variable QDRANT_API_KEY, or what you opened by "
                 f"{self._takes}="
             )
@@ -91,7 +90,7 @@ class _Component(Adapter):
         if given:
             raise DataError(
                 f"a {type(self).__name__} that was given {given}= cannot be written; make it from names: "
-                "index or url and collection, model, system, min_surprise"
+                "index, model, system, min_surprise"
             )
         usual, named = PipelineSettings(), self._named
         names = {field.name: getattr(named, field.name) for field in fields(named)}
@@ -117,7 +116,7 @@ class SurpriseRanker(_Component):
         meta_fields_to_embed: metadata that is read before the content, a line each, where the index does not
             have the document.
         reranker: what ranks, instead of names. Such a component cannot be written.
-        names: of `attached.settings.PipelineSettings`: index or url, model, system, min_surprise, background,
+        names: of `attached.settings.PipelineSettings`: index, model, system, min_surprise, background,
             diversity, collapse, ...
     """
 
@@ -168,10 +167,6 @@ class SurpriseRanker(_Component):
         return "\n".join([*values, document.content or ""])
 
 
-# The name that re-rankers of the other hosts have.
-SurpriseRerank = SurpriseRanker
-
-
 @component
 class SurpriseRetriever(_Component):
     """The documents of an index for a question.
@@ -183,7 +178,7 @@ class SurpriseRetriever(_Component):
         top_k: the most documents that are returned.
         filters: of metadata, in Haystack's form; those of `run` replace them.
         pipeline: what retrieves and ranks, instead of names. Such a component cannot be written.
-        names: of `attached.settings.PipelineSettings`: index or url, system, depth, min_surprise, diversity,
+        names: of `attached.settings.PipelineSettings`: index, system, depth, min_surprise, diversity,
             collapse, ...
     """
 

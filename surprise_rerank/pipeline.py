@@ -94,7 +94,7 @@ class Pipeline:
         Args:
             question: in words.
             top_k: the most that are returned. With diversity they are chosen from the whole pool.
-            options: `filter=`, `min_surprise=`, `depth=`, `diversity=` (or `mmr=`) and `collapse=`.
+            options: `filter=`, `min_surprise=`, `depth=`, `diversity=` and `collapse=`.
         """
         require_count("top_k", top_k)
         own = self.changed(**options)

@@ -132,7 +132,7 @@ class TextReranker:
             vectors: n dense vectors, None for texts that have none, taken instead of encoding where they are
                 of the encoder's model; a note says where they are not.
             top_k: the most that are returned; all by default.
-            min_surprise: in place of the re-ranker's own, as are `diversity=` (or `mmr=`) and `collapse=`.
+            min_surprise: in place of the re-ranker's own, as are `diversity=` and `collapse=`.
             diversity: see there.
         """
         if not isinstance(question, str):

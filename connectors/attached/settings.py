@@ -140,13 +140,12 @@ class PipelineSettings:
     """A pipeline or a re-ranker in names and numbers, so that it can be written to a file.
 
     Raises:
-        DataError: if both an index and a url, or both a model and an encoder are given, or a background for
-            an index, or both diversity and mmr; if there is no such system, or a number is out of its range.
+        DataError: if both a model and an encoder are given, or a background for an index; if there is no such
+            system, or a number is out of its range.
     """
 
-    index: str | None = None  # a folder, or a collection on a server as http://host:6333/papers
-    url: str | None = None  # of a server instead, with `collection`; its key is in the environment
-    collection: str = "documents"
+    # A folder, or a collection on a server as http://host:6333/papers, whose key is in the environment.
+    index: str | None = None
     model: str | None = None  # of the encoder; the index's own where there is one, else all-MiniLM-L6-v2
     system: str | None = None  # the best by default; without an index `dynamax`, or `cosine` without tokens
     depth: int = 100  # size of the candidate pool that a pipeline re-ranks
@@ -154,7 +153,6 @@ class PipelineSettings:
     background: str | None = None  # file of one (`QuestionBackground.save`), for texts without an index
     encoder: object | None = field(default=None, repr=False)  # in place of a model's name; for no file
     diversity: float | None = None  # different documents first, from 0 (by relevance alone) to 1
-    mmr: float | None = None  # 1 - diversity
     collapse: float | None = None  # fold what has this cosine to a better document into it
     config: str | None = None  # file of the names in a collection of others, see `ForeignParts`
 
@@ -173,15 +171,13 @@ class PipelineSettings:
 
     @property
     def location(self) -> Location:
-        """Where the index is; a DataError if both an index and a url are given."""
-        if self.index is not None and self.url is None:
-            return Location.at(self.index, self.collection)
-        return Location(self.index, self.url, self.collection)
+        """Where the index is, if there is one."""
+        return Location() if self.index is None else Location.at(self.index)
 
     @property
     def variety(self) -> DiversityOptions:
-        """Diversity, mmr and collapse, as `Ranked.pipeline` takes them."""
-        return {"diversity": self.diversity, "mmr": self.mmr, "collapse": self.collapse}
+        """Diversity and collapse, as `Ranked.pipeline` takes them."""
+        return {"diversity": self.diversity, "collapse": self.collapse}
 
     def open_index(self) -> DocumentIndex | Collection:
         """The index with its model, the same one for all who ask while it is in use; or a foreign collection.
@@ -193,7 +189,9 @@ class PipelineSettings:
         """
         location = self.location
         if not location.is_given:
-            raise DataError("which index? give index=FOLDER, or url=URL with collection=NAME")
+            raise DataError(
+                "which index? give index= a folder, or a collection such as http://localhost:6333/papers"
+            )
         try:
             found = self._shared(location)
         except ForeignCollectionError:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from surprise_rerank.connectors.readers.collection import from_collection as from_collection
     from surprise_rerank.connectors.readers.fields import Fields as Fields
     from surprise_rerank.connectors.readers.files import FileRules as FileRules
     from surprise_rerank.connectors.readers.iterables import from_iterable as from_iterable
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 __getattr__, __all__ = lazy_names(
     __name__,
     {
-        "collection": "from_collection",
         "fields": "Fields",
         "files": "FileRules",
         "iterables": "from_iterable",

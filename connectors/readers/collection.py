@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.readers.fields import Fields, Row, documents_of
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, Skipped
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
@@ -31,10 +31,6 @@ def from_collection(
 
     `where` is the url of a server, whose key is in QDRANT_API_KEY by default, or a client, which stays open.
     """
-    is_url = isinstance(where, str) and "://" in where
-    if not is_url and not hasattr(where, "scroll"):
-        given = repr(where) if isinstance(where, str) else type(where).__name__
-        raise DataError(f"collection=... belongs to the url of a Qdrant server or a client, got {given}")
 
     @contextlib.contextmanager
     def opened() -> Iterator[ClientEngine]:
@@ -51,7 +47,7 @@ def from_collection(
         with opened() as engine:
             return engine.count(None)
 
-    origin = f"{where if isinstance(where, str) else ''}#{collection}"
+    origin = f"{shown_url(where) if isinstance(where, str) else ''}#{collection}"
     return DocumentSource(collection, read, on_error=on_error, may_be_empty=False, count=count, origin=origin)
 
 

@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.readers.beir import jsonl_in, read_corpus
 from surprise_rerank.connectors.readers.collection import from_collection
 from surprise_rerank.connectors.readers.datasets import is_path, open_source
@@ -47,27 +48,36 @@ def open_documents(
     """Open anything that holds documents; nothing is read yet but names.
 
     Args:
-        spec: a file, a folder, `demo`, an id of ir_datasets, the url of a Qdrant server, a client of one, or
-            Python objects (see `from_iterable`). An existing file or folder is preferred to an id.
+        spec: a file, a folder, `demo`, an id of ir_datasets, a collection of a Qdrant server as
+            http://localhost:6333/papers, a client of one with `collection=`, or Python objects (see
+            `from_iterable`). An existing file or folder is preferred to an id.
         format: what a file is, if its name does not show it.
         fields: the columns that are id, title, text and metadata, for what has columns.
         on_error: whether a malformed row is an error or skipped and counted. Files of a folder that cannot be
             used are always skipped and counted.
         files: which files of a folder are read.
-        collection: the collection of a Qdrant server or client.
-        api_key: for the server; the environment variable QDRANT_API_KEY by default.
+        collection: that of a client.
+        api_key: for a server; the environment variable QDRANT_API_KEY by default.
     """
     formats = get_args(Format)
     if format is not None and format not in formats:
         raise DataError(f"no format {format!r}; choose one of {', '.join(formats)}")
     if collection is not None:
-        return from_collection(spec, collection, fields=fields, api_key=api_key, on_error=on_error)  # type: ignore[arg-type]  # it checks
+        if not hasattr(spec, "scroll"):
+            raise DataError(
+                "collection=... belongs to a client; of a server give http://localhost:6333/papers"
+            )
+        return from_collection(cast("QdrantClient", spec), collection, fields=fields, on_error=on_error)
     if not isinstance(spec, str | os.PathLike):
         objects: Any = spec
         return from_iterable(objects, fields=fields, on_error=on_error)
     name = os.fspath(spec)
     if "://" in name:
-        raise DataError("a url is that of a Qdrant server, with collection=...; download other things first")
+        if _file_format(name) is not None:
+            raise DataError(f"{name} is a file of a web server; download it first")
+        place = Location.at(name)
+        urls = ",".join(place.urls)
+        return from_collection(urls, place.collection, fields=fields, api_key=api_key, on_error=on_error)
     if isinstance(spec, str) and format is None and not _is_path(spec):
         _refuse_fields(name, fields)
         found = open_source(name)

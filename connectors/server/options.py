@@ -17,7 +17,7 @@ TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 # Cohere's own limit. What is longer is refused while it is read, whatever the server's options are.
 MOST_DOCUMENTS = 10_000
 # What is an option of the command, or has no form in a file; the token is in the environment.
-_NOT_HERE = {"index", "url", "collection", "encoder", "config", "token"}
+_NOT_HERE = {"index", "encoder", "config", "token"}
 _RANKS = [own.name for own in fields(PipelineSettings) if own.name not in _NOT_HERE]
 
 

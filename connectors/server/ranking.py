@@ -197,9 +197,7 @@ def _threshold(
 
 
 def _varied(asked: Extensions, default: Diversity) -> Diversity:
-    """The diversity of a request; a RefusedError if it has both diversity and mmr."""
-    with refusing():
-        return default.changed(diversity=asked.diversity, mmr=asked.mmr, collapse=asked.collapse)
+    return default.changed(diversity=asked.diversity, collapse=asked.collapse)
 
 
 def _ranked(

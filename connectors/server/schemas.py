@@ -76,7 +76,6 @@ class Extensions(BaseModel):
 
     min_surprise: _Share | None = None
     diversity: _Share | None = None
-    mmr: _Share | None = None
     collapse: _Share | None = None
 
 

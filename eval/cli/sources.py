@@ -6,7 +6,6 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import click
 
@@ -39,7 +38,7 @@ class Sources:
         Raises:
             SurpriseRerankError: if there is none, or one cannot be opened.
         """
-        from surprise_rerank.connectors.readers import Fields, from_collection, open_documents
+        from surprise_rerank.connectors.readers import Fields, open_documents
 
         if not names:
             raise click.UsageError(
@@ -47,16 +46,13 @@ class Sources:
                 "as http://localhost:6333/papers"
             )
         own = None if fields == Fields() else fields
+        key = os.environ.get("QDRANT_FROM_API_KEY")  # or QDRANT_API_KEY
         opened = []
         for name in names:
-            if name.startswith(("http://", "https://")):
-                url, _, collection = name.rstrip("/").rpartition("/")
-                key = os.environ.get("QDRANT_FROM_API_KEY")  # or QDRANT_API_KEY
-                opened.append(
-                    from_collection(url, unquote(collection), fields=own, api_key=key, on_error=on_error)
-                )
-            else:
-                opened.append(open_documents(name, format=form, fields=own, on_error=on_error, files=files))
+            source = open_documents(
+                name, format=form, fields=own, on_error=on_error, files=files, api_key=key
+            )
+            opened.append(source)
         return cls(names, opened)
 
     def __iter__(self) -> Iterator[Document]:

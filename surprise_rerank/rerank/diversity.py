@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -31,10 +31,9 @@ _AT_ONCE = 256
 
 
 class DiversityOptions(TypedDict, total=False):
-    """How users ask for a `Diversity`: its fields, or `mmr`, which is 1 - diversity. None is as left out."""
+    """How users ask for a `Diversity`: its fields. None is as left out."""
 
     diversity: float | None
-    mmr: float | None
     collapse: float | None
 
 
@@ -61,22 +60,14 @@ class Diversity:
         """The same with these in place of its own.
 
         Raises:
-            DataError: if one is out of its range, is no option, or both diversity and mmr are given.
+            DataError: if one is out of its range, or is no option.
 
-        >>> Diversity().changed(mmr=0.75, collapse=0.95)
+        >>> Diversity().changed(diversity=0.25, collapse=0.95)
         Diversity(diversity=0.25, collapse=0.95)
         """
         refuse_unknown(options, DiversityOptions.__annotations__, "diversity")
-        diversity, mmr, collapse = options.get("diversity"), options.get("mmr"), options.get("collapse")
-        if mmr is not None:
-            if diversity is not None:
-                raise DataError("both diversity= and mmr= are given; mmr is 1 - diversity, so give one")
-            _check_share("mmr", mmr, "0 (difference alone) to 1 (relevance alone)")
-            diversity = 1.0 - mmr
-        return Diversity(
-            self.diversity if diversity is None else diversity,
-            self.collapse if collapse is None else collapse,
-        )
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        return replace(self, **given)
 
     @property
     def needs(self) -> frozenset[Field]:

@@ -161,7 +161,7 @@ def test_a_router_sends_a_refused_question_elsewhere(named_index: str, kind: Any
 
 
 def test_all_that_is_given_by_name_is_written_and_copied() -> None:
-    names = {"url": "http://localhost:6333", "collection": "c", "model": "m", "system": "fusion"}
+    names = {"index": "http://localhost:6333/c", "model": "m", "system": "fusion"}
     names |= {"min_surprise": 0.5, "diversity": 0.3, "collapse": 0.9}
     filters = {"field": "meta.n", "operator": ">", "value": 1}
     written = {
@@ -213,10 +213,8 @@ def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch:
             {"reranker": TextReranker(WordEncoder()), "model": "w"},
             "both reranker= and names",
         ),
-        ({"index": "a", "url": "http://localhost"}, "are both given"),
         ({"model": "m", "encoder": len}, "are both given"),
         ({"index": "i", "background": "b"}, "is for texts without an index"),
-        ({"url": "http://me:secret@localhost"}, "url='http://localhost' came with a password"),
         ({"index": "http://me:secret@localhost/a"}, "index='http://localhost' came with a password"),
     ],
 )

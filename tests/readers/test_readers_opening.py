@@ -19,7 +19,6 @@ from words import WordEncoder
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.readers import (
     Fields,
-    from_collection,
     from_iterable,
     open_documents,
 )
@@ -68,10 +67,10 @@ def test_a_format_can_be_told(tmp_path: Path):
         ({"spec": "nothing.jsonl"}, "nothing.jsonl: no such file or folder"),
         ({"spec": "./nothing"}, "no such file or folder"),
         ({"spec": ""}, "no data set was named"),
-        ({"spec": "http://localhost:6333"}, "collection="),
-        ({"spec": "https://example.org/a.jsonl"}, "download other things first"),
-        ({"spec": "a.jsonl", "collection": "c"}, "belongs to the url of a Qdrant server"),
-        ({"spec": [], "collection": "c"}, "Qdrant server or a client, got list"),
+        ({"spec": "http://localhost:6333"}, "names no collection; give a url such as"),
+        ({"spec": "https://example.org/a.jsonl"}, "download it first"),
+        ({"spec": "a.jsonl", "collection": "c"}, "belongs to a client"),
+        ({"spec": [], "collection": "c"}, "belongs to a client"),
         ({"spec": "demo", "format": "xml"}, "no format 'xml'; choose one of jsonl, csv"),
         ({"spec": "demo", "on_error": "ignore"}, "must be 'raise' or 'skip'"),
         ({"spec": "demo", "fields": Fields(id="x")}, "leave them out"),
@@ -210,7 +209,7 @@ def test_payloads_are_documents_and_points_give_ids_where_payloads_do_not():
         Document("2", "y", "", {"metadata": None}),
     ]
     assert list(source) == list(source)
-    hashed = from_collection(client, "papers", fields=Fields(id="content"))
+    hashed = open_documents(client, collection="papers", fields=Fields(id="content"))
     assert [d.id for d in hashed] == [Document("", text).content_hash for text in "xy"]
 
 
@@ -232,21 +231,21 @@ def test_an_index_of_this_package_comes_back_without_its_token_vectors(qdrant: A
     ]
     with DocumentIndex.open(None, WordEncoder(), url=qdrant.url, collection=qdrant.prefix) as index:
         index.sync(documents)
-    found = sorted(open_documents(qdrant.url, collection=qdrant.prefix), key=lambda d: d.id)
+    found = sorted(open_documents(f"{qdrant.url}/{qdrant.prefix}"), key=lambda d: d.id)
     assert found == documents
 
 
 def test_a_collection_that_is_missing_or_empty_is_told():
     client = collection([])
     with pytest.raises(StoreError, match="has no collection 'books'; there is papers"):
-        list(from_collection(client, "books"))
+        list(open_documents(client, collection="books"))
     with pytest.raises(DatasetError, match="papers holds no documents"):
-        list(from_collection(client, "papers"))
+        list(open_documents(client, collection="papers"))
 
 
 def test_a_server_that_is_not_there_is_told_at_once_without_secrets(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("QDRANT_API_KEY", "sesame")
-    source = open_documents("http://user:hunter2@127.0.0.1:9", collection="papers")
+    source = open_documents("http://user:hunter2@127.0.0.1:9/papers")
     with pytest.raises(StoreError, match=r"cannot reach the Qdrant server at http://127\.0\.0\.1:9") as error:
         list(source)
     assert "hunter2" not in str(error.value)

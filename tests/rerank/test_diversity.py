@@ -164,10 +164,8 @@ def test_a_document_in_passages_is_compared_by_its_best_one():
 @pytest.mark.parametrize(
     ("before", "options", "after"),
     [
-        (Diversity(), {"mmr": 0.75}, Diversity(0.25)),
-        (Diversity(), {"mmr": 1.0}, Diversity()),
         (Diversity(0.3, 0.9), {"collapse": 0.95}, Diversity(0.3, 0.95)),
-        (Diversity(0.3, 0.9), {"diversity": None, "mmr": None, "collapse": None}, Diversity(0.3, 0.9)),
+        (Diversity(0.3, 0.9), {"diversity": None, "collapse": None}, Diversity(0.3, 0.9)),
     ],
 )
 def test_options_change_what_they_name(before: Diversity, options: dict, after: Diversity):
@@ -177,12 +175,9 @@ def test_options_change_what_they_name(before: Diversity, options: dict, after: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"diversity": 0.3, "mmr": 0.7}, "both diversity= and mmr= are given"),
         ({"diversity": 1.5}, r"diversity must be a number from 0 \(relevance alone\) to 1"),
         ({"diversity": float("nan")}, "diversity must be a number from 0"),
         ({"diversity": True}, "diversity must be a number from 0"),
-        ({"mmr": -1}, r"mmr must be a number from 0 \(difference alone\) to 1 \(relevance alone\), got -1"),
-        ({"mmr": "high"}, "mmr must be a number"),
         ({"collapse": 95}, "collapse must be a number from 0 to 1, such as .95.*got 95"),
     ],
 )
@@ -196,7 +191,7 @@ def test_a_search_takes_the_first_ones_from_the_whole_pool():
     plain = Pipeline(WordEncoder(), retriever)
     assert plain.search("wing", 2).ids == ("d0", "d1")
     assert plain.search("wing", 2, diversity=0.5).ids == ("d0", "d3")
-    assert plain.search("wing", 2, mmr=0.5).ids == ("d0", "d3")
+    assert plain.search("wing", 2, diversity=0.5).ids == ("d0", "d3")
     diverse = Pipeline(WordEncoder(), retriever, diversity=Diversity(0.5, collapse=0.95))
     assert [(hit.id, hit.duplicates) for hit in diverse.search("wing", 2)] == [
         ("d0", ("d1", "d2")),
@@ -292,7 +287,7 @@ def test_the_server_takes_it_with_every_request(index: DocumentIndex) -> None:
     folded = client.post("/v1/rerank", json={**asked, "collapse": 0.9}).json()["results"]
     assert [result["index"] for result in folded] == [i for i in PLAIN if i != COPY]
     assert folded[0]["duplicates"] == [COPY]
-    diverse = client.post("/v2/rerank", json={**asked, "mmr": 0.1}).json()["results"]
+    diverse = client.post("/v2/rerank", json={**asked, "diversity": 0.9}).json()["results"]
     assert [result["index"] for result in diverse] != list(PLAIN)
     shown = [result["relevance_score"] for result in diverse]
     assert shown == sorted(shown, reverse=True)
@@ -301,7 +296,7 @@ def test_the_server_takes_it_with_every_request(index: DocumentIndex) -> None:
     hits = client.post("/v1/search", json={**search, "collapse": 0.9}).json()["results"]
     assert (hits[0]["id"], hits[0]["duplicates"]) == (NAMES[BEST], [NAMES[COPY]])
     assert client.post("/v1/search", json=search).json()["results"][0]["duplicates"] == []
-    for wrong in ({"diversity": 0.3, "mmr": 0.7}, {"collapse": 95}, {"diversity": "much"}):
+    for wrong in ({"diversity": -1}, {"collapse": 95}, {"diversity": "much"}):
         assert client.post("/v1/search", json={**search, **wrong}).status_code == 422
     # What a server was started with can be said otherwise.
     assert len(started.post("/v1/rerank", json=asked).json()["results"]) == len(TEXTS) - 1

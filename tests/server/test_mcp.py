@@ -111,7 +111,7 @@ def test_search_and_explain_say_the_verdict_first_and_then_what_the_pipeline_fou
     expected = index.pipeline("dynamax").search(QUESTION, 2)
     assert expected.verdict is not None
     found = call(tools_of(index, log), "search", question=QUESTION, top_k=2)
-    explained = call(tools_of(index, log), "explain", question=QUESTION, k=2)
+    explained = call(tools_of(index, log), "explain", question=QUESTION, top_k=2)
     for result, name in ((found, "results"), (explained, "documents")):
         answer = result.structured_content
         assert (answer["verdict"]["status"], answer["system"]) == (expected.verdict.status, "dynamax")
@@ -220,7 +220,7 @@ def test_a_fault_is_told_without_its_message(
     ("name", "arguments", "entries"),
     [
         ("search", {"question": QUESTION, "top_k": 50}, "results"),
-        ("explain", {"question": QUESTION, "k": 10}, "documents"),
+        ("explain", {"question": QUESTION, "top_k": 10}, "documents"),
         ("status", {}, "metadata_keys"),
     ],
 )
