@@ -18,7 +18,7 @@ from words import WordEncoder
 from surprise_rerank.connectors.attached.settings import ForeignParts, PipelineSettings
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.server import Service, service_app
-from surprise_rerank.connectors.server.logs import make_logger
+from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.encoders import loading
 from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -153,7 +153,7 @@ def test_what_searches_an_index_searches_a_foreign_collection(
 def test_a_foreign_collection_is_served(desk: Desk) -> None:
     desk.keys.write_text('text = "inhalt"\nmodel = "words"')
     settings = PipelineSettings(index=desk.where[1], config=str(desk.keys))
-    service = Service(searches=True, logger=make_logger(io.StringIO()))
+    service = Service(searches=True, logger=EventLog(io.StringIO()))
     app = TestClient(service_app(service), "http://localhost")
     with service.loading(settings, lambda: None):
         until = time.monotonic() + 60
