@@ -63,7 +63,13 @@ class Location:
 
     def __post_init__(self) -> None:
         if self.url is not None:
-            object.__setattr__(self, "url", joined_urls(self.url))
+            urls = split_urls(self.url)
+            if not all(urls or [""]):
+                raise DataError(
+                    f"{shown_url(str(self.url))!r} names no Qdrant server; give urls such as "
+                    "http://localhost:6333, with commas between them"
+                )
+            object.__setattr__(self, "url", ",".join(urls))
         if self.folder is not None and self.url is not None:
             raise DataError(
                 f"the folder {os.fspath(self.folder)!r} and the url {self._shown!r} are both given; "
@@ -136,21 +142,6 @@ def split_urls(url: str | Sequence[str] | None) -> tuple[str, ...]:
     """Addresses: one, several with commas between, or a list of them."""
     parts = [url] if isinstance(url, str) else list(url or ())
     return tuple(dict.fromkeys(own.strip() for part in parts for own in part.split(",")))
-
-
-def joined_urls(url: str | Sequence[str]) -> str:
-    """Addresses as one text, with commas between.
-
-    Raises:
-        DataError: if one is empty.
-    """
-    urls = split_urls(url)
-    if not urls or not all(urls):
-        raise DataError(
-            f"{shown_url(str(url))!r} names no Qdrant server; give urls such as http://localhost:6333, with "
-            "commas between them"
-        )
-    return ",".join(urls)
 
 
 def split_url(url: str) -> SplitResult:

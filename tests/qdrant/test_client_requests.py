@@ -13,10 +13,11 @@ import grpc
 import numpy as np
 import pytest
 from faults import Proxy, Status
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client import grpc as messages
-from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.engines.connections import connect, existing
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes, key_header, server_version
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
@@ -274,7 +275,6 @@ def test_the_places_of_shards_are_read_with_what_the_key_may_see(server: Proxy, 
         "http://b:2 active, not reached",
         "node 6 dead; http://a:1 active, 4 points",
     ]
-    assert [own.is_active for own in found.shards] == [False, False]
     server.fault("cluster_status", Status(403, "Only points access is allowed"), times=9)
     hidden = engine.placement()
     assert hidden is not None
@@ -283,6 +283,19 @@ def test_the_places_of_shards_are_read_with_what_the_key_may_see(server: Proxy, 
     server.fault("collection_cluster_info", Status(403, "no"))
     with pytest.raises(StoreError, match="refuses access"):
         engine.placement()
+
+
+@pytest.mark.parametrize("kind", [QdrantClient, AsyncQdrantClient])
+def test_a_client_that_is_given_is_asked_or_copied(server: Proxy, kind: type) -> None:
+    server.answers |= {"collection_exists": {"exists": True}, "count": {"count": 3}}
+    given = kind(server.url, check_compatibility=False)
+    connection = connect(given)
+    assert connection.place == server.url
+    assert connection.owned == (kind is AsyncQdrantClient)  # whose client is for its event loop
+    assert existing(connection, "x").count() == 3
+    connection.close()
+    if kind is QdrantClient:
+        assert given.collection_exists("x"), "it stays open"
 
 
 def test_a_key_without_tls_is_one_line_and_for_other_machines_only(

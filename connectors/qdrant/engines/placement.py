@@ -37,12 +37,6 @@ class Shard:
     number: int
     replicas: tuple[Replica, ...]
 
-    @property
-    def is_active(self) -> bool:
-        """Whether all its copies answer."""
-        active = models.ReplicaState.ACTIVE.value
-        return all(own.state == active and own.is_reached for own in self.replicas)
-
     def __str__(self) -> str:
         return "; ".join(map(str, self.replicas))
 

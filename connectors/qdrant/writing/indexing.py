@@ -18,7 +18,6 @@ from typing import TypeAlias, TypeVar
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines import Engine
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
-from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.multivectors import document_vectors, token_payload
 from surprise_rerank.connectors.qdrant.schema import (
@@ -428,7 +427,12 @@ class Writer:
         whole = [job for job in several if job.document.id not in failed]
         surplus = [p for job in whole for p in points_of(job.document.id, range(len(job.points), job.before))]
         self._points.delete(surplus)
-        self._points.set_payloads([(job.points[0].id, _completed(job)) for job in whole])
+        self._points.set_payloads(
+            [
+                (job.points[0].id, {HASH: job.points[0].payload[HASH], PASSAGES: len(job.points)})
+                for job in whole
+            ]
+        )
         self.acknowledge({job.document.id for job in whole}, [job.document for job in whole])
 
     def _upsert(self, batch: Sequence[_Named]) -> set[str]:
@@ -454,10 +458,6 @@ def _incomplete(job: Job) -> Point:
     """The first point, marked until the others are stored; it knows of every passage that may exist."""
     marked: Payload = {HASH: INCOMPLETE, PASSAGES: max(len(job.points), job.before)}
     return replace(job.points[0], payload={**job.points[0].payload, **marked})
-
-
-def _completed(job: Job) -> Payload:
-    return {HASH: job.points[0].payload[HASH], PASSAGES: len(job.points)}
 
 
 def _batches(points: Iterable[_Named]) -> Iterator[list[_Named]]:
@@ -535,17 +535,15 @@ class PointMaker:
                 payloads[i].update(token_payload(tokens, i))
         self._add_statistics(encoded.dense, vectors, payloads)
         if self.options.bm25 is not None:
-            self._add_terms(self.options.bm25, [piece.text for piece in pieces], vectors)
+            sparse = self.options.bm25.documents([piece.text for piece in pieces])
+            for own, terms in zip(vectors, sparse, strict=True):
+                # Engines differ in whether such a text counts in the IDF; one without a vector never does.
+                if len(terms.indices):
+                    own[BM25] = terms
         return [
             Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload)
             for p, own, payload in zip(pieces, vectors, payloads, strict=True)
         ]
-
-    def _add_terms(self, bm25: Bm25, texts: Sequence[str], vectors: list[dict[str, StoredVector]]) -> None:
-        for own, sparse in zip(vectors, bm25.documents(texts), strict=True):
-            # Engines differ in whether such a text counts in the IDF; one without a vector never does.
-            if len(sparse.indices):
-                own[BM25] = sparse
 
     def _tokens(self, encoded: Encoded, count: int) -> TokenBatch:
         """The token vectors of so many texts."""
