@@ -59,27 +59,20 @@ _SPREAD = ("shard_number", "replication_factor", "write_consistency_factor")
 
 @dataclass(frozen=True)
 class Status:
-    """Answers with this status, and does nothing: 429 with Retry-After, 503, 401, a proxy's page with 200."""
+    """Answers with this status, and does nothing: 429 with Retry-After, 503, 401, a proxy's page with 200.
+
+    Of requests `above` so many bytes; others pass.
+    """
 
     code: int
     reason: str = "no reason"
     headers: Mapping[str, str] = field(default_factory=dict, hash=False)
     page: bytes | None = None
+    above: int = -1
 
     @property
     def content(self) -> bytes:
         return json.dumps({"status": {"error": self.reason}}).encode() if self.page is None else self.page
-
-
-@dataclass(frozen=True)
-class Limit:
-    """Refuses what is larger, as Qdrant does it; a 413 comes from a proxy before it."""
-
-    bytes: int
-
-    @property
-    def status(self) -> Status:
-        return Status(400, f"Payload error: JSON payload is larger than allowed (limit: {self.bytes} bytes).")
 
 
 class Broken(Enum):
@@ -92,7 +85,7 @@ class Broken(Enum):
     HALF = "half of the JSON comes, of the length that was announced"
 
 
-Fault = Status | Limit | Broken
+Fault = Status | Broken
 HTML_PAGE = Status(200, headers={"Content-Type": "text/html"}, page=b"<html><body>Welcome</body></html>")
 
 
@@ -200,10 +193,9 @@ class FaultyMemory(Faults):
         if self.is_stopped:
             raise ResponseHandlingException(httpx.ConnectError("Connection refused"))
         fault = self.met(name, given[0] if given and isinstance(given[0], str) else "")
-        if isinstance(fault, Limit):
-            size = sum(len(own.model_dump_json()) for own in given[1])
-            fault = fault.status if size > fault.bytes else None
-        if isinstance(fault, Status):
+        if isinstance(fault, Status) and (
+            fault.above < 0 or sum(len(own.model_dump_json()) for own in given[1]) > fault.above
+        ):
             headers = httpx.Headers(dict(fault.headers))
             raise UnexpectedResponse(fault.code, fault.reason, fault.content, headers)
         if fault is Broken.RESET:
@@ -361,9 +353,7 @@ class _Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length", 0))
         seen = Seen(name, self.path, dict(self.headers), self.rfile.read(size))
         proxy.seen.append(seen)
-        if isinstance(fault, Limit):
-            fault = fault.status if size > fault.bytes else None
-        if isinstance(fault, Status):
+        if isinstance(fault, Status) and size > fault.above:
             self._send(fault.code, fault.content, fault.headers)
             return
         code, content = proxy.answer(seen, self.command)

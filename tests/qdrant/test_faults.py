@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from faults import Broken, Fault, Faults, Limit, Proxy, Status
+from faults import Broken, Fault, Faults, Proxy, Status
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from real_server import cleaned, server_url
@@ -255,6 +255,17 @@ def test_a_collection_whose_making_was_not_answered_is_made_once(qdrant: Any) ->
         assert_whole(qdrant, index, documents(20))
 
 
+@pytest.mark.parametrize(("request_", "ending"), [("get_aliases", ""), ("get_collection", "@1")])
+def test_who_may_not_see_all_of_an_index_is_told_what_a_token_must_reach(
+    qdrant: Any, request_: str, ending: str
+) -> None:
+    opened(qdrant).close()
+    qdrant.fault(request_, Status(403, "Access to it is required"), collection=ending, times=9)
+    names = ", ".join(f"'{qdrant.prefix}{own}'" for own in ("", "@1")) + f" and '{qdrant.prefix}@1.files'"
+    with pytest.raises(StoreError, match=f"refuses access .* must reach {names}, each with"):
+        opened(qdrant)
+
+
 def large(name: str, size: int) -> Document:
     # In the metadata, which is not split into passages.
     return Document(name, f"alpha {name}", metadata={"attachment": "x" * size})
@@ -266,7 +277,9 @@ def test_a_document_above_the_limit_is_named_and_all_others_are_stored(qdrant: A
     many[7], many[31] = large("7", 300_000), large("31", 300_000)
     others = [d for d in many if d.id not in ("7", "31")]
     with opened(qdrant) as index:
-        qdrant.fault("upsert", Limit(200_000), times=1000)
+        # A 413 comes from a proxy before it.
+        reason = "Payload error: JSON payload is larger than allowed (limit: 200000 bytes)."
+        qdrant.fault("upsert", Status(400, reason, above=200_000), times=1000)
         error = indexing_error(lambda: index.sync(many), many)
         assert sorted(error.missing, key=int) == ["7", "31"]
         assert "limit" in str(error)
