@@ -248,7 +248,6 @@ class DocumentIndex(Ranked):
         *,
         prune: bool = False,
         encoded: Encoded | None = None,
-        on_progress: Callable[[int], None] | None = None,
         show_progress: bool = False,
         background: bool = True,
     ) -> SyncReport:
@@ -269,7 +268,7 @@ class DocumentIndex(Ranked):
         self._density = None
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
-            indexer = Indexer(self.storage.engine, points, maker, work, on_progress)
+            indexer = Indexer(self.storage.engine, points, maker, work)
             report = indexer.run(documents, prune=prune, encoded=encoded)
         if not background:
             return report

@@ -31,19 +31,19 @@ class Terminal:
     """
 
     def __init__(self, *, quiet: bool = False, every: float = _EVERY) -> None:
-        self._quiet = quiet
+        self.quiet = quiet
         self._every = every
 
     def say(self, message: str) -> None:
         """One line for the user; above a bar, where there is one."""
-        if not self._quiet:
+        if not self.quiet:
             sys.stderr.write(f"{message}\n")
             sys.stderr.flush()
 
     @contextlib.contextmanager
     def bar(self, title: str, total: Total, unit: str) -> Iterator[Advance]:
         """The progress of a block, which calls what it gets: a bar that is gone at the end, or lines."""
-        if self._quiet or total == 0:
+        if self.quiet or total == 0:
             yield lambda count: None
             return
         from rich import progress as rich

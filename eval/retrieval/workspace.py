@@ -99,8 +99,8 @@ class Workspace:
         folder = self.cache / self.name
         with contextlib.ExitStack() as stack:
             index = stack.enter_context(self._opened(folder / "qdrant", dataset))
-            with self.terminal.bar("indexing", len(dataset.documents), "documents") as advance:
-                done = index.sync(dataset.documents, prune=True, on_progress=advance, background=False)
+            shown = not self.terminal.quiet
+            done = index.sync(dataset.documents, prune=True, background=False, show_progress=shown)
             self.terminal.say(_told(done, index.engine))
             words = None
             if lucene:

@@ -85,15 +85,13 @@ class Stored:
 class Indexer:
     """One pass over a collection of documents, whose points a maker makes and `points` stores in the engine.
 
-    The work is told how many documents are encoded, of a long one the share; `on_progress` the number of
-    every part that is stored.
+    The work is told how many documents are encoded, of a long one the share.
     """
 
     engine: Engine
     points: PointWriter
     maker: PointMaker
     work: Advance
-    on_progress: Callable[[int], None] | None = None
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
     _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
     _sources: set[str] = field(default_factory=set)  # that documents were read from
@@ -116,7 +114,6 @@ class Indexer:
                     rest = [d.id for d in source] if isinstance(documents, Sequence) else []
                     writer.give_up(self._seen, rest)
             writer.finish(self._seen)
-            self._told(writer)
         removed = 0
         if known is not None:
             _require_all_read(documents)
@@ -141,10 +138,9 @@ class Indexer:
         pairs = zip(documents, hashes, strict=True)
         current = {d.id: d for d, own in pairs if d.id in stored and stored[d.id].hash == own}
         rows = [i for i, d in enumerate(documents) if d.id not in current]
-        writer.acknowledge(set(current))
+        writer.acknowledge(current)
         self._counts["unchanged"] += len(current)
         self.work(len(current))
-        self._report(len(current))
         rows.sort(key=lambda i: -len(documents[i].content))
         for window in self._windows(rows, documents):
             pieces = [piece for own in window.values() for piece in own]
@@ -156,7 +152,6 @@ class Indexer:
                 self._counts["added" if before is None else "updated"] += 1
                 self._counts["split"] += len(own) > 1
             writer.put(partial(_jobs, parts, points))
-            self._told(writer)
 
     def _windows(
         self, rows: Sequence[int], documents: Sequence[Document]
@@ -234,13 +229,6 @@ class Indexer:
         delete_documents(self.points, [(name, known[name].passages) for name in gone])
         return len(gone)
 
-    def _told(self, writer: Writer) -> None:
-        self._report(len(writer.take_done()))
-
-    def _report(self, count: int) -> None:
-        if self.on_progress is not None and count:
-            self.on_progress(count)
-
 
 def _jobs(parts: Sequence[tuple[Document, int, int]], points: Callable[[], list[Point]]) -> list[Job]:
     """What is to be stored of documents: each with how many pieces it has now, and had before."""
@@ -314,7 +302,6 @@ class Writer:
         self._error: BaseException | None = None
         self._missing: dict[str, None] = {}  # ids that are not known to be stored, in their order
         self._oversized: dict[str, str] = {}  # id -> why no request holds it
-        self._done: list[Document] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Writer:
@@ -336,12 +323,11 @@ class Writer:
         with self._lock:
             self._missing.update(dict.fromkeys(names))
 
-    def acknowledge(self, names: set[str], done: Sequence[Document] = ()) -> None:
-        """The documents of these names are stored; those that are `done` are to be reported."""
+    def acknowledge(self, names: Iterable[str]) -> None:
+        """The documents of these names are stored."""
         with self._lock:
             for name in names:
                 self._missing.pop(name, None)
-            self._done += done
 
     def asking(self, request: Callable[[], list[T]]) -> list[T]:
         """What a request of the main thread gives; its failure counts as the writer's."""
@@ -350,12 +336,6 @@ class Writer:
         except StoreError as error:
             self._error = self._error or error
             raise StoppedError from error
-
-    def take_done(self) -> list[Document]:
-        """The documents that were stored since the last call."""
-        with self._lock:
-            done, self._done = self._done, []
-        return done
 
     def finish(self, seen: Iterable[str]) -> None:
         """Wait until everything is stored.
@@ -415,8 +395,7 @@ class Writer:
         several = [job for job in jobs if not (len(job.points) == 1 and job.before <= 1)]
         for batch in _batches((job.document.id, job.points[0]) for job in single):
             failed = self._upsert(batch)
-            stored = {name for name, _ in batch} - failed
-            self.acknowledge(stored, [job.document for job in single if job.document.id in stored])
+            self.acknowledge({name for name, _ in batch} - failed)
         if not several:
             return
         failed = set()
@@ -433,7 +412,7 @@ class Writer:
                 for job in whole
             ]
         )
-        self.acknowledge({job.document.id for job in whole}, [job.document for job in whole])
+        self.acknowledge([job.document.id for job in whole])
 
     def _upsert(self, batch: Sequence[_Named]) -> set[str]:
         """Store points; returns the ids of documents whose point no request can hold."""
