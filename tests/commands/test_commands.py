@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
 import shlex
 import subprocess
@@ -242,75 +240,30 @@ def test_a_model_that_has_moved_is_asked_for(bench: Bench) -> None:
     assert "other.txt" in error_line(bench.run(*arguments, "-q", "--model", other))
 
 
-def test_a_pipe_gets_lines_with_tabs_and_no_control_characters(filled: Bench) -> None:
-    code, out, _ = filled.run("search", "dogs bark", "--index", filled.index, "--top", "30", "-q")
-    assert code == 0
-    names, *rows = [line.split("\t") for line in out.splitlines()]
+def test_a_pipe_gets_rows_and_a_terminal_blocks_of_its_width_and_neither_a_control_character(
+    filled: Bench,
+) -> None:
+    given = ("search", "why do dogs bark", "--index", filled.index, "--system", "cosine", "--top", "30")
+    names, *rows = (line.split("\t") for line in filled.run(*given, "-q")[1].splitlines())
     assert names == ["rank", "score", "id", "title", "text"]
     assert {len(row) for row in rows} == {5}
     (evil,) = [row for row in rows if row[2] == "d1"]
     assert evil[3] == "[red]Evil\\x1b[31m title[/red]"
     assert ":smile: [bold]x[/bold] \\x1b]0;pwned\\x07 \\x9b31m \\u202e" in evil[4]
-    assert not unprintable(out)
-
-
-def in_terminal(*arguments: str | Path) -> str:
-    """What a command prints on a terminal."""
-    code = "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
-    leader, follower = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-P", "-c", code, *map(str, arguments)],
-        stdout=follower,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "TERM": "xterm", "COLUMNS": "120"},
-    ) as process:
-        os.close(follower)
-        chunks = []
-        while True:
-            try:
-                chunk = os.read(leader, 65536)
-            except OSError:  # how Linux tells that the other end is closed
-                break
-            if not chunk:
-                break
-            chunks.append(chunk)
-    os.close(leader)
-    assert process.returncode == 0
-    return b"".join(chunks).decode()
-
-
-@pytest.mark.skipif(os.name == "nt", reason="there are no pseudo-terminals")
-@pytest.mark.parametrize("more", [(), ("--explain",)])
-def test_a_terminal_gets_texts_that_do_nothing(filled: Bench, more: tuple[str, ...]) -> None:
-    given = ("search", "dogs bark", "--index", filled.index, "--top", "30", "--system", "cosine")
-    out = in_terminal(*given, *more)
-    assert "[red]Evil" in out
-    assert "\\x1b[31m" in out
-    assert not {"\x1b[31m", "\x1b]0;", "\x07"} & set(re.findall(r"\x1b\[31m|\x1b\]0;|\x07", out))
-    words = re.sub(r"\x1b\[[0-9;]*m", "", out).split()
-    assert words[0] == ("Why" if more else "1")
-
-
-@pytest.mark.parametrize("width", [60, 120])
-@pytest.mark.parametrize(
-    "options", [(), ("--collapse", ".5"), ("--set", "group_by=metadata.author", "--set", "group_size=2")]
-)
-def test_results_keep_to_the_width_of_the_terminal(
-    filled: Bench, width: int, options: tuple[str, ...]
-) -> None:
-    given = ("search", "why do dogs bark", "--index", filled.index, "--system", "cosine", "--top", "30")
-    code, out, err = filled.run(*given, *options, width=width)
-    assert code == 0, err
-    assert max(map(cell_len, out.splitlines())) <= width
-    assert not unprintable(out)
-    last = out[out.rindex("\n\n") :]
-    assert " ".join(last.split()).startswith("unknown: there is no background")
-    if "--collapse" in options:
-        assert re.search(r"^ +nearly the same: d\d+(, d\d+)*$", out, re.MULTILINE)
-    elif options:
-        assert {f"metadata.author: {name}" for name in ("ann", "bob", "cy")} <= set(out.splitlines())
-    else:
-        assert len(re.findall(r"^ {0,2}\d+ {2}\S.* -?\d\.\d{4}$", out, re.MULTILINE)) == 30
+    groups = ("--set", "group_by=metadata.author", "--set", "group_size=2")
+    for width, more, expected in (
+        (60, (), r"^ {0,2}\d+ {2}\S.* -?\d\.\d{4}$"),
+        (120, ("--collapse", ".5"), r"^ +nearly the same: d\d+(, d\d+)*$"),
+        (60, groups, "^metadata.author: (ann|bob|cy)$"),
+        (80, ("--explain",), r"\[red\]Evil\\x1b"),
+    ):
+        code, out, err = filled.run(*given, *more, width=width)
+        assert code == 0, err
+        assert max(map(cell_len, out.splitlines())) <= width
+        assert not unprintable(out)
+        assert re.search(expected, out, re.MULTILINE), out
+        if not more:
+            assert " ".join(out[out.rindex("\n\n") :].split()).startswith("unknown: there is no background")
 
 
 @given(st.text())
@@ -322,7 +275,8 @@ def test_one_line_is_one_line_that_moves_no_cursor(text: str) -> None:
 
 
 def test_an_explanation_adds_up(filled: Bench) -> None:
-    found = filled.json("search", "why do dogs bark", "--explain", "--index", filled.index, "--top", "3")
+    asked = ("search", "why do dogs bark", "--explain", "--index", filled.index, "--top", "3")
+    found = filled.json(*asked)
     assert [step.split(":")[0] for step in found["steps"]] == ["edge", "edge", "union", "edge", "client"]
     assert found["seconds"] == pytest.approx(sum(found["times"].values()))
     weights = {own["name"]: own["weight"] for own in found["scorers"]}
@@ -338,18 +292,14 @@ def test_an_explanation_adds_up(filled: Bench) -> None:
     assert [(own["id"], own["score"]) for own in found["candidates"]] == [
         (hit["id"], hit["score"]) for hit in filled.ask("--top", "3")["hits"]
     ]
+    surprise = filled.json(*asked[:-2], "--system", "surprise")
+    anchors = [own["anchor"] for own in surprise["distributions"]]
+    assert anchors == [None, *(hit["id"] for hit in surprise["candidates"][:3])]
+    for hit in surprise["candidates"]:
+        assert hit["scorers"]["surprise"]["z"] == pytest.approx(hit["score"], abs=1e-4)
     _, out, err = filled.run("search", "--explain", "why do dogs bark", "--index", filled.index, "--top", "3")
     assert out.startswith("# Candidates, before and after\n")
     assert re.search(r"encoding \S+ ms, retrieval \S+ ms, re-ranking \S+ ms; 30 candidates\n", err)
-
-
-def test_an_explanation_of_surprise_names_its_ensemble(filled: Bench) -> None:
-    given = ("search", "why do dogs bark", "--explain", "--index", filled.index, "--system", "surprise")
-    found = filled.json(*given)
-    anchors = [own["anchor"] for own in found["distributions"]]
-    assert anchors == [None, *(hit["id"] for hit in found["candidates"][:3])]
-    for hit in found["candidates"]:
-        assert hit["scorers"]["surprise"]["z"] == pytest.approx(hit["score"], abs=1e-4)
 
 
 def test_status_tells_everything_without_torch(filled: Bench) -> None:

@@ -93,34 +93,20 @@ def seen(page: Path) -> Seen:
 
 
 @NEEDS_BROWSER
-def test_a_browser_shows_tables_and_plots(seen: Seen) -> None:
+def test_a_browser_shows_tables_and_plots_and_runs_nothing_of_the_documents(seen: Seen) -> None:
     told = seen.told
-    bars, *histograms, first, shares, best, steps = told["headings"]
-    assert bars == "What each scorer gave to the score"
-    assert [heading.split(":")[0] for heading in histograms] == ["BM25", "cosine", "DynaMax"]
-    assert first == "Candidates, before and after"
-    assert shares == "Similarities by each scorer, and what they gave to the score"
-    assert best == "The nearest token in each of the best documents"
-    assert steps == "What was done"
+    assert len(told["headings"]) >= 7
     assert len(told["plots"]) >= 3
     assert all(width > 300 and height > 100 for width, height in told["plots"])
     assert all(width > 100 for width in told["paths"])
     assert told["width"][0] <= told["width"][1], "the page itself does not scroll sideways"
-
-
-@NEEDS_BROWSER
-def test_a_browser_finds_no_error_fetches_nothing_and_runs_nothing_of_the_documents(seen: Seen) -> None:
-    assert seen.console == ()
-    assert seen.told["fetched"] == []
-    assert seen.told["title"] == f"Why these documents: {QUESTION}"
-    assert EVIL in seen.told["text"]
-    assert (seen.told["images"], seen.told["scripts"]) == (0, 1)
-
-
-@NEEDS_BROWSER
-def test_a_click_sorts_in_a_browser(seen: Seen) -> None:
-    assert seen.told["before"] == [str(rank) for rank in range(1, 22)]
-    assert seen.told["after"] == seen.told["before"][::-1]
+    assert (seen.console, told["fetched"]) == ((), [])
+    assert told["title"] == f"Why these documents: {QUESTION}"
+    assert EVIL in told["text"]
+    assert (told["images"], told["scripts"]) == (0, 1)
+    # A click sorts.
+    assert told["before"] == [str(rank) for rank in range(1, 22)]
+    assert told["after"] == told["before"][::-1]
 
 
 @NEEDS_BROWSER

@@ -65,16 +65,11 @@ def test_differences_are_corrected_for_all_comparisons_of_the_report() -> None:
     assert cells == pytest.approx(holm([own.p for own in found]))
 
 
-def test_the_verdict_names_the_best_system_and_whether_that_is_significant() -> None:
-    table = compare([evaluation("tiny/test", 40, 0.05, 0.1)]).table("tiny/test")
-    means = (table.cell("s1", "nDCG@10"), table.cell("cosine", "nDCG@10"))
-    assert table.verdict.startswith(f"s1 +{means[0] - means[1]:.3f}".replace("0.", "."))
-    assert table.verdict.endswith("nDCG@10 over cosine, Holm p .0004: significant at .05 with 40 questions")
-    unsure = compare([evaluation("tiny/test", 5, 0.001)]).table("tiny/test").verdict
-    assert ": not significant at .05 with 5 questions" in unsure
-    below = compare([evaluation("tiny/test", 40, -0.1, -0.2)]).table("tiny/test").verdict
-    assert below.startswith("no system is above cosine in nDCG@10; the next is s0, -.1")
-    assert compare([evaluation("tiny/test", 40)]).table("tiny/test").verdict == ""
+def test_the_verdict_is_of_the_best_system_beside_the_baseline() -> None:
+    for gains, told in (((0.05, 0.1), "s1 +."), ((-0.1, -0.2), "no system is above cosine"), ((), "")):
+        verdict = compare([evaluation("tiny/test", 40, *gains)]).table("tiny/test").verdict
+        assert verdict.startswith(told)
+        assert bool(verdict) == bool(gains)
 
 
 def test_averages_are_macro_and_pooled_over_questions() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.line_files import data_folder, number, place, read_lines, read_rows
+from surprise_rerank.eval.line_files import data_folder, read_lines
 
 
 def written(tmp_path: Path, content: bytes) -> Path:
@@ -25,25 +25,6 @@ def test_only_a_line_feed_ends_a_line_of_any_encoding(tmp_path: Path) -> None:
         list(read_lines(written(tmp_path, b"a\n\xff\n")))
     with pytest.raises(DatasetError, match=r"there is no file .*nothing\.txt"):
         list(read_lines(tmp_path / "nothing.txt"))
-
-
-@pytest.mark.parametrize("wrong", ["2\thigh", "2\tnan", "2\t6", "2", "2\t1\t1", ""])
-def test_what_is_wrong_with_a_row_is_told_with_file_and_line(tmp_path: Path, wrong: str) -> None:
-    def row(line: str) -> tuple[str, float]:
-        name, score = line.split("\t")
-        return name, number(score, 0, 5)
-
-    path = written(tmp_path, f"1\t5\n{wrong}\n".encode())
-    with pytest.raises(DataError, match=r"pairs.txt, line 2: .*, expected a name and a score: "):
-        list(read_rows(path, row, "a name and a score"))
-    filled = written(tmp_path, b"1\t5\n \n2\t0\n")
-    assert list(read_rows(filled, row, "", blank=False)) == [("1", 5.0), ("2", 0.0)]
-
-
-def test_an_unknown_label_is_named() -> None:
-    assert place("b", ("a", "b")) == 1
-    with pytest.raises(ValueError, match="unknown label 'c', not one of a, b"):
-        place("c", ("a", "b"))
 
 
 def test_a_data_folder_is_found_where_it_may_be(tmp_path: Path) -> None:
