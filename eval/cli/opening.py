@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from surprise_rerank.errors import ForeignCollectionError, ModelError
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.attached import Collection
-    from surprise_rerank.connectors.attached.settings import ForeignParts
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.encoders.base import Encoder, Precision
@@ -28,25 +27,17 @@ def open_index(
     return DocumentIndex.open(location, encoder, options=options, collection_settings=settings)
 
 
-def open_any(location: Location, model: str | None, config: str | None) -> DocumentIndex | Collection:
-    """Open an index without its model, or a collection of others with the model that is named."""
-    return _opened(location, config, lambda parts: parts.attach(location, model))
-
-
-def open_kept(location: Location, config: str | None) -> DocumentIndex | Collection:
-    """Open an index, or a collection of others, without a model, for what is kept with it."""
-    return _opened(location, config, lambda parts: parts.look(location))
-
-
-def _opened(
-    location: Location, config: str | None, attach: Callable[[ForeignParts], Collection]
+def open_any(
+    location: Location, model: str | None, config: str | None, *, asks: bool = True
 ) -> DocumentIndex | Collection:
+    """Open an index without its model, or a collection of others, with the model named if it `asks`."""
     from surprise_rerank.connectors.attached.settings import ForeignParts, refused_config
 
     try:
         index = open_index(location)
     except ForeignCollectionError:
-        return attach(ForeignParts.read(config))
+        parts = ForeignParts.read(config)
+        return parts.attach(location, model) if asks else parts.look(location)
     if config is not None:
         index.close()
         raise refused_config(location)
@@ -69,12 +60,8 @@ def load_model(name: str, precision: str = "float32", calibration: Sequence[str]
     """`load_encoder`; a folder or file is remembered by its whole path, so that an index finds it again."""
     from surprise_rerank.encoders.loading import load_encoder
 
-    return load_encoder(_place(name), precision=cast("Precision", precision), calibration=calibration)
-
-
-def _place(name: str) -> str:
-    """The whole path of a folder or file; of other models the name."""
-    return os.path.abspath(name) if os.path.exists(name) else name
+    place = os.path.abspath(name) if os.path.exists(name) else name
+    return load_encoder(place, precision=cast("Precision", precision), calibration=calibration)
 
 
 def model_of(index: DocumentIndex | Collection, name: str | None) -> Encoder:
@@ -91,7 +78,9 @@ def model_of(index: DocumentIndex | Collection, name: str | None) -> Encoder:
     if isinstance(index, Collection):
         return index.encoder
     try:
-        encoder = load_question_encoder(_place(name or index.manifest.model), index.manifest.precision)
+        place = name or index.manifest.model
+        place = os.path.abspath(place) if os.path.exists(place) else place
+        encoder = load_question_encoder(place, index.manifest.precision)
     except ModelError as error:
         if name is not None:
             raise

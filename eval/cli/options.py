@@ -41,7 +41,6 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="The result only
 report_option = click.option(
     "--report",
     "reports",
-    metavar="FILE",
     multiple=True,
     type=NEW_FILE,
     help="Write the result to a file, too: .html, a page with pictures; .json; or .tex, tables for a paper. "
@@ -49,7 +48,6 @@ report_option = click.option(
 )
 config_option = click.option(
     "--config",
-    metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
     help="TOML that names the model, vectors and payload keys of a collection made by others.",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -90,19 +90,12 @@ def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]
     verdict = ""
     if beside:
         best = max(beside, key=lambda difference: difference.mean)
-        interval, over = (best.low, best.high), f"{len(evaluation.qrels)} questions"
-        measure = evaluation.measures[0]
         verdict = difference_verdict(
-            best.system, baseline, measure, best.mean, interval, best.corrected, over
+            *(best.system, baseline, evaluation.measures[0], best.mean, (best.low, best.high)),
+            *(best.corrected, f"{len(evaluation.qrels)} questions"),
         )
-    return Table(
-        evaluation.name,
-        evaluation.title,
-        tuple(columns),
-        tuple(rows),
-        notes=evaluation.notes,
-        verdict=verdict,
-    )
+    name, notes = evaluation.name, evaluation.notes
+    return Table(name, evaluation.title, tuple(columns), tuple(rows), notes=notes, verdict=verdict)
 
 
 def _meanings(measures: Sequence[str], baseline: str) -> Iterator[str]:
@@ -121,14 +114,11 @@ def _meanings(measures: Sequence[str], baseline: str) -> Iterator[str]:
 
 def _differences(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]) -> Table:
     names = ("system", "difference", "low", "high", "p", "p (Holm)", "wins", "losses", "ties")
-    rows = tuple(
-        (d.system, d.mean, d.low, d.high, d.p, d.corrected, d.wins, d.losses, d.ties) for d in beside
-    )
     return Table(
         f"differences of {evaluation.name}",
         f"{evaluation.measures[0]} beside {baseline}, {evaluation.name}",
         tuple(map(Column, names)),
-        rows,
+        tuple(map(astuple, beside)),
         notes=("low and high: 95 % BCa interval over questions; p: before Holm's correction",),
         detail=True,
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,6 +14,7 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.reports.records import read_values
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
+from surprise_rerank.eval.stats.correlations import correlations
 
 # A score and the similarity that it is of; what it is of each model.
 Score: TypeAlias = tuple[str, str]
@@ -27,11 +27,6 @@ _LEAST_MODELS = 3
 # All orders of up to `_EXACT_MODELS` models are tried for a p-value; of more, `_ORDERS` random ones.
 _EXACT_MODELS = 7
 _ORDERS = 9999
-_COEFFICIENTS: Mapping[str, Callable[..., Any]] = {
-    "Spearman": stats.spearmanr,
-    "Pearson": stats.pearsonr,
-    "Kendall": stats.kendalltau,
-}
 _RANKS = ("MR", "MRR", "Hits@1", "Hits@3")
 # Table -> how many columns are the keys of its rows, and which of the others are scores; None for all.
 _TABLES: Mapping[str, tuple[int, tuple[str, ...] | None]] = {
@@ -112,15 +107,6 @@ def correlate(reports: Sequence[Values]) -> Report:
     )
 
 
-def coefficient(name: str, x: Float64Array, y: Float64Array) -> float:
-    """Spearman's rho, Pearson's r or Kendall's tau-b of n values; NaN where all of one side are equal."""
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return math.nan
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
-        return float(_COEFFICIENTS[name](x, y).statistic)
-
-
 def _files(place: Path) -> list[Path]:
     if not place.is_dir():
         return [place]
@@ -165,15 +151,10 @@ def _cells(table: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str,
 
 
 def _label(table: str, data_set: Sequence[str], column: str) -> str:
-    match table:
-        case "evalrank-words":
-            return f"words {column}"
-        case "evalrank-sentences":
-            return f"sentences {column}"
-        case "sts":
-            return f"STS {column}" if column == "mean" else f"{column} mean"
-        case _:
-            return " ".join((*data_set, column))
+    if table == "sts":
+        return f"STS {column}" if column == "mean" else f"{column} mean"
+    prefix = [table.removeprefix("evalrank-")] if table.startswith("evalrank-") else data_set
+    return " ".join((*prefix, column))
 
 
 def _tasks(downstream: Accuracies) -> tuple[list[str], list[str]]:
@@ -193,8 +174,8 @@ def _tasks(downstream: Accuracies) -> tuple[list[str], list[str]]:
 def _with_mean(values: Mapping[str, float], means: Mapping[str, float]) -> tuple[float, ...]:
     """Spearman's coefficient with the mean accuracy and its p, and the other coefficients."""
     x, y = (np.array([own[model] for model in values]) for own in (values, means))
-    spearman, *others = (coefficient(name, x, y) for name in _COEFFICIENTS)
-    return spearman, math.nan if math.isnan(spearman) else _p_value(x, y), *others
+    found = correlations(x, y)
+    return found.spearman, _p_value(x, y) if found.defined else math.nan, found.pearson, found.kendall
 
 
 def _p_value(x: Float64Array, y: Float64Array) -> float:
@@ -214,7 +195,7 @@ def _p_value(x: Float64Array, y: Float64Array) -> float:
 def _with_task(values: Mapping[str, float], accuracies: Accuracies, task: str) -> float:
     """Over the models that have the score and the task; NaN where these are fewer than 3."""
     pairs = [(value, accuracies[m][task]) for m, value in values.items() if task in accuracies[m]]
-    return coefficient("Spearman", *np.array(pairs).T) if len(pairs) >= _LEAST_MODELS else math.nan
+    return correlations(*np.array(pairs).T).spearman if len(pairs) >= _LEAST_MODELS else math.nan
 
 
 def _plots(rows: Scores, means: Mapping[str, float]) -> Iterator[Plot]:

@@ -45,17 +45,17 @@ _data = click.option(
     envvar="SURPRISE_RERANK_DATA",
     help="The folder of the benchmarks' files: beir, evalrank, sts, downstream.  [$SURPRISE_RERANK_DATA]",
 )
-_text = click.option(
-    "--text-field", "text", metavar="NAME", help="Column of texts.  [default: text, content, body, ...]"
+_similarities = click.option(
+    "--similarities",
+    type=NAMES,
+    default=RankSettings().similarities,
+    show_default=True,
+    help="What is ranked by, with commas between; listed below.",
 )
-_label = click.option(
-    "--label-field", "label", metavar="NAME", default="label", show_default=True, help="Column of labels."
-)
+_label = click.option("--label-field", "label", default="label", show_default=True, help="Column of labels.")
+_text = click.option("--text-field", "text", help="Column of texts.  [default: text, content, body, ...]")
 _limit = click.option(
-    "--limit",
-    type=click.IntRange(1),
-    metavar="N",
-    help="A quick look: N texts, a random sample that is always the same.",
+    "--limit", type=click.IntRange(1), help="A quick look: N texts, a random sample that is always the same."
 )
 
 
@@ -63,23 +63,11 @@ def _models(default: str) -> Any:
     return click.option(
         "--model",
         "models",
-        metavar="NAME",
         multiple=True,
         default=(default,),
         show_default=True,
         help="A sentence-transformers model, glove-6b-50d, or a file of word vectors. Several times.",
     )
-
-
-def _names(option: str, default: tuple[str, ...] | None, help_text: str) -> Any:
-    return click.option(
-        option, metavar="NAMES", type=NAMES, default=default, show_default=default is not None, help=help_text
-    )
-
-
-_similarities = _names(
-    "--similarities", RankSettings().similarities, "What is ranked by, with commas between; listed below."
-)
 
 
 def _study(kind: type, epilog: str, *options: Any) -> Callable[[Callable[..., Report]], click.Command]:
@@ -121,7 +109,6 @@ def _study(kind: type, epilog: str, *options: Any) -> Callable[[Callable[..., Re
     """\b
     Examples:
       rerank-eval words --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval words --data benchmarks --similarities cosine,l2,csls,surprise-shrunk
       rerank-eval words --data benchmarks --set post_process=yes --set vocabulary=basic --report words.html
       rerank-eval words --data benchmarks --model toy_emb.txt --set as_published=yes
 
@@ -151,7 +138,6 @@ def words(settings: WordSettings, terminal: Terminal) -> Report:
     """\b
     Examples:
       rerank-eval sentences --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval sentences --data benchmarks --similarities cosine,csls --set post_process=yes
       rerank-eval sentences --data benchmarks --similarities cosine,dynamax-jaccard-raw
       rerank-eval sentences --data benchmarks --model toy_emb.txt --similarities cosine --set as_published=yes
 
@@ -181,19 +167,17 @@ def sentences(settings: RankSettings, terminal: Terminal) -> Report:
       rerank-eval sts --data benchmarks
       rerank-eval sts --data benchmarks --model glove.840B.300d.txt --similarities all --report sts.html
       rerank-eval sts --data benchmarks --similarities cosine,wmd-raw --set sets=STS12,STS-B
-      rerank-eval sts --data benchmarks --baseline max-jaccard-raw --set resamples=1000
     """,
     _data,
     _models(WORD_VECTORS),
-    _names(
+    click.option(
         "--similarities",
-        None,
-        "With commas between: names of the register, `cosine` for that of the model's own sentence vectors, "
-        "or `all`.  [default: the paper's, over raw word vectors, or over unit token vectors of an encoder]",
+        type=NAMES,
+        help="With commas between: names of `rerank-eval --systems help`, `cosine` for that of the model's "
+        "own vectors, or `all`.  [default: the paper's, over raw word vectors or unit token vectors]",
     ),
     click.option(
         "--baseline",
-        metavar="NAME",
         default=StsSettings().baseline,
         show_default=True,
         help="The similarity that the others are compared with.",
@@ -217,11 +201,16 @@ def sts(settings: StsSettings, terminal: Terminal) -> Report:
     Examples:
       rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
       rerank-eval downstream --data benchmarks --model toy_emb.txt --tasks MR,CR --set post_process=yes
-      rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --report downstream.json
     """,
     _data,
     _models(WORD_VECTORS),
-    _names("--tasks", DownstreamSettings().tasks, "What to classify, with commas between."),
+    click.option(
+        "--tasks",
+        type=NAMES,
+        default=DownstreamSettings().tasks,
+        show_default=True,
+        help="What to classify, with commas between.",
+    ),
 )
 def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
     """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
@@ -240,7 +229,6 @@ def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
     """\b
     Examples:
       rerank-eval classify ag_news.test.jsonl --set 'templates=this matter is {},{}'
-      rerank-eval classify test.csv --text-field question --label-field intent --set names=names.yaml
       rerank-eval classify test.jsonl --train train.jsonl --set inductive=yes --report classify.html
       rerank-eval classify test.jsonl --set ensemble_size=10,100,1000
       rerank-eval classify test.jsonl --train train.jsonl --set few_shot=3,9,21
@@ -264,11 +252,10 @@ def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
       logistic                         logistic regression on the vectors
       setfit                           SetFit with its defaults (pip install 'surprise-rerank[setfit]')
     """,
-    click.argument("file", metavar="FILE", type=NEW_FILE),
+    click.argument("file", type=NEW_FILE),
     _models(MODEL),
     click.option(
         "--train",
-        metavar="FILE",
         type=NEW_FILE,
         help="Labelled texts to learn from: for the logistic regression, or for few_shot.",
     ),
@@ -343,7 +330,6 @@ def cluster(settings: ClusterSettings, terminal: Terminal) -> Report:
     click.option(
         "--questions",
         "files",
-        metavar="FILE",
         multiple=True,
         type=NEW_FILE,
         help="More off-topic questions: a text with one a line, or a table with a column `text`.",

@@ -64,7 +64,6 @@ _WHICH = "which index? give --index with a folder, or a collection such as http:
 )
 @click.option(
     "--config",
-    metavar="FILE",
     type=click.Path(exists=True, dir_okay=False),
     help="TOML: [server] with model, system, limits and more; and the parts of a collection made by others.",
 )

@@ -63,9 +63,7 @@ class Comparing:
 
 @click.command(epilog=_EXAMPLES)
 @filled_with
-@click.option(
-    "--out", required=True, metavar="FILE", type=NEW_FILE, help="The pairs: .parquet, .csv or .jsonl."
-)
+@click.option("--out", required=True, type=NEW_FILE, help="The pairs: .parquet, .csv or .jsonl.")
 @click.option("-k", type=int, metavar="K", help="Neighbours of a document.  [default: 10]")
 @click.option(
     "--above", type=float, metavar="S", help="Only pairs of at least this; all of them, unless -k is given."
@@ -77,7 +75,7 @@ class Comparing:
     show_default=True,
     help="What ranks; dynamax compares the 100 most surprising neighbours token by token.",
 )
-@click.option("--groups", metavar="FILE", type=NEW_FILE, help="Write groups of near-duplicates, too.")
+@click.option("--groups", type=NEW_FILE, help="Write groups of near-duplicates, too.")
 @click.option(
     "--against",
     metavar="SOURCE",

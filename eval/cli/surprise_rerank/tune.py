@@ -13,7 +13,7 @@ import click
 from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.opening import model_of, open_index, open_kept, open_with_model
+from surprise_rerank.eval.cli.opening import model_of, open_any, open_index, open_with_model
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
@@ -88,7 +88,6 @@ class _Given:
 )
 @click.option(
     "--qrels",
-    metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Which documents answer them: question, document and relevance with tabs between (BEIR), or TREC's "
     "four columns.",
@@ -188,7 +187,7 @@ def _tune_background(given: _Given) -> None:
     from surprise_rerank.thresholds.varied_questions import USUAL
 
     if given.reset:
-        with open_kept(given.location, given.config) as index:
+        with open_any(given.location, None, given.config, asks=False) as index:
             systems = [given.system] if given.system else all_systems()
             names = [name for name in systems if has_background(index, name)]
             if not names:
@@ -234,7 +233,7 @@ def _tune_weights(given: _Given, system: str) -> None:
         fitted = ", ".join(name for name, own in all_systems().items() if own.fits)
         raise click.UsageError(f"--system {system} has no weights to learn; choose from {fitted}")
     if given.reset:
-        with open_kept(given.location, given.config) as index:
+        with open_any(given.location, None, given.config, asks=False) as index:
             if not has_weights(index, system):
                 raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
             delete_weights(index, system)

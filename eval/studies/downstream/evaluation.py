@@ -60,11 +60,13 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal) -> Rep
         plain = _encoded(model, tasks, terminal)
         with terminal.bar(f"{model.name}: classifying", len(tasks), "tasks") as advance:
             for task in tasks:
-                for values in classify(task, plain):
-                    found.add((model.name, task.name), values)
+                measured = {model.name: plain}
                 if settings.post_process:
-                    for values in classify(task, _without_components(task.texts, plain)):
-                        found.add((model.name + POST_PROCESSED, task.name), values)
+                    processed = _looked_up(task.texts, post_processed(plain(task.texts)))
+                    measured[model.name + POST_PROCESSED] = processed
+                for name, vectors in measured.items():
+                    for values in classify(task, vectors):
+                        found.add((name, task.name), values)
                 advance(1)
     details = [("accuracy", 2, True), ("dev accuracy", 2, False), ("F1", 2, False)]
     return Report(
@@ -113,12 +115,8 @@ def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float
     # Steps are short: where other programs run, two threads wait for each other ten times as long.
     with threadpool_limits(1):
         for weights, dev_accuracy, test in _runs(parts, len(task.classes)):
-            f1 = f1_score(test.labels, predict(weights, test.features)) if has_f1 else None
-            yield {
-                "accuracy": 100 * accuracy(weights, test),
-                "dev accuracy": 100 * dev_accuracy,
-                "F1": None if f1 is None else 100 * f1,
-            }
+            f1 = 100 * f1_score(test.labels, predict(weights, test.features)) if has_f1 else None
+            yield {"accuracy": 100 * accuracy(weights, test), "dev accuracy": 100 * dev_accuracy, "F1": f1}
 
 
 def _runs(parts: dict[PartName, Examples], classes: int) -> Iterator[_Run]:
@@ -170,11 +168,6 @@ def _encoded(model: SentenceModel, tasks: Sequence[DownstreamTask], terminal: Te
             for start in range(0, len(texts), _TEXTS_AT_ONCE)
         ]
     return _looked_up(texts, np.concatenate(blocks))
-
-
-def _without_components(texts: tuple[str, ...], vectors: Vectors) -> Vectors:
-    """Vectors of a task's texts, post-processed together."""
-    return _looked_up(texts, post_processed(vectors(texts)))
 
 
 def _looked_up(texts: tuple[str, ...], vectors: Float32Array) -> Vectors:

@@ -23,12 +23,6 @@ _Item: TypeAlias = tuple[str, str, int]
 
 # What SentEval gives an encoder for a text without any word; CR and MPQA have a few.
 _NOTHING = "."
-_SCICITE = ("background", "method", "result")
-_SENTIMENT = ("0", "1")
-_FINE_SENTIMENT = ("0", "1", "2", "3", "4")
-_TREC = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
-_PARAPHRASE = ("0", "1")
-_ENTAILMENT = ("CONTRADICTION", "NEUTRAL", "ENTAILMENT")
 _MRPC_COLUMNS = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
 _SICK_COLUMNS = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
 _NOT_SCICITE = re.compile("[^a-z ]")
@@ -114,48 +108,50 @@ def _filled(path: Path, rows: Iterable[T]) -> list[T]:
     return found
 
 
-def _citation(line: str) -> _Item:
+def _citation(line: str) -> tuple[str, str]:
     citation = json.loads(line)
     # What is not a letter is dropped, line ends inside a text too, as in the published evaluation.
-    text = _NOT_SCICITE.sub("", str(citation["text"]).lower())
-    return text, "", place(citation["label"], _SCICITE)
+    return citation["label"], _NOT_SCICITE.sub("", str(citation["text"]).lower())
 
 
-def _sentiment(line: str) -> _Item:
+def _after_tab(line: str) -> tuple[str, str]:
     text, label = line.split("\t")
-    return text, "", place(label.strip(), _SENTIMENT)
+    return label.strip(), text
 
 
-def _fine_sentiment(line: str) -> _Item:
+def _before_space(line: str) -> tuple[str, str]:
     label, text = line.strip().split(" ", 1)
-    return text, "", place(label, _FINE_SENTIMENT)
+    return label.partition(":")[0], text
 
 
-def _question(line: str) -> _Item:
-    label, text = line.strip().split(" ", 1)
-    return text, "", place(label.partition(":")[0], _TREC)
-
-
-def _paraphrase(line: str) -> _Item | None:
+def _paraphrase(line: str) -> tuple[str, str, str]:
     label, _, _, first, second = line.split("\t")
-    return None if line == _MRPC_COLUMNS else (first, second, place(label, _PARAPHRASE))
+    return label, first, second
 
 
-def _entailment(line: str) -> _Item | None:
+def _entailment(line: str) -> tuple[str, str, str]:
     _, first, second, _, label, *_ = line.split("\t")
-    return None if line.startswith(_SICK_COLUMNS) else (first, second, place(label.strip(), _ENTAILMENT))
+    return label.strip(), first, second
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """A task whose parts are published as files of a folder."""
+    """A task whose parts are published as files of a folder: a label and one or two texts a line."""
 
     folder: tuple[str, ...]
     files: Mapping[PartName, str]
     classes: tuple[str, ...]
-    item: Callable[[str], _Item | None]
+    read: Callable[[str], tuple[str, ...]]
     expected: str
+    heading: str = ""
     encoding: str = "utf-8"
+
+    def item(self, line: str) -> _Item | None:
+        """What a line says; None for the heading."""
+        label, first, *second = self.read(line)
+        if self.heading and line.startswith(self.heading):
+            return None
+        return first, "".join(second), place(label, self.classes)
 
 
 # Task -> the files of the two classes, and what these are called.
@@ -166,37 +162,40 @@ _OF_TWO_FILES = {
     "SUBJ": ("subj.subjective", "subj.objective", ("subjective", "objective")),
 }
 _SST: Mapping[PartName, str] = {"train": "sentiment-train", "dev": "sentiment-dev", "test": "sentiment-test"}
-_SICK: Mapping[PartName, str] = {
-    "train": "SICK_train.txt",
-    "dev": "SICK_trial.txt",
-    "test": "SICK_test_annotated.txt",
-}
 _OF_PARTS = {
     "SCICITE": _Parts(
         ("downstream", "SCICITE"),
         {"train": "train.txt", "dev": "dev.txt", "test": "test.txt"},
-        _SCICITE,
+        ("background", "method", "result"),
         _citation,
         "JSON with text and label",
     ),
-    "SST2": _Parts(("downstream", "SST", "binary"), _SST, _SENTIMENT, _sentiment, "text, tab, label"),
+    "SST2": _Parts(("downstream", "SST", "binary"), _SST, ("0", "1"), _after_tab, "text, tab, label"),
     "SST5": _Parts(
-        ("downstream", "SST", "fine"), _SST, _FINE_SENTIMENT, _fine_sentiment, "a label, a space, a text"
+        ("downstream", "SST", "fine"), _SST, tuple("01234"), _before_space, "a label, a space, a text"
     ),
     "TREC": _Parts(
         ("downstream", "TREC"),
         {"train": "train_5500.label", "test": "TREC_10.label"},
-        _TREC,
-        _question,
+        ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"),
+        _before_space,
         "COARSE:fine, a space, a question",
         encoding="latin-1",
     ),
     "MRPC": _Parts(
         ("downstream", "MRPC"),
         {"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
-        _PARAPHRASE,
+        ("0", "1"),
         _paraphrase,
         repr(_MRPC_COLUMNS),
+        _MRPC_COLUMNS,
     ),
-    "SICK-E": _Parts(("sts", "SICK"), _SICK, _ENTAILMENT, _entailment, repr(_SICK_COLUMNS)),
+    "SICK-E": _Parts(
+        ("sts", "SICK"),
+        {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"},
+        ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
+        _entailment,
+        repr(_SICK_COLUMNS),
+        _SICK_COLUMNS,
+    ),
 }

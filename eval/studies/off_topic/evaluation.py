@@ -189,22 +189,20 @@ def _thresholds(found: Sequence[Measured], alphas: Sequence[float]) -> Table:
 def _auroc(found: Sequence[Measured]) -> Table:
     measured = Measurements("corpus", "model", "off-topic")
     scorers = sorted(found[0].scorers, key=("cosine", "dynamax", "bm25").index)
+    kept = []
     for own in found:
         on_topic = _statistics(own, own.on_topic, scorers)
         for source, questions in own.others.items():
             off_topic = _statistics(own, questions, scorers)
-            measured.add(
-                (*own.names, source), {name: auroc(on_topic[name], off_topic[name]) for name in on_topic}
-            )
-    columns = [*scorers, "min-max", "z over documents", "z over questions", FUSION]
-    keys = [*measured]
-    for name in columns:
-        for key in keys:
-            measured.add(("mean", "all", "all"), {name: measured.mean(key, name)})
+            values = {name: auroc(on_topic[name], off_topic[name]) for name in on_topic}
+            measured.add((*own.names, source), values)
+            kept.append(values)
+    for values in kept:
+        measured.add(("mean", "all", "all"), values)
     return measured.table(
         "auroc",
         "Questions of the corpus told from off-topic ones, AUROC",
-        [(name, 3, False) for name in columns],
+        [(name, 3, False) for name in kept[0]],
         (
             "z over documents: the best cosine among those of the question; z over questions: among those "
             "of the document to background questions; fusion: the total of BM25, the latter and dynamax",
