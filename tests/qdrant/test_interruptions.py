@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Callable
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+from programs import Program
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SurpriseRetriever
@@ -27,59 +24,23 @@ KILLS = 20
 QUESTIONS = ["w1 w2", "w3", "w4 w5 w6"]
 # Passages, an ensemble and an augmented vector: everything that is written in several steps.
 OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
-# Imports once, then forks a process for every line that it reads; each opens the index and fills it.
-# Arrow is imported after a fork, if at all: its allocator has a thread, and a child can hang for ever.
-NURSERY = textwrap.dedent(
-    """
-    import os
-    import sys
-    from pathlib import Path
-    sys.path[:0] = sys.argv[2:]
-    from test_interruptions import documents, opened
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            with opened(Path(sys.argv[1])) as index:
-                print("open", flush=True)
-                getattr(index, line.strip())(documents())
-                print("done", flush=True)
-            os._exit(0)
-        print(child, flush=True)
-        os.waitpid(child, 0)
-        print("ended", flush=True)
-    """
-)
 
 
-class Nursery:
-    """Processes that fill one index, to be killed."""
+def fill(told: Connection, folder: Path, method: str) -> None:
+    """Opens the index and fills it."""
+    with opened(folder) as index:
+        told.send("open")
+        getattr(index, method)(documents())
+        told.send("done")
 
-    def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-P", "-c", NURSERY, str(folder), *map(str, Path(__file__).parents[:2])]
-        self._parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def __enter__(self) -> Nursery:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        assert self._parent.stdin is not None
-        self._parent.stdin.close()
-        assert self._parent.wait(10) == 0
-
-    def kill(self, method: str, when: Callable[[], None], *, opened: bool) -> list[str]:
-        """Start one, kill it at some time after it began or opened the index; returns what it said."""
-        assert self._parent.stdin is not None
-        assert self._parent.stdout is not None
-        print(method, file=self._parent.stdin, flush=True)
-        said = [self._parent.stdout.readline().strip()]
-        while (opened and "open" not in said) or not any(line.isdecimal() for line in said):
-            said.append(self._parent.stdout.readline().strip())
-        when()
-        with contextlib.suppress(ProcessLookupError):  # it was done already
-            os.kill(next(int(line) for line in said if line.isdecimal()), signal.SIGKILL)
-        while said[-1] != "ended":
-            said.append(self._parent.stdout.readline().strip())
-        return said
+def killed(folder: Path, method: str, when: Callable[[], None], *, opened: bool) -> bool:
+    """Kill one that fills an index, some time after it has begun or has opened it; whether it was done."""
+    program = Program(fill, folder, method)
+    if opened:
+        assert program.said() == "open"
+    when()
+    return "done" in program.kill()
 
 
 def documents() -> list[Document]:
@@ -104,20 +65,18 @@ def test_twenty_kills_lose_nothing_and_store_nothing_twice(tmp_path: Path) -> No
     moments = random.Random(4)
     folder = tmp_path / "killed"
     before = 0
-    with Nursery(folder) as nursery:
-        for kill in range(KILLS):
-            # Every fourth one while it opens the index.
-            longest = 0.6 if kill % 4 else 0.05
-            seconds = moments.uniform(0.0, longest)
-            said = nursery.kill("sync", lambda seconds=seconds: time.sleep(seconds), opened=kill % 4 > 0)
-            with opened(folder) as index:
-                now = len(index)
-                assert before <= now <= TOTAL
-                before = now
-                if "done" in said or now == TOTAL:  # there is nothing left to interrupt: begin again
-                    index.delete([str(i) for i in range(TOTAL)])
-                    assert index.status().points == 0
-                    before = 0
+    for kill in range(KILLS):
+        # Every fourth one while it opens the index.
+        seconds = moments.uniform(0.0, 0.6 if kill % 4 else 0.05)
+        was_done = killed(folder, "sync", partial(time.sleep, seconds), opened=kill % 4 > 0)
+        with opened(folder) as index:
+            now = len(index)
+            assert before <= now <= TOTAL
+            before = now
+            if was_done or now == TOTAL:  # there is nothing left to interrupt: begin again
+                index.delete([str(i) for i in range(TOTAL)])
+                assert index.status().points == 0
+                before = 0
     with opened(folder) as index:
         report = index.sync(documents())
         assert report.added + report.updated + report.unchanged == TOTAL
@@ -161,8 +120,7 @@ def test_a_killed_rebuild_leaves_the_old_version_in_use(tmp_path: Path) -> None:
             time.sleep(0.01)
         time.sleep(0.2)
 
-    with Nursery(folder) as nursery:
-        assert "done" not in nursery.kill("rebuild", begun, opened=True)
+    assert not killed(folder, "rebuild", begun, opened=True)
     with opened(folder) as index:
         assert len(index) == 100
         index.rebuild(documents())

@@ -1,0 +1,62 @@
+"""Other programs that use an index, forked from one that has imported what they need.
+
+Arrow is imported after a fork, if at all: its allocator has a thread, and a child can hang for ever.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Any, Concatenate, Self
+
+from surprise_rerank.errors import StoreError
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["pytest", "surprise_rerank.connectors.document_index"])
+
+
+class Program:
+    """Work in a process of its own, which says things; at the end it is told to end."""
+
+    def __init__(self, work: Callable[Concatenate[Connection, ...], None], *given: Any) -> None:
+        self._said, theirs = _FORKS.Pipe()
+        self._process = _FORKS.Process(target=_run, args=(theirs, work, *given), daemon=True)
+        self._process.start()
+        theirs.close()
+        assert self.said() == "begun"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.end()
+        self._process.join(60)
+
+    def said(self) -> str:
+        """What it says next; nothing where it has ended."""
+        assert self._said.poll(60), "it is silent"
+        try:
+            return str(self._said.recv())
+        except EOFError:
+            return ""
+
+    def end(self) -> None:
+        """Tell it to end, which takes a moment."""
+        if self._process.is_alive():
+            self._said.send("end")
+
+    def kill(self) -> list[str]:
+        """Kill it; what it has said by then."""
+        self._process.kill()
+        self._process.join()
+        return list(iter(self.said, ""))
+
+
+def _run(told: Connection, work: Callable[..., None], *given: Any) -> None:
+    told.send("begun")
+    try:
+        work(told, *given)
+    except StoreError as error:
+        told.send(f"refused: {error}")
