@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import resource
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -161,11 +162,12 @@ def scale(points: int, dimension: int, url: str | None) -> None:
     client, rng = _opened(url), np.random.default_rng(0)
     words = np.array([f"word{i}" for i in range(20_000)])
     payloads = [{"text": " ".join(words[rng.integers(0, len(words), 150)])} for _ in range(points)]
-    fill(client, _NAME, rng.standard_normal((points, dimension), np.float32), payloads)
 
-    def embed(texts: Sequence[str]) -> list[Float32Array]:
-        return [np.random.default_rng(len(text)).standard_normal(dimension, np.float32) for text in texts]
+    def embed(texts: Sequence[str]) -> Float32Array:
+        seeds = (np.random.default_rng(zlib.crc32(text.encode())) for text in texts)
+        return np.array([own.standard_normal(dimension, np.float32) for own in seeds])
 
+    fill(client, _NAME, embed([payload["text"] for payload in payloads]), payloads)
     print("| step | seconds | most memory so far |\n|---|---|---|")
 
     def step(name: str, act: Callable[[], Any]) -> Any:
