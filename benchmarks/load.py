@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import click
 import httpx
@@ -121,7 +122,7 @@ def server(seconds: float, callers: tuple[int, ...], workers: int) -> None:
         asked = texts(number)
         return lambda: "" if reranker.rank(*next(asked)) else "nothing"
 
-    def posting(number: int) -> Callable[[], str]:
+    def posting(url: str, number: int) -> Callable[[], str]:
         asked, client = texts(number), httpx.Client(base_url=url, timeout=120)
 
         def post() -> str:
@@ -140,9 +141,10 @@ def server(seconds: float, callers: tuple[int, ...], workers: int) -> None:
         config.write(f"[server]\nworkers = {workers}\n")
         config.flush()
         with serving("--config", config.name) as url:
-            under_load(posting, max(callers), min(3.0, seconds))  # threads, buffers
+            by_http = partial(posting, url)
+            under_load(by_http, max(callers), min(3.0, seconds))  # threads, buffers
             for number in callers:
-                before, met = memory(url), under_load(posting, number, seconds)
+                before, met = memory(url), under_load(by_http, number, seconds)
                 print(f"{number:3d} callers: {met}, memory {before:.0f} to {memory(url):.0f} MiB", flush=True)
 
 
@@ -222,9 +224,7 @@ def points(
             print(f"{stored:,} documents, {rate:.0f} a second; graphs {graphs:.0f} s more", flush=True)
             for name, retriever in retrievers(index, exact=False).items():
                 for number in callers:
-                    met = under_load(
-                        lambda own, by=retriever: _asking(by, queries, own, depth), number, seconds
-                    )
+                    met = under_load(partial(_asking, retriever, queries, depth), number, seconds)
                     print(f"{name}, {number} callers: {met}", flush=True)
                 exact = retrievers(index, exact=True)[name]
                 pairs = (
@@ -236,7 +236,7 @@ def points(
         drop(client, _COLLECTION)
 
 
-def _asking(retriever: Retriever, queries: list[Query], number: int, depth: int) -> Callable[[], str]:
+def _asking(retriever: Retriever, queries: list[Query], depth: int, number: int) -> Callable[[], str]:
     turn = itertools.cycle(queries[number % len(queries) :] + queries[: number % len(queries)])
 
     def one() -> str:

@@ -128,16 +128,6 @@ def test_any_clusterer_with_centres_will_do(clusterer: object) -> None:
     np.testing.assert_allclose(found.transform(points), expected, atol=1e-3)
 
 
-def test_both_estimators_agree_on_the_same_centres() -> None:
-    points, _ = blobs(n=400, k=8)
-    for model in MODELS:
-        whole = SurpriseKMeans(8, model=model, random_state=0).fit(points)  # type: ignore[arg-type]
-        by_cosine = SurpriseKMeans(8, weight=0.0, random_state=0).fit(points)
-        on_top = SurpriseAssignment(by_cosine, model=model).fit(points)  # type: ignore[arg-type]
-        assert (whole.labels_ == on_top.labels_).all()
-        assert whole.mean_cosine_ == on_top.mean_cosine_ <= by_cosine.mean_cosine_ + 1e-9
-
-
 def test_clusterers_without_centres_of_these_points_are_refused() -> None:
     points, _ = blobs()
     with pytest.raises(DataError, match=r"DBSCAN has cluster_centers_ of shape \(0,\), expected \(k, 12\)"):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from conftest import Opener
-from faults import Status
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
-from surprise_rerank.connectors.qdrant.writing import term_statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import FILE
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.documents import Document
@@ -64,35 +60,6 @@ def test_the_moments_are_of_the_scores_that_were_found(open_index: Opener) -> No
             np.testing.assert_allclose(
                 (found.mean, found.deviation), (scores.mean(), scores.std()), rtol=1e-5
             )
-
-
-@pytest.fixture
-def writer_and_reader(qdrant: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[DocumentIndex, ...]]:
-    """One index in two processes, so to say."""
-    monkeypatch.setattr(term_statistics, "_PATIENCE", 0.0)
-    where = {"url": qdrant.url, "collection": qdrant.prefix, "options": OPTIONS}
-    with (
-        DocumentIndex.open(None, ENCODER, **where) as one,
-        DocumentIndex.open(None, ENCODER, **where) as other,
-    ):
-        yield one, other
-
-
-def test_who_asks_learns_what_changes_and_does_not_fail_for_it(qdrant, writer_and_reader) -> None:
-    writer, reader = writer_and_reader
-    writer.sync(DOCUMENTS[:50])
-    before = best(reader, 4)
-    writer.sync([replace(document, text=f"{document.text} w1 w2") for document in DOCUMENTS[:50]])
-    after = best(reader, 4)
-    assert_equal(best(writer, 4), after)
-    assert any(not np.array_equal(a, b) for (_, a), (_, b) in zip(before, after, strict=True))
-    writer.rebuild(DOCUMENTS[:80])
-    after = best(reader, 4)
-    assert_equal(best(writer, 4), after)
-    qdrant.heal()
-    qdrant.fault("retrieve", Status(403, "Forbidden"), collection=".files")
-    assert_equal(after[:2], best(reader, 2))
-    assert qdrant.came("retrieve", ".files") == 1
 
 
 @pytest.mark.server
