@@ -257,7 +257,7 @@ def rule_table(trials: Trials) -> Table:
         rows.append((f"{border:g}", len(measured), len(below), *sums, float(gains.mean()), float(f1.mean())))
     heads = ("accuracy saved", "accuracy given up", "mean accuracy given up", "mean macro F1 given up")
     columns = tuple(map(Column, ("border", "rows", "below it", *heads)))
-    notes = (f"sums and means over the rows below the border (data set, model, template), by {DEFAULT}",)
+    notes = ("sums and means over the rows below the border (data set, model, template), by half-pooled",)
     return Table("rule", "The cosine below a border of the offset share", columns, tuple(rows), notes=notes)
 
 

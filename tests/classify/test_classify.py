@@ -36,13 +36,7 @@ def plain(labels: object = None, **more: object) -> SurpriseClassifier:
     return SurpriseClassifier(labels, weight=0.0, **more)
 
 
-@parametrize_with_checks(
-    [
-        SurpriseClassifier(),
-        plain(),
-        *(SurpriseClassifier(model=model, weight=1.0) for model in MODELS),
-    ]
-)
+@parametrize_with_checks([SurpriseClassifier(), plain(), SurpriseClassifier(model="empirical", weight=1.0)])
 def test_scikit_learn_takes_it_for_one_of_its_own(estimator, check) -> None:
     check(estimator)
 

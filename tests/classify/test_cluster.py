@@ -26,7 +26,6 @@ def blobs(n: int = 300, k: int = 4, d: int = 12, seed: int = 0) -> tuple[np.ndar
 @parametrize_with_checks(
     [
         SurpriseKMeans(),
-        SurpriseKMeans(model="pooled", weight=1.0),
         SurpriseKMeans(model="empirical", weight="crossover"),
         SurpriseAssignment(KMeans(3, random_state=0)),
     ]
