@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from surprise_rerank.candidates import Candidates, Inclusion, Query
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant import DocumentIndex, SparseRetriever
 from surprise_rerank.connectors.systems.inputs import SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import whole_file
@@ -168,16 +167,8 @@ def read_collection(
 ) -> Collection:
     """From the cache folder, or from the index.
 
-    Args:
-        dataset: with the judged questions.
-        spec: as `--dataset` names it.
-        encoder: of the index.
-        cache: where indexes are kept, and what is read of this one.
-        questions: how many, from the first on; all by default.
-        terminal: for progress.
-
-    Raises:
-        SurpriseRerankError: if documents are split, or the index stores no words.
+    `spec` is the data set as `--dataset` names it; in `cache` indexes are kept, and what is read of this one.
+    A SurpriseRerankError if documents are split, or the index stores no words.
     """
     terminal = terminal or Terminal(quiet=True)
     asked = dict(list(dataset.queries.items())[:questions])
@@ -216,23 +207,15 @@ def _read(
         raise DataError("the study compares whole documents; index them without passages")
     order = np.argsort(names)
     ids, tokens = [names[i] for i in order], tokens.take(order)
-    found, bm25 = index.fetch(ids, frozenset({"dense", "terms"})), index.manifest.options.bm25
-    if found.terms is None or bm25 is None:
-        raise DataError("the index stores no words, which the study needs; index the documents again")
+    found, retriever = index.fetch(ids, frozenset({"dense", "terms"})), SparseRetriever(index)
+    assert found.terms is not None
     place, terms = {name: i for i, name in enumerate(ids)}, found.terms
-    vocabulary, columns = np.unique(terms.terms, return_inverse=True)
-    shape = (len(terms), len(vocabulary))
-    values = sparse.csc_array(sparse.csr_array((terms.values, columns, terms.offsets), shape))
-    counts, filled = np.diff(values.indptr), int(np.count_nonzero(terms.lengths))
-    idf = np.log1p((filled - counts + 0.5) / (counts + 0.5))
     known = {name: text for name, text in asked.items() if any(gain > 0 for gain in qrels[name].values())}
     queries = encode_queries(encoder, list(known.values()), list(known))
     words, inclusion, grades, ideal = [], [], np.zeros((len(queries), len(ids)), np.int8), []
     with terminal.bar("reading", len(queries), "questions") as advance:
         for row, query in enumerate(queries):
-            own = bm25.query(query.text).indices
-            at = np.searchsorted(vocabulary, own[np.isin(own, vocabulary)])
-            words.append(np.asarray(values[:, at] @ idf[at], np.float32).reshape(-1))
+            words.append(retriever.score(query.text, ids).astype(np.float32))
             inclusion.append(DynaMax().pool(query.require_tokens(), tokens).astype(np.float32))
             judged = {name: max(gain, 0) for name, gain in qrels[query.id].items()}
             best = np.sort(list(judged.values()))[::-1][:_SHOWN]

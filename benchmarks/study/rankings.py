@@ -169,17 +169,11 @@ def read_rankings(
     corpus: Path,
     terminal: Terminal,
 ) -> None:
-    """Rank every question's pool by `auto` and `fusion`, and write all scores to a file.
+    """Rank every question's pool by `auto` and `fusion`, and write all scores to the .npz file `into`.
 
-    Args:
-        asked: questions; a judged one is also asked with its relevant documents filtered out.
-        dataset: with the documents.
-        spec: as `--dataset` names it.
-        encoder: of the index.
-        cache: where indexes are kept.
-        into: the .npz file of the rankings.
-        corpus: the .npz file of the documents' vectors and words; written where it is missing.
-        terminal: for progress.
+    A judged question is also asked with its relevant documents filtered out. `spec` is the data set as
+    `--dataset` names it, `corpus` a file of the documents' vectors and words, which is written where it is
+    missing.
     """
     workspace = Workspace(cache, index_key(spec, dataset), encoder, None, terminal)
     lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
