@@ -52,22 +52,20 @@ class Given:
         Raises:
             DataError: if the class refuses a value, or a part is both left out and set.
         """
-        changes: dict[str, Any] = {}
-        for own in dataclasses.fields(base):  # type: ignore[arg-type]
-            name = own.name
-            now = changes[name] = self.values.get(name, getattr(base, name))
-            inner = {
-                key.removeprefix(f"{name}."): value
-                for key, value in self.values.items()
-                if key.startswith(f"{name}.")
-            }
-            if inner and now is None and name in self.values:
-                raise DataError(f"--set {name}=no goes without --set {name}.{next(iter(inner))}")
-            if inner and isinstance(now, Mapping):
-                changes[name] = {**now, **inner}
-            elif inner:
-                kind = _part(get_type_hints(type(base))[name])
-                changes[name] = dataclasses.replace(now if now is not None else kind(), **inner)
+        names = {own.name for own in dataclasses.fields(base)}  # type: ignore[arg-type]
+        changes = {key: value for key, value in self.values.items() if key in names}
+        parts: dict[str, dict[str, Any]] = {}
+        for key, value in self.values.items():
+            name, dot, inner = key.partition(".")
+            if dot and name in names:
+                parts.setdefault(name, {})[inner] = value
+        for name, own in parts.items():
+            if changes.get(name, ...) is None:
+                raise DataError(f"--set {name}=no goes without --set {name}.{next(iter(own))}")
+            now = changes.get(name, getattr(base, name))
+            if now is None:
+                now = _part(get_type_hints(type(base))[name])()
+            changes[name] = {**now, **own} if isinstance(now, Mapping) else dataclasses.replace(now, **own)
         return dataclasses.replace(base, **changes)  # type: ignore[type-var]
 
 

@@ -108,7 +108,7 @@ def others(place: Path) -> list[str]:
 def test_weights_are_stored_shown_and_forgotten(run: Run, values, files, system: str) -> None:
     learn = ["tune", "weights", *files("train.tsv"), "--system", system]
     made = values(*learn)
-    assert made["stored"]
+    assert made["accepted"]
     assert made["after"] > made["before"] + made["error"]
     assert made["weights"]["bm25"] < made["start"]["bm25"]
     (shown,) = values("status")["weights"]
@@ -126,20 +126,20 @@ def test_a_declined_fit_changes_nothing(run: Run, values, files) -> None:
     assert values("status")["weights"] == []
     # Judgements of another corpus are suspected.
     assert "are the ids of --qrels those of the index?" in run("tune", "weights", *files("elsewhere.tsv"))[2]
-    assert values("tune", "weights", *files("train.tsv"))["stored"]
+    assert values("tune", "weights", *files("train.tsv"))["accepted"]
     declined = values("tune", "weights", *files("few.tsv"))
-    assert (declined["stored"], declined["earlier_in_use"]) == (False, True)
+    assert (declined["accepted"], declined["earlier_in_use"]) == (False, True)
     assert run("tune", "weights", "--reset")[0] == 0
 
 
 def test_a_damaged_file_is_told_and_a_new_fit_replaces_it(run: Run, values, files, place: Path) -> None:
-    assert values("tune", "weights", *files("train.tsv"))["stored"]
+    assert values("tune", "weights", *files("train.tsv"))["accepted"]
     (kept,) = place.rglob("weights-auto.json")
     kept.write_text("{")
     (told,) = values("status")["weights"]
     assert "is damaged; fit the weights again" in told["error"]
     assert "is damaged" in run("status")[1]
-    assert values("tune", "weights", *files("train.tsv"))["stored"]
+    assert values("tune", "weights", *files("train.tsv"))["accepted"]
     assert run("tune", "weights", "--reset")[0] == 0
 
 

@@ -20,14 +20,6 @@ from surprise_rerank.eval.reports.one_line import one_line, visible
 _WIDEST = 110
 _LINES = 3  # of an excerpt, about
 _HEADING = 60  # characters of a text that stand for a title
-_BAR, _SHORT = 10, 5  # of a surprise, and where titles need the room
-_NARROW = 80
-_LINE = ("━", "╸", "━")
-_PLAIN = ("=", "=", " ")
-
-
-# How long a bar is, and what it is drawn with: done, half done, and the rest.
-Bar: TypeAlias = tuple[int, tuple[str, str, str]]
 
 
 # A rank, what has it, and its best sentence.
@@ -45,7 +37,7 @@ def print_blocks(blocks: Sequence[Block], console: Console) -> None:
     for number, block in enumerate(blocks):
         if number:
             console.print()
-        for part in _parts(block, indent, _bar(console)):
+        for part in _parts(block, indent):
             console.print(part, width=_width(console), highlight=False)
 
 
@@ -61,13 +53,13 @@ def _width(console: Console) -> int:
     return min(console.width, _WIDEST)
 
 
-def _parts(block: Block, indent: int, bar: Bar) -> Iterable[RenderableType]:
+def _parts(block: Block, indent: int) -> Iterable[RenderableType]:
     rank, hit, excerpt = block
     head = Table.grid(expand=True, padding=(0, 2, 0, 0), pad_edge=False)
     head.add_column(width=indent - 2, justify="right")
     head.add_column(ratio=1, overflow="fold")
     head.add_column(justify="right", no_wrap=True)
-    head.add_row(Text(str(rank)), _heading(hit, excerpt), _measure(hit, bar))
+    head.add_row(Text(str(rank)), _heading(hit, excerpt), _measure(hit))
     yield head
     more = Text(f"nearly the same: {one_line(', '.join(hit.duplicates))}" if hit.duplicates else "", "dim")
     for text in (_marked(excerpt.text, excerpt.marks), more):
@@ -84,25 +76,9 @@ def _heading(hit: Hit, excerpt: Excerpt) -> Text:
     return heading.append("  " if title else "").append(one_line(hit.id), style="not bold cyan")
 
 
-def _measure(hit: Hit, bar: Bar) -> Text:
-    """The surprise as a bar and a share, or the score."""
-    if hit.surprise is None:
-        return Text(f"{hit.score:.4f}")
-    length, (full, half, rest) = bar
-    steps = round(2 * length * hit.surprise)
-    done = full * (steps // 2) + half * (steps % 2)
-    return Text.assemble(
-        (done, "green"), (rest * (length - len(done)), "bright_black"), f" {share(hit.surprise):>6}"
-    )
-
-
-def _bar(console: Console) -> Bar:
-    length = _SHORT if console.width < _NARROW else _BAR
-    try:
-        "".join(_LINE).encode(console.encoding)
-    except (UnicodeEncodeError, LookupError):
-        return length, _PLAIN
-    return length, _LINE
+def _measure(hit: Hit) -> Text:
+    """The surprise as a share, or the score."""
+    return Text(f"{hit.score:.4f}") if hit.surprise is None else Text(share(hit.surprise), "green")
 
 
 def _marked(sentence: str, marks: Sequence[tuple[int, int]]) -> Text:

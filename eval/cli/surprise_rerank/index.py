@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -351,14 +351,9 @@ def _report(
         "engine": opened.engine,
         "model": opened.manifest.model,
         "documents": len(opened),
-        "added": done.added,
-        "updated": done.updated,
-        "unchanged": done.unchanged,
-        "removed": done.removed,
+        **asdict(done),
         "elsewhere": elsewhere,
-        "split": done.split,
         "seconds": seconds,
-        "background_seconds": done.background_seconds,
         "skipped": skipped,
     }
     first = (

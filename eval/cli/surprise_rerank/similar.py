@@ -196,9 +196,7 @@ def _closest(found: SimilarDocuments) -> list[dict[str, Any]]:
     for table in found.tables():
         top = table.sort_by([("cosine", "descending")]).slice(0, 2 * _CLOSEST).to_pylist()
         best |= {frozenset((row["document"], row["neighbour"])): row for row in top}
-        kept = sorted(best.items(), key=lambda pair: -pair[1]["cosine"])[:_CLOSEST]
-        best = dict(kept)
-    rows = [*best.values()]
+    rows = sorted(best.values(), key=lambda row: -row["cosine"])[:_CLOSEST]
     corpora = {"document": found.documents, "neighbour": found.against or found.documents}
     for side, corpus in corpora.items():
         places = [corpus.ids.index(row[side]).as_py() for row in rows]

@@ -252,7 +252,7 @@ def _tune_weights(given: _Given, system: str) -> None:
         earlier = not found.accepted and has_weights(index, system)
     values = {
         "system": system,
-        "stored": found.accepted,
+        "accepted": found.accepted,
         "earlier_in_use": earlier,
         "weights": dict(found.weights),
         "start": dict(found.start),
