@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -27,7 +26,7 @@ from surprise_rerank.connectors.server.service import Opened
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable, without_title
 from surprise_rerank.pipeline import Pipeline, encoded_question, outcome, searching
-from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity
+from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, falling
 from surprise_rerank.text_reranker import RankedText, TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground, require_background
 
@@ -50,7 +49,7 @@ def rerank(reranker: TextReranker, asked: RerankRequest, encoder: RequestEncoder
     )
     ranked = own.rank(asked.query, texts, ids=names if any(names) else None, top_k=asked.top_n)
     results: list[dict[str, Any]] = []
-    for text, score in zip(ranked, falling(ranked), strict=True):
+    for text, score in zip(ranked, shown_scores(ranked), strict=True):
         result: dict[str, Any] = {"index": text.position, "relevance_score": score}
         if shown.collapse is not None:
             result["duplicates"] = list(text.folded)
@@ -68,7 +67,7 @@ def tei_rerank(
     least = _threshold(asked.min_surprise, None, reranker.background)
     own = replace(reranker, encoder=encoder.as_encoder, min_surprise=least, diversity=NO_DIVERSITY)
     ranked = own.rank(asked.query, _cut_as_asked(encoder, asked))
-    scores = [text.score for text in ranked] if asked.raw_scores else falling(ranked, bounded=True)
+    scores = [text.score for text in ranked] if asked.raw_scores else shown_scores(ranked, bounded=True)
     ranks: list[dict[str, Any]] = [
         {"index": text.position, "score": score} for text, score in zip(ranked, scores, strict=True)
     ]
@@ -136,22 +135,19 @@ def require_allowed(
             raise RefusedError(status, f"{said}; send passages")
 
 
-def falling(ranked: Sequence[RankedText], bounded: bool = False) -> list[float]:
+def shown_scores(ranked: Sequence[RankedText], bounded: bool = False) -> list[float]:
     """The relevance of ranked texts, with the smallest steps where only it would be equal.
 
     Several texts may be more surprising than all background questions, and a client that sorts again (as
     LlamaIndex's for Text Embeddings Inference) would put them in the order that they came in.
 
-    Bounded, it is shown from 0 to 1.
+    A surprise, and what is bounded, is shown from 0 to 1.
     """
-    # Below 1 by more than the steps of all documents.
-    low, high = (0.0, 1 - 1e-9) if bounded else (-math.inf, math.inf)
-    # Where different documents come first, none is shown with more than the one before it.
-    shown = list(itertools.accumulate((min(max(text.relevance, low), high) for text in ranked), min))
-    for i in reversed(range(len(shown) - 1)):
-        step = ranked[i].score != ranked[i + 1].score
-        shown[i] = max(shown[i], math.nextafter(shown[i + 1], math.inf) if step else shown[i + 1])
-    return shown
+    bounded |= any(text.surprise is not None for text in ranked)
+    # Above 0 by more than the steps of all documents.
+    low, high = (1e-9, 1.0) if bounded else (-math.inf, math.inf)
+    relevance = [min(max(text.relevance, low), high) for text in ranked]
+    return falling(relevance, [text.score for text in ranked])
 
 
 def _cut(encoder: RequestEncoder, texts: Sequence[str], most: int, *, keep_end: bool = False) -> list[str]:

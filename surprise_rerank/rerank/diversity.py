@@ -172,15 +172,25 @@ def near_duplicates(vectors: Float32Array, least: float) -> list[list[int]]:
     return list(group_of.values())
 
 
-def falling(scores: Sequence[float]) -> list[float]:
-    """Scores for hosts that sort by them again: its own, or the next number below that of the line before.
+def falling(shown: Sequence[float], scores: Sequence[float] | None = None) -> list[float]:
+    """Numbers for hosts that sort by them again: its own, or the next one below that of the line before.
+
+    The latter where its own is larger, or with `scores` where only these differ: lines of one score have one
+    number.
 
     >>> falling([3.0, 1.0, 2.0, 0.5])
     [3.0, 1.0, 0.9999999999999999, 0.5]
+    >>> falling([1.0, 1.0, 1.0], scores=[9.0, 8.0, 8.0])
+    [1.0, 0.9999999999999999, 0.9999999999999999]
     """
     found: list[float] = []
-    for own in scores:
-        found.append(math.nextafter(found[-1], -math.inf) if found and own > found[-1] else own)
+    for i, own in enumerate(shown):
+        last = found[-1] if found else math.inf
+        if found and scores is not None and scores[i] == scores[i - 1]:
+            own = last
+        elif own > last or (own == last and scores is not None):
+            own = math.nextafter(last, -math.inf)
+        found.append(own)
     return found
 
 

@@ -21,7 +21,7 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import Service, create_app, service_app
-from surprise_rerank.connectors.server.ranking import falling
+from surprise_rerank.connectors.server.ranking import shown_scores
 from surprise_rerank.connectors.systems.backgrounds import SWITCH, store_background
 from surprise_rerank.documents import Document
 from surprise_rerank.text_reranker import RankedText, TextReranker
@@ -131,7 +131,7 @@ def test_shown_scores_keep_the_order_within_the_bounds(
         RankedText(i, score, min(1.0, max(0.0, round(score))) if coarse else None, {})
         for i, score in enumerate(ordered)
     ]
-    shown = falling(ranked, bounded)
+    shown = shown_scores(ranked, bounded)
     for upper, lower, a, b in zip(ordered, ordered[1:], shown, shown[1:], strict=False):
         assert (a > b) if upper > lower else (a == b)
     for text, value in zip(ranked, shown, strict=True):
