@@ -16,6 +16,7 @@ from words import WordEncoder
 
 from surprise_rerank import Document
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.engines.edge_shard import _copy_file
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import NoIndexError, SurpriseRerankError, UnreadableIndexError
@@ -52,17 +53,6 @@ def answers(folder: Path, documents: list[Document] | None = None) -> Any:
             found.append((list(ranking.ids), [round(float(score), 4) for score in ranking.scores]))
             found.append(ranking.verdict is None)
         return found
-
-
-def _copy_file(source: str, target: str) -> None:
-    """A file whose holes stay holes."""
-    with open(source, "rb") as old, open(target, "wb") as new:
-        while block := old.read(2**20):
-            if block.count(0) == len(block):
-                new.seek(len(block), os.SEEK_CUR)
-            else:
-                new.write(block)
-        new.truncate(old.tell())
 
 
 def copied(whole: Path, folder: Path, name: str = "") -> Path:

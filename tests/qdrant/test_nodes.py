@@ -13,6 +13,7 @@ import pytest
 from faults import Broken, Proxy, Status
 from qdrant_client import QdrantClient
 
+from surprise_rerank.connectors.qdrant.engines import retries
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy, shown_url
@@ -134,7 +135,10 @@ def test_a_lost_shard_is_asked_for_elsewhere_and_again(
 
 
 def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
-    pair: tuple[Proxy, Proxy], nodes: Nodes, caplog: pytest.LogCaptureFixture
+    pair: tuple[Proxy, Proxy],
+    nodes: Nodes,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     first, second = pair
     first.stop()
@@ -144,12 +148,20 @@ def test_questions_give_up_sooner_than_changes_which_say_that_they_wait(
         ask(nodes)
     assert 1 < time.monotonic() - begun < 5
     assert not caplog.records
-    threading.Timer(4.5, second.start).start()
+    monkeypatch.setattr(retries, "_SILENT", 0.5)
+    threading.Timer(1.5, second.start).start()
     with caplog.at_level(logging.WARNING):
         ask(nodes, patient=True)
     (said,) = [record.getMessage() for record in caplog.records]
     assert "check the url. It is asked again for up to 8 s; what is stored stays" in said
     assert first.url in said
+
+
+def test_an_address_that_does_not_answer_is_told_at_once(pair: tuple[Proxy, Proxy]) -> None:
+    pair[0].fault("get_collections", Status(503), times=9)
+    with pytest.raises(StoreError, match="503"):
+        Nodes.of(Location(url=pair[0].url))
+    assert pair[0].came("get_collections") == 1
 
 
 def test_answers_are_not_compressed(pair: tuple[Proxy, Proxy]) -> None:

@@ -134,7 +134,7 @@ def test_readers_that_settle_an_index_at_once_find_it_whole(folder: Path) -> Non
     shard, together = folder / "1" / "edge", threading.Barrier(4)
 
     def read(_: int) -> None:
-        for _ in range(10):
+        for _ in range(6):
             if together.wait(60) == 0:
                 (folder / "1" / "edge.files.json").unlink(missing_ok=True)
             together.wait(60)
