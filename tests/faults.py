@@ -108,6 +108,7 @@ class Faults:
         self._lock = threading.Lock()
         self._came: list[tuple[str, str]] = []
         self._scripts: list[_Script] = []
+        self.searches: list[dict[str, Any]] = []  # that came by REST
 
     def fault(
         self, request: str, fault: Fault, *, collection: str = "", times: int = 1, after: int = 0
@@ -161,7 +162,6 @@ class FaultyMemory(Faults):
         self.is_stopped = False
         self.settings: dict[str, dict[str, Any]] = {}
         self.indexes: dict[str, dict[str, Any]] = {}
-        self._asked: list[dict[str, Any]] = []
         self._one = threading.RLock()
         self.http = SimpleNamespace(client=SimpleNamespace(request=self._searched))
 
@@ -175,10 +175,6 @@ class FaultyMemory(Faults):
 
     def close(self) -> None:
         """Nothing: it outlives the indexes in it, as a server does."""
-
-    def searches(self) -> list[dict[str, Any]]:
-        """All searches that came, in JSON."""
-        return self._asked
 
     def cluster_status(self) -> object:
         """That of a server that is no cluster."""
@@ -213,7 +209,7 @@ class FaultyMemory(Faults):
 
     def _searched(self, *, path_params: Mapping[str, str], content: str, **_: Any) -> dict[str, Any]:
         """A batch of searches in JSON."""
-        self._asked += json.loads(content)["searches"]
+        self.searches += json.loads(content)["searches"]
         asked = TypeAdapter(models.QueryRequestBatch).validate_json(content).searches
         plain = [own.model_copy(update={"params": None}) for own in asked]  # local mode warns of them
         found = self.query_batch_points(path_params["collection_name"], plain)
@@ -269,15 +265,12 @@ class Proxy(Faults):
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
     def start(self) -> None:
         """Listen; on the port that it had, after a `stop`."""
         self.stopping.clear()
         self._server = _Server(("127.0.0.1", self._port), _Handler)
         self._server.proxy, self._port = self, self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self._port}"
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
@@ -289,11 +282,6 @@ class Proxy(Faults):
             for connection in self._server.open:
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-
-    def searches(self) -> list[dict[str, Any]]:
-        """All searches that came, in JSON."""
-        batches = [json.loads(own.body) for own in self.seen if own.name == "query_batch_points"]
-        return [own for batch in batches for own in batch["searches"]]
 
     def answer(self, seen: Seen, method: str) -> tuple[int, bytes]:
         """What is behind it says."""
@@ -353,6 +341,8 @@ class _Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length", 0))
         seen = Seen(name, self.path, dict(self.headers), self.rfile.read(size))
         proxy.seen.append(seen)
+        if name == "query_batch_points":
+            proxy.searches += json.loads(seen.body)["searches"]
         if isinstance(fault, Status) and size > fault.above:
             self._send(fault.code, fault.content, fault.headers)
             return

@@ -89,7 +89,7 @@ def test_every_system_has_the_order_that_it_has_embedded(
             ), (one.name, question)
     assert there.facts["collection"] in aliases(client)
     assert here.facts["collection"] is None
-    dense = [own for own in qdrant.searches() if own.get("using") == "dense"]
+    dense = [own for own in qdrant.searches if own.get("using") == "dense"]
     assert dense
     assert all((own.get("params") or {}).get("exact") for own in dense)
 
