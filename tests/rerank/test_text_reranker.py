@@ -30,10 +30,10 @@ def reranker() -> TextReranker:
     return TextReranker(WordEncoder())
 
 
-@pytest.fixture
-def index(tmp_path: Path):
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory):
     options = IndexOptions(passages=None, bm25=Bm25())
-    with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=options) as opened:
+    with DocumentIndex.open(tmp_path_factory.mktemp("i") / "index", WordEncoder(), options=options) as opened:
         opened.sync(DOCUMENTS)
         yield opened
 

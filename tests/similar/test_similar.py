@@ -52,9 +52,9 @@ def word_documents(n: int) -> list[Document]:
     ]
 
 
-@pytest.fixture
-def encoder(tmp_path: Path) -> Encoder:
-    return load_encoder(str(word_file(tmp_path)))
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    return load_encoder(str(word_file(tmp_path_factory.mktemp("words"))))
 
 
 def word_file(folder: Path) -> Path:
@@ -260,9 +260,9 @@ def test_settings_that_make_no_sense_are_refused(wrong):
 # An index.
 
 
-@pytest.fixture(params=[None, Passages(tokens=64)], ids=["whole", "short"])
-def index(request, tmp_path, encoder) -> str:
-    where = tmp_path / "index"
+@pytest.fixture(scope="module", params=[None, Passages(tokens=64)], ids=["whole", "short"])
+def index(request, tmp_path_factory, encoder) -> str:
+    where = tmp_path_factory.mktemp("of") / "index"
     options = IndexOptions(passages=request.param, surprise_vector=True)
     with DocumentIndex.open(where, encoder, options=options) as opened:
         opened.sync(word_documents(30))

@@ -143,12 +143,14 @@ def broken():
     return step
 
 
+@pytest.mark.slow
 def test_an_error_of_a_worker_is_ours(cluster):
     with pytest.raises(StoreError, match="the disk of the worker is full"):
         cluster.run(broken, [0, 1], lambda count: None)
 
 
-def test_a_cluster_that_is_not_there_is_an_error(monkeypatch):
+@pytest.mark.slow
+def test_a_cluster_that_is_not_there_is_an_error(cluster, monkeypatch):
     ray = pytest.importorskip("ray")
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises((StoreError, DataError), match="cannot be reached"):
