@@ -12,9 +12,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.engines.client import PayloadChoice, payload_selector
-from surprise_rerank.connectors.qdrant.schema import (
-    Record,
-)
+from surprise_rerank.connectors.qdrant.schema import Record
 from surprise_rerank.connectors.qdrant.search.queries import (
     AskedInclusion,
     SearchOptions,
