@@ -167,6 +167,10 @@ class SurpriseRanker(_Component):
         return "\n".join([*values, document.content or ""])
 
 
+# The name that re-rankers of the other hosts have.
+SurpriseRerank = SurpriseRanker
+
+
 @component
 class SurpriseRetriever(_Component):
     """The documents of an index for a question.
