@@ -93,17 +93,15 @@ class Filling:
         Raises:
             UsageError: if some are given, and the index is in a folder.
         """
-        named = {
-            "shard_number": self.shards,
-            "replication_factor": self.replicas,
-            "write_consistency_factor": self.write_consistency,
-        }
-        given = {name: own for name, own in named.items() if own is not None}
+        names = {"shards": "shard_number", "replicas": "replication_factor"}
+        names["write_consistency"] = "write_consistency_factor"
+        given = {key: own for key in names if (own := getattr(self, key)) is not None}
+        keys = f"--set {' and '.join(given)}"
         if given and location.url is None:
-            raise click.UsageError("a folder has no shards and replicas; give a collection on a server")
+            raise click.UsageError(f"{keys}: a folder has no shards; give a collection on a server")
         if min(given.values(), default=1) < 1:
-            raise click.UsageError("give numbers of shards, replicas and write_consistency from 1")
-        return given
+            raise click.UsageError(f"{keys}: give numbers from 1")
+        return {names[key]: own for key, own in given.items()}
 
 
 def _kinds() -> tuple[type, ...]:
