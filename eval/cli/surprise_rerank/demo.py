@@ -26,9 +26,16 @@ TRIED = (
 )
 TOUR = """
 
-What to try is below the question. Questions of the demo's topics are answered by `auto`, where cosine, which
-the page has too, puts something else first; who won the world cup it does not know, and the verdict says so.
-A filter: {"must": [{"key": "metadata.library", "match": {"value": "scipy"}}]}
+What to try in the page:
+  find where a function is zero
+      finders of roots come first; by cosine, which the page has too, tables of Bessel functions' zeros
+  remove noise from a signal
+      a filter comes first; by cosine, how to find a signal's envelope
+  are two groups of measurements different
+      a test of groups comes first; each line shows what moved it
+  who won the world cup
+      nothing here answers it, and the verdict says so
+  Filter: {"must": [{"key": "metadata.library", "match": {"value": "scipy"}}]}
 Then your own documents:
   surprise-rerank index FOLDER-OR-FILES --index my-index
   surprise-rerank serve --index my-index --page
