@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from faults import Proxy, Status
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
-from real_server import server_url
+from real_server import cleaned, server_url
 from words import Acting, WordEncoder, interrupted
 
 from surprise_rerank import FunctionEncoder
@@ -50,11 +50,15 @@ def sparse(indices: Any, values: Any) -> models.SparseVector:
     return models.SparseVector(indices=np.asarray(indices).tolist(), values=np.asarray(values).tolist())
 
 
+def with_year(i: int, text: str) -> dict[str, Any]:
+    return {"text": text, "year": 2000 + i % 4}
+
+
 class Store:
     """A Qdrant, and a name for a collection in it."""
 
-    def __init__(self, client: QdrantClient, name: str, url: str | None = None) -> None:
-        self.client, self.name, self.url = client, name, url
+    def __init__(self, client: QdrantClient, name: str) -> None:
+        self.client, self.name = client, name
         self.shape: dict[str, Any] = {}
 
     def make(
@@ -83,32 +87,20 @@ class Store:
 
     def add(self, encoder: WordEncoder, texts: Sequence[str], first: int = 0) -> None:
         """More texts of the same shape."""
-        self._add(encoder, texts, first, **self.shape)
-
-    def _add(
-        self,
-        encoder: WordEncoder,
-        texts: Sequence[str],
-        first: int,
-        vector: str | None = "",
-        words: bool = False,
-        tokens: bool = False,
-        scale: float = 1.0,
-        ids: Callable[[int], Any] = lambda i: i,
-        payload: Callable[[int, str], dict[str, Any]] = lambda i, text: {"text": text, "year": 2000 + i % 4},
-    ) -> None:
-        encoded, points = encoder.encode(texts), []
+        how, encoded, points = self.shape, encoder.encode(texts), []
+        vector, scale = how["vector"], how.get("scale", 1.0)
         for i, text in enumerate(texts):
             dense = ((scale * (1 + i % 3) if scale != 1 else 1) * encoded.dense[i]).tolist()
             vectors: dict[str, Any] = {} if vector is None else {vector or "dense": dense}
-            if words:
+            if how["words"]:
                 own = Bm25().documents([text])[0]
                 vectors["bm25"] = sparse(own.indices, own.values)
-            if tokens:
+            if how["tokens"]:
                 vectors["colbert"] = encoded.require_tokens()[i].tolist()
-            whole: Any = vectors if vector or words or tokens else dense
+            whole: Any = vectors if vector or how["words"] or how["tokens"] else dense
+            payload = how.get("payload", with_year)(first + i, text)
             points.append(
-                models.PointStruct(id=ids(first + i), vector=whole, payload=payload(first + i, text))
+                models.PointStruct(id=how.get("ids", int)(first + i), vector=whole, payload=payload)
             )
         self.client.upsert(self.name, points, wait=True)
 
@@ -128,17 +120,12 @@ def uuids(i: int) -> str:
 
 @pytest.fixture(params=["local", pytest.param("server", marks=pytest.mark.server)])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    name = f"foreign-{uuid.uuid4()}"
     if request.param == "local":
-        client, url = QdrantClient(":memory:"), None
-    else:
-        url = server_url()
-        client = QdrantClient(url, check_compatibility=False)
-    yield Store(client, name, url)
-    for found in client.get_collections().collections:
-        if found.name.startswith(name):
-            client.delete_collection(found.name)
-    client.close()
+        yield request.getfixturevalue("local")
+        return
+    name = f"foreign-{uuid.uuid4()}"
+    with cleaned(server_url(), name) as client:
+        yield Store(client, name)
 
 
 @pytest.fixture
@@ -180,6 +167,9 @@ def test_a_collection_of_any_shape_is_ranked_as_it_is(store: Store, tmp_path: Pa
     assert collection.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water").ids
     collection.enrich()
     assert {"bm25", "dynamax"} <= set(collection.pipeline("auto").search(QUESTION).parts)
+    for system in ("auto", "bm25", "dynamax"):
+        found = collection.pipeline(system, filter=ONLY).search("bread dogs cats stocks", 48)
+        assert {hit.metadata["year"] for hit in found} == {2003}, system
     assert collection.remove_enrichment()
     assert len(collection.pipeline("auto").search(QUESTION, 3)) == 3
 
