@@ -164,6 +164,16 @@ def test_an_address_that_does_not_answer_is_told_at_once(pair: tuple[Proxy, Prox
     assert pair[0].came("get_collections") == 1
 
 
+def test_an_answer_is_waited_for_as_long_as_the_location_says(pair: tuple[Proxy, Proxy]) -> None:
+    nodes = Nodes.of(Location(url=pair[0].url, timeout=1, retries=RetryPolicy(attempts=1)))
+    pair[0].fault("get_collections", Broken.SILENT)
+    begun = time.monotonic()
+    with pytest.raises(StoreError, match="does not answer in time"):
+        ask(nodes, patient=True)
+    assert 0.9 < time.monotonic() - begun < 4  # five by default
+    nodes.close()
+
+
 def test_answers_are_not_compressed(pair: tuple[Proxy, Proxy]) -> None:
     Nodes.of(Location(url=pair[0].url)).close()
     headers = {name.lower(): value for name, value in pair[0].seen[-1].headers.items()}
