@@ -24,7 +24,7 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any, ClassVar, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx
 from pydantic import TypeAdapter
@@ -334,7 +334,7 @@ class _Handler(BaseHTTPRequestHandler):
         proxy, path = self.server.proxy, urlsplit(self.path).path
         own = f"{self.command} {path}"
         name = next((name for name, known in _PATHS.items() if re.fullmatch(known, own)), own)
-        fault = proxy.met(name, "".join(path.split("/")[2:3]))
+        fault = proxy.met(name, unquote("".join(path.split("/")[2:3])))
         if fault is Broken.RESET:
             self._reset()
             return
