@@ -31,11 +31,9 @@ class Adapter:
     def attach(cls, store: Any, *, embed: Any = None, **options: Any) -> Self:
         """One over the collection of the host's vector store, as it is: what is there is not encoded again.
 
-        Args:
-            store: over Qdrant, or what else `attach_store` takes.
-            embed: the model of its vectors, where the store has none.
-            options: the class's own; system, min_surprise, diversity, collapse, and of what retrieves
-                depth; and more for `Collection.attach`, such as `token_encoder`.
+        The store is over Qdrant, or what else `attach_store` takes; `embed` is the model of its vectors,
+        where it has none. Options are the class's own; system, min_surprise, diversity, collapse, and of what
+        retrieves depth; and more for `Collection.attach`, such as `token_encoder`.
         """
         own = _taken(options, cls._own)
         depth = ("depth",) if cls._takes == "pipeline" else ()
@@ -63,11 +61,9 @@ class LoadedAdapter(Adapter):
 
     @classmethod
     def load(cls, **options: Any) -> Self:
-        """One made of names and numbers.
+        """One made of names and numbers: the class's own options, and those of `PipelineSettings`.
 
-        Args:
-            options: the class's own; and those of `attached.settings.PipelineSettings`: index, system,
-                min_surprise, diversity, ...
+        These are in `attached.settings`: index, system, min_surprise, diversity, ...
         """
         settings, own = cls._settings(options), _taken(options, cls._own)
         arguments: dict[str, Any] = {cls._takes: cls._made(settings), **own}

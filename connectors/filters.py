@@ -29,10 +29,8 @@ _EXACT = 2**53
 def from_haystack(filters: Mapping[str, Any], root: str = "metadata", id_key: str = "id") -> models.Filter:
     """The same documents as in Haystack, where only what has a value is greater or less than another.
 
-    Args:
-        filters: Haystack's.
-        root: the key of the metadata in the payload; empty where they are the payload.
-        id_key: the key of a document's id; empty where the point's own id is it.
+    `root` is the key of the metadata in the payload, empty where they are the payload; `id_key` that of a
+    document's id, empty where the point's own id is it.
     """
     if not isinstance(filters, Mapping):
         raise DataError(f"a filter must be a dictionary, got {type(filters).__name__}")
@@ -69,11 +67,8 @@ def from_llama_index(filters: Any, root: str = "metadata") -> models.Filter:
     """The same nodes as in LlamaIndex's own Qdrant store.
 
     As there, `!=` and `nin` hold only where there is a value, and a string is a list of values with commas
-    between them for `in` and `nin`. `any`, `all` and `contains` are understood, too.
-
-    Args:
-        filters: `MetadataFilters`.
-        root: the key of the metadata in the payload; empty where they are the payload.
+    between them for `in` and `nin`. `any`, `all` and `contains` are understood, too. `root` is that of
+    `from_haystack`.
     """
     conditions: list[models.Condition] = [
         from_llama_index(own, root) if hasattr(own, "filters") else _node_condition(own, root)

@@ -110,14 +110,7 @@ class SurpriseRanker(_Component):
     What is compared are the vectors that an index has under `Document.id`, or else under `meta["id"]`; or
     else `Document.embedding`, where it is of the encoder's model and dense vectors are compared; or else its
     content. As in Haystack's own rankers, of documents with one id the one with the highest score counts.
-
-    Args:
-        top_k: the most documents that are returned.
-        meta_fields_to_embed: metadata that is read before the content, a line each, where the index does not
-            have the document.
-        reranker: what ranks, instead of names. Such a component cannot be written.
-        names: of `attached.settings.PipelineSettings`: index, model, system, min_surprise, background,
-            diversity, collapse, ...
+    `names` are those of `attached.settings.PipelineSettings`: index, model, system, min_surprise, ...
     """
 
     _takes: ClassVar = "reranker"
@@ -126,9 +119,10 @@ class SurpriseRanker(_Component):
     def __init__(
         self,
         *,
-        top_k: int = 10,
+        top_k: int = 10,  # the most documents that are returned
+        # Metadata that is read before the content, a line each, where the index does not have the document.
         meta_fields_to_embed: list[str] | None = None,
-        reranker: TextReranker | None = None,
+        reranker: TextReranker | None = None,  # instead of names; then the component cannot be written
         **names: Any,
     ) -> None:
         self._take(reranker, names)
@@ -176,14 +170,8 @@ class SurpriseRetriever(_Component):
     """The documents of an index for a question.
 
     A document has the stored id, the text of its best passage as content, and the stored metadata and `title`
-    as meta. The output `verdict` says why there are no documents.
-
-    Args:
-        top_k: the most documents that are returned.
-        filters: of metadata, in Haystack's form; those of `run` replace them.
-        pipeline: what retrieves and ranks, instead of names. Such a component cannot be written.
-        names: of `attached.settings.PipelineSettings`: index, system, depth, min_surprise, diversity,
-            collapse, ...
+    as meta. The output `verdict` says why there are no documents. `names` are those of
+    `attached.settings.PipelineSettings`: index, system, depth, min_surprise, diversity, collapse, ...
     """
 
     _takes: ClassVar = "pipeline"
@@ -192,9 +180,9 @@ class SurpriseRetriever(_Component):
     def __init__(
         self,
         *,
-        top_k: int = 10,
-        filters: dict[str, Any] | None = None,
-        pipeline: Pipeline | None = None,
+        top_k: int = 10,  # the most documents that are returned
+        filters: dict[str, Any] | None = None,  # of metadata, in Haystack's form; those of `run` replace them
+        pipeline: Pipeline | None = None,  # instead of names; then the component cannot be written
         **names: Any,
     ) -> None:
         self._take(pipeline, names)

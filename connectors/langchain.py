@@ -50,14 +50,8 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
     """Puts retrieved documents in order, best first, and keeps the first of them.
 
     What comes back are copies, with `relevance_score` in their metadata. The verdict is sent to callbacks as
-    the custom event `surprise_verdict`, also where nothing comes back.
-
-    Attributes:
-        reranker: of texts; `load(index=..., system=...)` makes one of names.
-        top_n: the most that are returned; None returns all.
-        id_key: the key of the metadata that has the stored id. By default it is `Document.id`, or else
-            `metadata["_id"]`, where langchain-qdrant puts a point's id. A splitter copies metadata to all
-            parts of a document, which are then taken for the whole.
+    the custom event `surprise_verdict`, also where nothing comes back. `load(index=..., system=...)` makes
+    one of names.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -65,7 +59,10 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
     _own: ClassVar = ("top_n", "id_key")
 
     reranker: Annotated[TextReranker, _AS_IT_IS] = Field(repr=False, exclude=True)
-    top_n: int | None = Field(default=3, ge=1)
+    top_n: int | None = Field(default=3, ge=1)  # the most that are returned; None returns all
+    # The key of the metadata that has the stored id. By default it is `Document.id`, or else
+    # `metadata["_id"]`, where langchain-qdrant puts a point's id. A splitter copies metadata to all parts of
+    # a document, which are then taken for the whole.
     id_key: str | None = None
 
     def compress_documents(
@@ -124,13 +121,8 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     `page_content` is the best passage, or the whole where there are no passages; `Document.id` is the stored
     id, which `SurpriseRerank` finds again. The metadata are the stored document's, with that id, its `title`
     and what `SurpriseRerank` adds.
-
-    Attributes:
-        pipeline: that is searched; `load(index=..., system=...)` makes one of names.
-        k: the most documents that are returned; `invoke(question, k=10)` asks for others, and
-            `invoke(question, min_surprise=.95)` for another least surprise than the pipeline's.
-        filter: only documents that it lets through, beside the one of `invoke(question, filter=...)`.
-        id_key: the key of the metadata that the stored id is put under; `_id` where a store is attached.
+    `load(index=..., system=...)` makes one of names; `invoke(question, k=10, filter=..., min_surprise=.95)`
+    asks for others than its own.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -138,9 +130,9 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     _own: ClassVar = ("k", "filter", "id_key")
 
     pipeline: Annotated[Pipeline, _AS_IT_IS] = Field(repr=False, exclude=True)
-    k: int = Field(default=4, ge=1)
-    filter: models.Filter | None = None
-    id_key: str = "id"
+    k: int = Field(default=4, ge=1)  # the most documents that are returned
+    filter: models.Filter | None = None  # only documents that it lets through, beside the one of `invoke`
+    id_key: str = "id"  # the key of the metadata that the stored id is put under; `_id` of an attached store
 
     @classmethod
     def attach(cls, store: Any, *, embed: Any = None, **options: Any) -> Self:

@@ -69,11 +69,7 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     document (none comes before or after it), under `ref_doc_id`; or else `node.embedding`, where it is of the
     encoder's model and dense vectors are compared; or else the node's text with the metadata that it shows to
     embedding models, as LlamaIndex's re-rankers read it.
-
-    Attributes:
-        reranker: of texts; `load(index=..., system=...)` makes one of names.
-        top_n: the most nodes that are returned.
-        keep_retrieval_score: keep the score that a node came with in metadata['retrieval_score'].
+    `load(index=..., system=...)` makes one of names.
     """
 
     _takes: ClassVar = "reranker"
@@ -83,8 +79,8 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     reranker: Annotated[TextReranker, GetPydanticSchema(lambda kind, _: is_instance_schema(kind))] = Field(
         repr=False, exclude=True
     )
-    top_n: int = Field(default=2, gt=0)
-    keep_retrieval_score: bool = False
+    top_n: int = Field(default=2, gt=0)  # the most nodes that are returned
+    keep_retrieval_score: bool = False  # that a node came with, in metadata['retrieval_score']
 
     @classmethod
     def class_name(cls) -> str:
@@ -121,12 +117,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
 
     A node has the text of the document's best passage, and the document's metadata and `title`. Of an
     attached store of LlamaIndex it is the stored node. The verdict is sent as a `VerdictEvent`.
-
-    Args:
-        pipeline: what retrieves and ranks; `load(index=..., system=...)` makes one of names.
-        similarity_top_k: the most nodes that are returned.
-        filters: only documents that they let through, in LlamaIndex's form or Qdrant's.
-        callback_manager, verbose: as for every retriever.
+    `load(index=..., system=...)` makes one of names.
     """
 
     _takes: ClassVar = "pipeline"
@@ -136,8 +127,8 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         self,
         pipeline: Pipeline,
         *,
-        similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,
-        filters: MetadataFilters | models.Filter | None = None,
+        similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,  # the most nodes that are returned
+        filters: MetadataFilters | models.Filter | None = None,  # only documents that they let through
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:

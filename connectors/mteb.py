@@ -43,23 +43,16 @@ class SurpriseSearch:
 
     In re-ranking tasks the documents of `top_ranked` are ranked, with the vectors that are stored; else the
     pipeline searches, and answers with the documents of its pool.
-
-    Args:
-        encoder: of questions and documents.
-        system: what ranks; `surprise` measures against the corpus itself.
-        depth: size of the candidate pool, and the most documents of a result.
-        options: what the index stores; without sparse vectors a fusion lacks its third scorer.
-        folder: where the index of every task is kept, for the next run; in memory where None.
     """
 
     def __init__(
         self,
         encoder: Encoder,
-        system: str = "auto",
+        system: str = "auto",  # what ranks; `surprise` measures against the corpus itself
         *,
-        depth: int = 100,
-        options: IndexOptions | None = None,
-        folder: Path | None = None,
+        depth: int = 100,  # size of the candidate pool, and the most documents of a result
+        options: IndexOptions | None = None,  # without sparse vectors a fusion lacks its third scorer
+        folder: Path | None = None,  # where the index of every task is kept, for the next run; else in memory
     ) -> None:
         self.encoder = encoder
         self.system = system

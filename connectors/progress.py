@@ -15,22 +15,17 @@ if TYPE_CHECKING:
 # Units are done, or a part of a large one.
 Advance: TypeAlias = Callable[[float], None]
 
-_EVERY = 10.0  # seconds from one line to the next
-
-
 # A function where counting takes a while; None where it is not known.
 Total: TypeAlias = int | Callable[[], int | None] | None
 
 
 class Terminal:
-    """Where messages and progress go: the error stream.
+    """Where messages and progress go: the error stream; `quiet` is nothing at all.
 
-    Args:
-        quiet: nothing at all.
-        every: seconds from one line to the next, where no bar can be drawn.
+    `every` is how many seconds are from one line to the next, where no bar can be drawn.
     """
 
-    def __init__(self, *, quiet: bool = False, every: float = _EVERY) -> None:
+    def __init__(self, *, quiet: bool = False, every: float = 10.0) -> None:
         self.quiet = quiet
         self._every = every
 

@@ -28,11 +28,8 @@ class SurpriseTransformer(LoadedAdapter, pt.Transformer):
 
     `score` is the re-ranker's, by which PyTerrier orders; with diversity, a document that comes after one of
     a smaller score has the next number below that. With a background the columns `surprise` and
-    `surprise_verdict` are beside it. Rows come best first, queries as they came.
-
-    Attributes:
-        reranker: of texts; `load(index=..., system=...)` makes one of names.
-        text_field: the column of the texts.
+    `surprise_verdict` are beside it. Rows come best first, queries as they came. `text_field` is the column
+    of the texts. `load(index=..., system=...)` makes one of names.
     """
 
     _takes: ClassVar = "reranker"
@@ -70,11 +67,7 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
     """What a pipeline finds for every query: query frame in, result frame out.
 
     It has the columns of the queries, docno, text (the best passage, or the whole), score, rank, and with a
-    background surprise and surprise_verdict.
-
-    Attributes:
-        pipeline: that is searched; `load(index=..., system=...)` makes one of names.
-        num_results: the most documents for a query.
+    background surprise and surprise_verdict. `load(index=..., system=...)` makes one of names.
     """
 
     _takes: ClassVar = "pipeline"

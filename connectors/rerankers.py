@@ -28,10 +28,8 @@ class SurpriseRanker(LoadedAdapter, BaseRanker):  # type: ignore[misc]  # rerank
     """Ranks as the models of rerankers do, and hands out their `RankedResults`.
 
     `RankedResults.verdict` says whether the question got an answer; `result.duplicates` are the ids of what
-    was folded into it with `collapse=`. What comes back are copies.
-
-    Attributes:
-        reranker: of texts; `load(index=..., system=...)` makes one of names.
+    was folded into it with `collapse=`. What comes back are copies. `load(index=..., system=...)` makes one
+    of names.
     """
 
     _takes: ClassVar = "reranker"

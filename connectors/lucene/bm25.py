@@ -80,13 +80,9 @@ class BM25Index:
     ) -> BM25Index:
         """Open the index if it has this fingerprint and is whole, or else build it.
 
-        A build that fails or is interrupted leaves the folder as it was.
-
-        Args:
-            path: the index's folder.
-            documents: each is indexed as its `content` under its `id`, which no other one has.
-            fingerprint: any text that changes when the documents do.
-            on_progress: called with the number of documents of every batch.
+        A build that fails or is interrupted leaves the folder as it was. A document is indexed as its
+        `content` under its `id`, which no other one has; the fingerprint is any text that changes when the
+        documents do. `on_progress` is called with the number of documents of every batch.
         """
         target = Path(path).resolve()
         with suppress(StoreError, OSError, ValueError, TypeError, KeyError):  # none, or a damaged one

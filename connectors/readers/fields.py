@@ -29,20 +29,14 @@ _SHOWN_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Which columns make a document; None finds the column by its name.
+    """Which columns make a document; None finds the column by its name."""
 
-    Attributes:
-        id: a column; `content` for a hash of title and text; `row` for the row's number in its file, from 1
-            (of a JSONL file the line's), unless there is a column of that name.
-        title: a column.
-        text: a column, or several with commas between: `question,answer`.
-        metadata: the columns that become metadata; by default all the others.
-    """
-
+    # A column; `content` for a hash of title and text; `row` for the row's number in its file, from 1 (of a
+    # JSONL file the line's), unless there is a column of that name.
     id: str | None = None
     title: str | None = None
-    text: str | None = None
-    metadata: Sequence[str] | None = None
+    text: str | None = None  # a column, or several with commas between: `question,answer`
+    metadata: Sequence[str] | None = None  # the columns that become metadata; by default all the others
 
     def __post_init__(self) -> None:
         if isinstance(self.metadata, str):

@@ -59,18 +59,13 @@ def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = M
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
-    """Which files of a folder are read. Patterns are those of `.gitignore`: `*.md`, `letters/`, `/drafts`.
+    """Which files of a folder are read. Patterns are those of `.gitignore`: `*.md`, `letters/`, `/drafts`."""
 
-    Attributes:
-        include: patterns of the files to read. Files whose kind is not known by their name are read as plain
-            text then. By default all tables, texts and office documents.
-        exclude: patterns of files and folders to leave out.
-        max_bytes: larger files are skipped; a table may be of any size.
-    """
-
+    # Files whose kind is not known by their name are read as plain text then. By default all tables, texts
+    # and office documents.
     include: Sequence[str] = ()
-    exclude: Sequence[str] = ()
-    max_bytes: int = MAX_BYTES
+    exclude: Sequence[str] = ()  # files and folders to leave out
+    max_bytes: int = MAX_BYTES  # larger files are skipped; a table may be of any size
 
     def __post_init__(self) -> None:
         if isinstance(self.include, str) or isinstance(self.exclude, str):

@@ -38,26 +38,18 @@ _Count: TypeAlias = Callable[[], int | None]
 def open_documents(
     spec: str | os.PathLike[str] | QdrantClient | Iterable[Item] | Callable[[], Iterable[Item]],
     *,
-    format: Format | None = None,  # noqa: A002 (the usual name)
-    fields: Fields | None = None,
-    on_error: OnError = "raise",
-    files: FileRules | None = None,
-    collection: str | None = None,
-    api_key: str | None = None,
+    format: Format | None = None,  # noqa: A002 (the usual name) - of a file whose name does not show it
+    fields: Fields | None = None,  # the columns that are id, title, text and metadata
+    on_error: OnError = "raise",  # or skip and count malformed rows, as unusable files of a folder always are
+    files: FileRules | None = None,  # which files of a folder are read
+    collection: str | None = None,  # that of a client
+    api_key: str | None = None,  # for a server; QDRANT_API_KEY of the environment by default
 ) -> DocumentSource:
     """Open anything that holds documents; nothing is read yet but names.
 
-    Args:
-        spec: a file, a folder, `demo`, an id of ir_datasets, a collection of a Qdrant server as
-            http://localhost:6333/papers, a client of one with `collection=`, or Python objects (see
-            `from_iterable`). An existing file or folder is preferred to an id.
-        format: what a file is, if its name does not show it.
-        fields: the columns that are id, title, text and metadata, for what has columns.
-        on_error: whether a malformed row is an error or skipped and counted. Files of a folder that cannot be
-            used are always skipped and counted.
-        files: which files of a folder are read.
-        collection: that of a client.
-        api_key: for a server; the environment variable QDRANT_API_KEY by default.
+    `spec` is a file, a folder, `demo`, an id of ir_datasets, a collection of a Qdrant server as
+    http://localhost:6333/papers, a client of one, or Python objects (see `from_iterable`). An existing file
+    or folder is preferred to an id.
     """
     formats = get_args(Format)
     if format is not None and format not in formats:

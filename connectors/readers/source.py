@@ -71,25 +71,19 @@ class DocumentSource:
     >>> source = DocumentSource("pets", lambda skipped: iter([Document("1", "Dogs bark.")]))
     >>> [document.text for document in source], [document.id for document in source], str(source.skipped)
     (['Dogs bark.'], ['1'], 'nothing skipped')
-
-    Args:
-        name: the source's own name, without its folder.
-        read: reads it from the beginning, and accounts for what it leaves out.
-        on_error: what happens to a malformed row.
-        may_be_empty: whether it may hold no document.
-        count: about how many documents it has, as far as that can be told without reading them.
-        origin: is noted on every document, so that what has gone from this source can be told.
     """
 
     def __init__(
         self,
-        name: str,
-        read: Callable[[Skipped], Iterator[Document]],
+        name: str,  # without its folder
+        read: Callable[
+            [Skipped], Iterator[Document]
+        ],  # from the beginning, and accounts for what it leaves out
         *,
-        on_error: OnError = "raise",
+        on_error: OnError = "raise",  # what happens to a malformed row
         may_be_empty: bool = True,
-        count: Callable[[], int | None] = lambda: None,
-        origin: str = "",
+        count: Callable[[], int | None] = lambda: None,  # about how many, as far as that can be told without
+        origin: str = "",  # is noted on every document, so that what has gone from this source can be told
     ) -> None:
         if on_error not in ("raise", "skip"):
             raise DataError(f"on_error must be 'raise' or 'skip', got {on_error!r}")

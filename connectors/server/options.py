@@ -29,38 +29,25 @@ def _cores() -> int:
 class ServerOptions(BaseModel):
     """The token and the limits of a server; of a file, its table `[server]`.
 
-    Attributes:
-        token: what callers must send as a bearer token. Where it is None anybody may call who names this
-            machine, or one of `hosts`: a web page whose name was pointed here cannot.
-        hosts: further names that callers may use without a token.
-        max_body: bytes of a request's body.
-        max_documents: documents of a request, and hits of a search.
-        max_characters: of a question, or of one document.
-        max_conditions: of a filter. Qdrant tests each of them on every document in its way.
-        max_requests: concurrent requests, those that wait for a worker included.
-        max_answer: characters of an answer to an agent, in words and as JSON each.
-        workers: threads that compute; one for each core by default.
-        timeout: seconds from a request's first byte to its answer.
-        logs: lines of JSON, or for people; for people on a terminal by default.
-        tried: questions that the page offers, the last one of another topic; of the documents by default.
-
-    Raises:
-        DataError: if a limit is out of its range, the token is empty, or there is no such option.
+    A DataError if a limit is out of its range, the token is empty, or there is no such option.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
+    # What callers must send as a bearer token. Where it is None anybody may call who names this machine, or
+    # one of `hosts`: a web page whose name was pointed here cannot.
     token: str | None = Field(None, repr=False, min_length=1)
     hosts: tuple[str, ...] = ()
-    max_body: int = Field(4 * 2**20, ge=1)
-    max_documents: int = Field(1000, ge=1, le=MOST_DOCUMENTS)
-    max_characters: int = Field(100_000, ge=1)
-    max_conditions: int = Field(64, ge=0)
-    max_requests: int = Field(128, ge=1)
-    max_answer: int = Field(12_000, ge=2000)
-    workers: int = Field(default_factory=_cores, ge=1)
-    timeout: float = Field(60.0, gt=0, allow_inf_nan=False)
-    logs: Literal["json", "console"] | None = None
+    max_body: int = Field(4 * 2**20, ge=1)  # bytes of a request
+    max_documents: int = Field(1000, ge=1, le=MOST_DOCUMENTS)  # of a request, and hits of a search
+    max_characters: int = Field(100_000, ge=1)  # of a question, or of one document
+    max_conditions: int = Field(64, ge=0)  # of a filter: Qdrant tests each on every document in its way
+    max_requests: int = Field(128, ge=1)  # at a time, those that wait for a worker included
+    max_answer: int = Field(12_000, ge=2000)  # characters of an answer to an agent
+    workers: int = Field(default_factory=_cores, ge=1)  # threads that compute
+    timeout: float = Field(60.0, gt=0, allow_inf_nan=False)  # seconds from the first byte to the answer
+    logs: Literal["json", "console"] | None = None  # for people on a terminal, else JSON by default
+    # Questions that the page offers, the last one of another topic; of the documents by default.
     tried: tuple[str, ...] = ()
 
     def __init__(self, **values: Any) -> None:

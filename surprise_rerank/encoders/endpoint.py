@@ -29,27 +29,19 @@ class OpenAIEncoder(FunctionEncoder):
     """A model behind an endpoint that speaks OpenAI's embeddings API: `POST {url}/embeddings`.
 
     Requests that time out, cannot connect, or are answered by 429 or 5xx are sent again, after what the
-    server's `Retry-After` asks for. The key is in no message and in no `repr`.
-
-    Args:
-        model: its name at the endpoint.
-        url: of the API; `/embeddings` is added.
-        api_key: by default that of the environment variable OPENAI_API_KEY; without one none is sent.
-        dimensions: ask the model for shorter vectors, where it can.
-        prompts: what is put before questions (`query`) and documents (`document`).
-        timeout: seconds until a request counts as failed.
-        options: of `FunctionEncoder`: name, batch, window, unit, attempts, cache.
+    server's `Retry-After` asks for. The key is in no message and in no `repr`. The options are those of
+    `FunctionEncoder`: name, batch, window, unit, attempts, cache.
     """
 
     def __init__(
         self,
         model: str,
-        url: str = OPENAI_URL,
+        url: str = OPENAI_URL,  # of the API; `/embeddings` is added
         *,
-        api_key: str | None = None,
-        dimensions: int | None = None,
-        prompts: Mapping[Kind, str] | None = None,
-        timeout: float = 60.0,
+        api_key: str | None = None,  # OPENAI_API_KEY of the environment by default; without one none is sent
+        dimensions: int | None = None,  # ask the model for shorter vectors, where it can
+        prompts: Mapping[Kind, str] | None = None,  # what is put before texts of `query` and `document`
+        timeout: float = 60.0,  # seconds until a request counts as failed
         **options: Any,
     ) -> None:
         address = httpx.URL(url)

@@ -43,34 +43,21 @@ class FunctionEncoder:
     >>> encoder = FunctionEncoder(lambda texts: [[len(text), 1.0] for text in texts], name="lengths")
     >>> encoder.encode(["abc"]).dense.round(3)
     array([[0.949, 0.316]], dtype=float32)
-
-    Args:
-        embed: gets a list of texts and returns their vectors.
-        name: of the model; give each model another one, because vectors are told apart by it.
-        query_embed: the same for questions, where the model treats them differently.
-        dimension: d of the vectors; found with the first call where None.
-        batch: most texts of a call.
-        window: most words of a passage, where long documents are to be split; a token of an API is about .75
-            English words. None sends them whole.
-        unit: scale the vectors to length 1, as an index needs them; False for a collection that compares raw
-            vectors by their dot product or distance.
-        attempts: how often a call is tried.
-        cache: the vectors of so many of the latest questions are kept in memory, so that an API is not asked
-            for them twice; None keeps none.
     """
 
     def __init__(
         self,
         embed: Embed,
         *,
-        name: str,
-        query_embed: Embed | None = None,
-        dimension: int | None = None,
-        batch: int = 64,
-        window: int | None = None,
-        unit: bool = True,
-        attempts: int = 5,
-        cache: int | None = None,
+        name: str,  # of the model; another one for each, because vectors are told apart by it
+        query_embed: Embed | None = None,  # the same for questions, where the model treats them differently
+        dimension: int | None = None,  # of the vectors; found with the first call where None
+        batch: int = 64,  # most texts of a call
+        window: int | None = None,  # most words of a passage; a token of an API is about .75 English words
+        unit: bool = True,  # length 1, as an index needs it; not where raw vectors are compared by distance
+        attempts: int = 5,  # how often a call is tried
+        cache: int
+        | None = None,  # so many of the latest questions' vectors are kept, and not asked for twice
     ) -> None:
         if not name.strip():
             raise DataError("an embedding function needs a name, which tells its vectors from others")

@@ -42,24 +42,18 @@ _INSTRUCTIONS = {
 
 def load_encoder(
     name: str = DEFAULT_MODEL,
-    device: str | None = None,
+    device: str | None = None,  # `cpu`, `cuda`, ...; the best there is by default
     *,
-    precision: Precision = "float32",
+    precision: Precision = "float32",  # of the numbers that are multiplied; `int8` by OpenVINO alone
     calibration: Sequence[str] | None = None,
-    trainable: bool = False,
+    trainable: bool = False,  # a `SentenceTransformerEncoder`, wherever it computes
 ) -> Encoder:
-    """Load a sentence-transformers model or word vectors.
+    """Load a sentence-transformers model or word vectors: by a name on the hub or in a package, or a path.
 
-    On a processor OpenVINO computes, where the extra `openvino` is installed, and torch is imported for the
-    first call alone. Code that comes with a model is never run.
-
-    Args:
-        name: of a model on the hub or in a package, its folder, or a file of word vectors (.txt, .vec, .npy).
-        device: `cpu`, `cuda`, ...; the best there is by default. Word vectors need none.
-        precision: of the numbers that are multiplied: `float32`, `bfloat16`, or `int8` by OpenVINO.
-        calibration: texts that int8 weights are calibrated on, some 128 of those that will be encoded;
-            without them, the weights that were made before are taken.
-        trainable: a `SentenceTransformerEncoder`, whose weights can be trained, wherever it computes.
+    Files of word vectors are .txt, .vec or .npy. On a processor OpenVINO computes, where the extra `openvino`
+    is installed, and torch is imported for the first call alone. Code that comes with a model is never run.
+    Weights of int8 are calibrated on texts, some 128 of those that will be encoded; without them, the weights
+    that were made before are taken.
     """
     if not name.strip():
         raise ModelError(f"{name!r} is not a model's name ({_hint(name)})")
