@@ -1,4 +1,7 @@
-"""Settings of the studies, as options and `--set` have them. Imports nothing heavy: `--help` reads this."""
+"""Settings of the studies, as options and `--set` have them. Imports nothing heavy: `--help` reads this.
+
+What has an option is described there; the other attributes are keys of `--set`, whose help is their text.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,6 @@ class BenchmarkSettings:
     """What benchmarks of words and sentences share.
 
     Attributes:
-        models: of words or sentences.
-        data: the folder of the benchmarks' files.
         post_process: measure once more, without the first two principal components of the vocabulary or of
             the sentence vectors; `+pp` after the model's name marks it.
     """
@@ -43,7 +44,6 @@ class RankSettings(BenchmarkSettings):
     """How items are ranked.
 
     Attributes:
-        similarities: what is ranked by.
         as_published: let the last bits of cosine and l2 decide between equal similarities, as in the
             published figures.
     """
@@ -68,9 +68,6 @@ class StsSettings(BenchmarkSettings):
     """How similarities are compared.
 
     Attributes:
-        similarities: names of the register, `cosine` for that of the model's own sentence vectors, or `all`;
-            by default the paper's, over raw word vectors, or over unit token vectors of an encoder.
-        baseline: the similarity that the others are compared with.
         sets: data sets; also STS-B-dev, STS-B-train, SICK-R-trial, SICK-R-train, STR-characters.
         resamples: bootstrap resamples for the intervals of differences; 0 for no intervals.
     """
@@ -87,11 +84,7 @@ class StsSettings(BenchmarkSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamSettings(BenchmarkSettings):
-    """What is classified.
-
-    Attributes:
-        tasks: of SentEval.
-    """
+    """What is classified: tasks of SentEval."""
 
     tasks: tuple[str, ...] = TASKS
 
@@ -101,9 +94,6 @@ class LabelledStudy:
     """The models of a study of labelled texts, where their vectors are, and how files are read.
 
     Attributes:
-        models: sentence-transformers models, glove-6b-50d, or files of word vectors.
-        text: column of texts; text, content, body, ... by default.
-        label: column of labels.
         on_error: what becomes of malformed rows; those that are skipped are counted.
         cache: folder of vectors; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
     """
@@ -145,10 +135,7 @@ class ClassifySettings(LabelledStudy):
     """What is classified, and what is measured.
 
     Attributes:
-        file: labelled texts.
-        train: labelled texts to learn from: for the logistic regression, or for few_shot.
         names: YAML of `class: name` or `class: [name, another]`; the class by default, with spaces for _.
-        limit: a quick look: N texts, a random sample that is always the same.
         templates: what a label's name is put into, at {}; each is measured.
         weight: how much surprise counts against the cosine, from 0 to 1; crossover: tanh(size of the ensemble
             / 1000), as published.
@@ -204,11 +191,9 @@ class ClusterSettings(LabelledStudy):
     """What is clustered, and how.
 
     Attributes:
-        files: labelled texts.
         clusters: how many clusters; as many as there are labels by default.
         repeats: beginnings of k-means.
         assignments: what to compare.
-        limit: a quick look: N texts, a random sample that is always the same.
     """
 
     files: tuple[Path, ...]
@@ -229,12 +214,8 @@ class OffTopicSettings:
     """What is measured.
 
     Attributes:
-        datasets: corpora with judged questions; each one's questions are off-topic for the others.
-        files: more off-topic questions.
-        models: of the vectors.
         split: which judged questions; test by default.
         alphas: shares of off-topic questions that thresholds should let through.
-        limit: the most off-topic questions of a source, drawn at random.
         depth: size of the pools.
         cache: folder of indexes; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
     """

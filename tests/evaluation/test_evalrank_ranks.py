@@ -146,16 +146,6 @@ def test_surprise_takes_the_background_as_ensemble_and_the_candidate_as_anchor()
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", DENSE_MEASURES)
-def test_rows_are_the_scores(name: DenseMeasure) -> None:
-    items, _ = some_items(30, 8, seed=7)
-    measure = dense_measure(name, items)
-    count = len(items.counts)
-    first, second = (part.ravel() for part in np.indices((count, count)))
-    rows = measure.rows(np.arange(count)).ravel()
-    np.testing.assert_allclose(rows, measure.scores(first, second), atol=measure.error / 10)
-
-
 @pytest.mark.parametrize("name", ["dynamax", "dynamax-jaccard-raw", "max-jaccard", "idf-cosine"])
 def test_similarities_of_tokens_rank_as_defined(name: str) -> None:
     encoder = WordEncoder()
