@@ -125,8 +125,8 @@ def _list_systems() -> None:
     from surprise_rerank.eval.retrieval.systems import EVALUATED
     from surprise_rerank.similarities.table import SIMILARITIES
 
-    told = {name: own.summary for name, own in SIMILARITIES.items()}
-    told |= {name: own.summary for name, own in {**all_systems(), **EVALUATED}.items()}
+    told = {name: own.summary for name, own in {**all_systems(), **EVALUATED}.items()}
+    told |= {name: own.summary for name, own in SIMILARITIES.items() if name not in told}
     width = max(map(len, told))
     for name in sorted(told, key=lambda name: name not in DEFAULTS.systems):
         default = " (compared by default)" if name in DEFAULTS.systems else ""
