@@ -196,6 +196,9 @@ class FaultyMemory(Faults):
             raise UnexpectedResponse(fault.code, fault.reason, fault.content, headers)
         if fault is Broken.RESET:
             raise ResponseHandlingException(httpx.ReadError("Connection reset by peer"))
+        for own in named.get("ids", ()):
+            if not isinstance(own, int):
+                uuid.UUID(own)  # local mode takes other ids, a server does not
         with self._one:
             answer = request(*given, **named)
         match fault:
