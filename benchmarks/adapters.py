@@ -81,7 +81,8 @@ def haystack(host: Any, reranker: TextReranker, documents: Sequence[Document]) -
 @click.command()
 @click.option("--documents", "count", default=100, show_default=True)
 @click.option("--rounds", default=200, show_default=True)
-def main(count: int, rounds: int) -> None:
+@click.option("--system", default="cosine", show_default=True)
+def main(count: int, rounds: int, system: str) -> None:
     """Print milliseconds, what was added to the bare ones, and what the adapter takes alone."""
     documents = [
         replace(document, text=" ".join(document.text.split()[:_WORDS]))
@@ -95,7 +96,7 @@ def main(count: int, rounds: int) -> None:
         DocumentIndex.open(folder, encoder, options=IndexOptions(passages=None, bm25=None)) as index,
     ):
         index.sync(documents, background=False)
-        stored, answered = index.text_reranker("dynamax"), Answered(encoder)
+        stored, answered = index.text_reranker(system), Answered(encoder)
         works: dict[str, Work] = {"bare": lambda: stored.rank(QUESTION, texts, ids=ids)}
         alone: dict[str, Work] = {}
         for make in (langchain, rerankers, pyterrier, llama_index, haystack):
