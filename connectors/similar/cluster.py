@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 from surprise_rerank import errors
 from surprise_rerank.connectors.lucene.signal_handlers import kept_handlers
@@ -14,6 +16,7 @@ from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import StoreError, SurpriseRerankError
 
 EXTRA = "ray"
+_PATIENCE = 5.0  # seconds until an address has answered; Ray itself tries for minutes
 
 
 class RayCluster:
@@ -66,7 +69,10 @@ class RayCluster:
     def _connect(self, ray: Any) -> None:
         if ray.is_initialized():
             return
+        place = self._address if "//" in self._address else f"//{self._address}"
         try:
+            if (found := urlsplit(place)).port:
+                socket.create_connection((str(found.hostname), found.port), _PATIENCE).close()
             with kept_handlers():  # of a Java in this process
                 ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
