@@ -176,6 +176,8 @@ def _add_search(router: APIRouter, service: Service) -> None:
         """The best documents of the server's index for a question."""
         options = service.options
         ranking.require_allowed(options, asked.query, [], "documents")
+        if "top_k" not in asked.model_fields_set:
+            asked.top_k = min(asked.top_k, options.max_documents)
         for name, count in (("top_k", asked.top_k), ("depth", asked.depth or 0)):
             if count > options.max_documents:
                 raise RefusedError(422, f"{name} is {count}, and at most {options.max_documents} are given")

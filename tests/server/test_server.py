@@ -252,6 +252,13 @@ def _found(answer: dict[str, Any]) -> list[str]:
     return [hit["id"] for hit in answer["results"]]
 
 
+def test_a_search_that_names_no_number_gets_what_the_server_gives(index: DocumentIndex) -> None:
+    few = client_of(service_app(service_of(index, max_documents=2)))
+    assert len(_found(few.post("/v1/search", json={"query": QUESTION}).json())) == 2
+    refused = few.post("/v1/search", json={"query": QUESTION, "top_k": 3})
+    assert (refused.status_code, "at most 2" in refused.json()["message"]) == (422, True)
+
+
 @pytest.mark.parametrize("system", ["dynamax", "cosine", "fusion", "auto", "bm25"])
 def test_a_filter_reaches_every_system(systems: TestClient, system: str) -> None:
     late = {"must": [{"key": "metadata.n", "range": {"gte": 2}}]}

@@ -54,7 +54,10 @@ async function begin() {
     option.title = summary;
     return option;
   }));
-  depth.max = top_k.max = info.limits.max_documents;
+  for (const field of [depth, top_k]) {
+    field.max = info.limits.max_documents;
+    field.value = Math.min(field.value, field.max);
+  }
   // The most that n questions tell.
   if (info.background !== null) least.max = Math.floor(1000 * info.background / (info.background + 1)) / 1000;
   at("examples").replaceChildren(...info.examples.map((text, row) => {
