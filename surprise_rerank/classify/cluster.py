@@ -125,7 +125,8 @@ class SurpriseAssignment(_Assigned):
             one stays as it is; otherwise `fit` fits a clone on the points as they are given. A grid search
             or cross-validation clones estimators, which drops their centres: there, wrap the clusterer in
             scikit-learn's `FrozenEstimator`.
-        model, weight: as for `SurpriseKMeans`.
+        model: as for `SurpriseKMeans`.
+        weight: as for `SurpriseKMeans`.
 
     `clusterer_` is the fitted clusterer; the other attributes are those of `SurpriseKMeans`.
     """
