@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.connectors.qdrant.search.searched import Searched
     from surprise_rerank.thresholds.background import QuestionBackground
+
+    # What is kept for a system of an index, as JSON values and in words; None where nothing is.
+    _Told = Callable[[Searched, str], tuple[dict[str, Any], str] | None]
 
 DOCUMENTS = "documents"  # the source of an ensemble of all of them
 LEVELS = (0.2, 0.1, 0.05, 0.01)  # of off-topic questions that thresholds let through
@@ -49,7 +53,7 @@ def status(*, location: Location, config: str | None, out: Output) -> None:
             facts = collection.facts()
             values = {name.replace(" ", "_"): value for name, value in facts if name != "note"}
             values["notes"] = [value for name, value in facts if name == "note"]
-            values["backgrounds"] = _kept(collection, "background", facts)
+            values["backgrounds"] = _kept(collection, "background", _background, facts)
     else:
         if config is not None:
             raise refused_config(location)
@@ -73,42 +77,51 @@ def _of_index(location: Location) -> tuple[dict[str, Any], list[tuple[str, str]]
             facts.append(("shards", str(error)))
         if spread is not None and spread.shards:
             facts += [("shards", str(spread)), *((f"shard {own.number}", str(own)) for own in spread.shards)]
-        kept = {f"{what}s": _kept(index, what, facts) for what in ("weight", "background")}
+        kept = {"weights": _kept(index, "weights", _weights, facts)}
+        kept["backgrounds"] = _kept(index, "background", _background, facts)
     placement = None if spread is None else asdict(spread)
     return {**state.to_json(), **kept, "bytes": size, "placement": placement}, facts
 
 
-def _kept(
-    index: Searched, what: Literal["weight", "background"], facts: list[tuple[str, str]]
-) -> list[dict[str, Any]]:
-    """The systems' weights or backgrounds as JSON values; those for people are added to the facts."""
-    from surprise_rerank.connectors.systems.backgrounds import load_background, staleness
-    from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
+def _kept(index: Searched, what: str, told: _Told, facts: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """What is kept for systems as JSON values; the same for people is added to the facts."""
     from surprise_rerank.connectors.systems.register import all_systems
 
     values: list[dict[str, Any]] = []
-    for name, system in all_systems().items():
-        told = f"background of {name}" if what == "background" else f"weights of {name}"
+    for name in all_systems():
         try:
-            if what == "background":
-                own = load_background(index, name)
-                if own is not None:
-                    stale = staleness(own, len(index))
-                    values.append({**background_facts(name, own), "stale": stale})
-                    parts = [own.origin, own.made, f"over {own.documents} documents"]
-                    if own.chance is not None:
-                        parts.append(f"calibrated on {own.chance.judged} judged questions")
-                    text = f"{own.size}; {', '.join(filter(None, parts))}"
-                    facts.append((told, f"{text}; stale: {stale}" if stale else text))
-            elif system.fits:
-                fitted = fitted_weights(index, name)
-                if fitted is not None:
-                    values.append(asdict(fitted))
-                    facts.append((told, str(fitted)))
+            own = told(index, name)
         except DataError as error:  # the rest of the index is shown all the same
-            values.append({"system": name, "error": str(error)})
-            facts.append((told, str(error)))
+            own = {"system": name, "error": str(error)}, str(error)
+        if own is not None:
+            values.append(own[0])
+            facts.append((f"{what} of {name}", own[1]))
     return values
+
+
+def _weights(index: Searched, system: str) -> tuple[dict[str, Any], str] | None:
+    """A system's fitted weights as JSON values and in words."""
+    from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
+    from surprise_rerank.connectors.systems.register import find_system
+
+    own = fitted_weights(index, system) if find_system(system).fits else None
+    return None if own is None else (asdict(own), str(own))
+
+
+def _background(index: Searched, system: str) -> tuple[dict[str, Any], str] | None:
+    """A system's background as JSON values and in words."""
+    from surprise_rerank.connectors.systems.backgrounds import load_background, staleness
+
+    own = load_background(index, system)
+    if own is None:
+        return None
+    stale = staleness(own, len(index))
+    parts = [own.origin, own.made, f"over {own.documents} documents"]
+    if own.chance is not None:
+        parts.append(f"calibrated on {own.chance.judged} judged questions")
+    text = f"{own.size}; {', '.join(filter(None, parts))}"
+    values = {**background_facts(system, own), "stale": stale}
+    return values, f"{text}; stale: {stale}" if stale else text
 
 
 def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:
