@@ -411,10 +411,7 @@ class DocumentIndex(Ranked):
 
         found = self.statistics()
         if found is None:
-            raise IndexMismatchError(
-                f"{self.where} has no ensemble, which surprise is measured against; give it one "
-                "('surprise-rerank tune ensemble', or set_ensemble)"
-            )
+            raise statistics.no_ensemble(self.where)
         shrinks = found.record.shrink_mean or found.record.shrink_deviation
         return SurpriseReranker(
             found.ensemble,

@@ -31,6 +31,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 )
 from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.connectors.qdrant.writing.statistics import behind as points_behind
+from surprise_rerank.connectors.qdrant.writing.statistics import no_ensemble
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
@@ -147,10 +148,7 @@ class SurpriseRetriever(ExplainingRetriever):
             )
         statistics = storage.manifest.statistics
         if statistics is None:
-            raise IndexMismatchError(
-                f"{self.index.where} has no ensemble, which surprise is measured against; give it one "
-                "('surprise-rerank tune ensemble', or set_ensemble)"
-            )
+            raise no_ensemble(self.index.where)
         behind = points_behind(storage, statistics)
         if behind:
             raise IndexMismatchError(

@@ -60,8 +60,12 @@ def load_model(name: str, precision: str = "float32", calibration: Sequence[str]
     """`load_encoder`; a folder or file is remembered by its whole path, so that an index finds it again."""
     from surprise_rerank.encoders.loading import load_encoder
 
-    place = os.path.abspath(name) if os.path.exists(name) else name
-    return load_encoder(place, precision=cast("Precision", precision), calibration=calibration)
+    return load_encoder(_place(name), precision=cast("Precision", precision), calibration=calibration)
+
+
+def _place(name: str) -> str:
+    """The whole path of a folder or file; of other models the name."""
+    return os.path.abspath(name) if os.path.exists(name) else name
 
 
 def model_of(index: DocumentIndex | Collection, name: str | None) -> Encoder:
@@ -78,9 +82,7 @@ def model_of(index: DocumentIndex | Collection, name: str | None) -> Encoder:
     if isinstance(index, Collection):
         return index.encoder
     try:
-        place = name or index.manifest.model
-        place = os.path.abspath(place) if os.path.exists(place) else place
-        encoder = load_question_encoder(place, index.manifest.precision)
+        encoder = load_question_encoder(_place(name or index.manifest.model), index.manifest.precision)
     except ModelError as error:
         if name is not None:
             raise

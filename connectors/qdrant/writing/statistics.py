@@ -130,6 +130,14 @@ def load(storage: Storage, record: StatisticsRecord, model: str) -> Statistics:
     return Statistics(record, ensemble)
 
 
+def no_ensemble(where: str) -> IndexMismatchError:
+    """The error where surprise is asked for, and there is nothing that it is measured against."""
+    return IndexMismatchError(
+        f"{where} has no ensemble, which surprise is measured against; give it one ('surprise-rerank tune "
+        "ensemble', or set_ensemble)"
+    )
+
+
 def require_model(ensemble: Ensemble, model: str, where: str) -> None:
     """Refuse an ensemble of another model's vectors.
 
