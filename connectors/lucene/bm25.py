@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -180,9 +180,6 @@ def _write(folder: Path, documents: Iterable[Document], on_progress: Callable[[i
             if on_progress is not None:
                 on_progress(len(batch))
     return count
-
-
-Fetch: TypeAlias = Callable[[Sequence[str], "frozenset[Field]"], Candidates]
 
 
 class BM25Retriever:

@@ -56,8 +56,7 @@ class FunctionEncoder:
         window: int | None = None,  # most words of a passage; a token of an API is about .75 English words
         unit: bool = True,  # length 1, as an index needs it; not where raw vectors are compared by distance
         attempts: int = 5,  # how often a call is tried
-        cache: int
-        | None = None,  # so many of the latest questions' vectors are kept, and not asked for twice
+        cache: int | None = None,  # so many of the latest questions are not asked for twice
     ) -> None:
         if not name.strip():
             raise DataError("an embedding function needs a name, which tells its vectors from others")
