@@ -222,6 +222,11 @@ class DocumentIndex(Ranked):
             )
         return self._encoder
 
+    def use_encoder(self, encoder: Encoder) -> None:
+        """Encode questions by this model from now on; an IndexMismatchError if it is not the index's."""
+        self.manifest.check(Manifest.of(encoder), self.where)
+        self._encoder = encoder
+
     @property
     def pools(self) -> IndexPools:
         """Candidates from requests to the engine; what retrievers are made of."""
@@ -270,10 +275,11 @@ class DocumentIndex(Ranked):
         with bar as work, self._changing_points() as points:
             indexer = Indexer(self.storage.engine, points, maker, work)
             report = indexer.run(documents, prune=prune, encoded=encoded)
+        self.count_changes(report.added + report.updated + report.removed)
         if not background:
             return report
-        changed, begun = report.added + report.updated + report.removed, time.perf_counter()
-        look_after_backgrounds(self, changed, show_progress=show_progress)
+        begun = time.perf_counter()
+        look_after_backgrounds(self, show_progress=show_progress)
         return replace(report, background_seconds=time.perf_counter() - begun)
 
     @_exclusive
@@ -287,6 +293,7 @@ class DocumentIndex(Ranked):
                 found = engine.retrieve(part, (ID, PASSAGES))
                 delete_documents(points, [(r.payload[ID], r.payload.get(PASSAGES, 1)) for r in found])
                 removed += len(found)
+        self.count_changes(removed)
         return removed
 
     @_exclusive

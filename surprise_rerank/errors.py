@@ -14,6 +14,10 @@ class DataError(SurpriseRerankError, ValueError):
     """Data that cannot be used: names the file and line, or the array's shape."""
 
 
+class NoBackgroundError(DataError):
+    """A threshold or a merge that needs a background of other questions, where none was measured."""
+
+
 class DatasetError(SurpriseRerankError):
     """A data set that does not exist, cannot be downloaded, or lacks a part that is needed."""
 

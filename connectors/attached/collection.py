@@ -50,7 +50,7 @@ from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.ranked import Ranked
-from surprise_rerank.connectors.systems.backgrounds import is_automatic, look_after_backgrounds
+from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds
 from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.tokens import POOLING, TokenBatch
@@ -59,6 +59,7 @@ from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.rerankers import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.thresholds.background import QuestionBackground
 
 Keep: TypeAlias = str | os.PathLike[str] | Literal["qdrant"] | None
 
@@ -122,7 +123,6 @@ class Collection(Ranked):
         multivector: str | None = None,
         sparse_vector: str | None = None,
         keep: Keep = None,
-        background: bool = True,
         api_key: str | None = None,
     ) -> Self:
         """Open a collection, by its url or a client, as it is; docs/existing-collection.md has all options.
@@ -166,11 +166,15 @@ class Collection(Ranked):
         except BaseException:
             connection.close()
             raise
-        made._notes, made.measures_first = (*notes, *told), background and is_automatic()
+        made._notes = (*notes, *told)
         return made
 
     def __len__(self) -> int:
         return self.points.count()
+
+    def changed_since(self, background: QuestionBackground) -> int:
+        """How many documents changed since a background was measured: the difference, as others write."""
+        return max(super().changed_since(background), abs(len(self) - background.documents))
 
     def close(self) -> None:
         """Close the connection, if it was opened here."""
@@ -196,7 +200,9 @@ class Collection(Ranked):
         enricher = self._enricher(tokens, words if isinstance(words, Bm25) else Bm25() if words else None)
         if dry_run:
             return enricher.cost(self.sample_documents(TRIED))
-        return self._run(enricher, show_progress)
+        report = self._run(enricher, show_progress)
+        look_after_backgrounds(self, show_progress=show_progress)
+        return report
 
     def sync(self, *, show_progress: bool = False) -> EnrichReport:
         """Bring the statistics and what `enrich` added up to date with the collection."""
@@ -204,7 +210,8 @@ class Collection(Ranked):
         record, report = self.enriched.record, EnrichReport()
         if record is not None:
             report = self._run(self._enricher(bool(record.model), record.words), show_progress)
-        look_after_backgrounds(self, report.enriched + report.removed, show_progress=show_progress)
+        self.count_changes(report.enriched + report.removed)
+        look_after_backgrounds(self, show_progress=show_progress)
         return report
 
     def remove_enrichment(self) -> bool:

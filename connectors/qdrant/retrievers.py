@@ -59,10 +59,10 @@ class ExplainingRetriever(ABC):
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
 
-    def among(self, condition: models.Filter) -> Self:
-        """The same over the documents that a filter lets through, beside its own filter."""
-        own = cast(Any, self)
-        return cast(Self, replace(own, options=own.options.among(condition)))
+    def among(self, condition: models.Filter | None, tenant: str | None = None) -> Self:
+        """The same over the documents of a tenant that a filter lets through, beside its own filter."""
+        retriever = cast(Any, self)
+        return cast(Self, replace(retriever, options=retriever.options.among(condition, tenant)))
 
 
 def filterable(pipeline: Pipeline) -> ExplainingRetriever:
@@ -452,8 +452,8 @@ class HybridRetriever(ExplainingRetriever):
             return pool
         return pools.included(pool, [record.id for record in records], inclusion, answers["inclusion"])
 
-    def among(self, condition: models.Filter) -> HybridRetriever:
-        """The same over the documents that a filter lets through, by both.
+    def among(self, condition: models.Filter | None, tenant: str | None = None) -> HybridRetriever:
+        """The same over the documents of a tenant that a filter lets through, by both.
 
         Raises:
             DataError: if the lexical index has no filter.
@@ -463,7 +463,8 @@ class HybridRetriever(ExplainingRetriever):
                 f"a filter does not reach the words of a {type(self.lexical).__name__}; leave it out, or "
                 "search by a system whose words are Qdrant's"
             )
-        return replace(self, options=self.options.among(condition), lexical=self.lexical.among(condition))
+        options, lexical = self.options.among(condition, tenant), self.lexical.among(condition, tenant)
+        return replace(self, options=options, lexical=lexical)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
@@ -538,8 +539,8 @@ class InclusionScored(ExplainingRetriever):
         pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
         return pool if asked is None else self.index.with_inclusion(pool, asked)
 
-    def among(self, condition: models.Filter) -> InclusionScored:
-        """The same over the documents that a filter lets through.
+    def among(self, condition: models.Filter | None, tenant: str | None = None) -> InclusionScored:
+        """The same over the documents of a tenant that a filter lets through.
 
         Raises:
             DataError: if the other retriever has no filter.
@@ -549,7 +550,7 @@ class InclusionScored(ExplainingRetriever):
                 f"a filter does not reach a {type(self.retriever).__name__}; leave it out, or search by a "
                 "system of the index"
             )
-        return replace(self, retriever=self.retriever.among(condition))
+        return replace(self, retriever=self.retriever.among(condition, tenant))
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""

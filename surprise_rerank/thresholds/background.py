@@ -14,6 +14,12 @@ A new question is no part of what its scales come from. So each background quest
 or those of all where T is more by them; else up to 8.7 % pass at 5 %. Near-duplicates count as one:
 
     Sigma = sum of the shares of questions with less / (1 + sum of all shares)                      (3)
+
+The best of more documents is better. Of N documents when it was measured, and c that came or changed since,
+
+    Sigma' = Sigma ** ((N + c) / N)                                                                 (4)
+
+as the best of N + c draws is below a value with the probability that N are, to this power.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ import numpy as np
 from surprise_rerank.candidates import Ranking, Verdict
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import whole_file
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.rerank.auto import SCORERS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
@@ -50,7 +56,9 @@ _WEIGHTS = {"bm25": BM25_WEIGHT}
 _POOL = 100
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
-_FORMAT = 4
+_FORMAT = 5
+# A background says nothing any more when more than this share of the documents has changed.
+STALE = 0.25
 # Questions of no slope that a slope is measured with: a few of a length of their own should not decide alone.
 _STEADY = 10
 # Deviations below this share of the mean are rounding.
@@ -81,6 +89,8 @@ class QuestionBackground:
         depth: size of the pools.
         scripts: that the questions, or the documents, are written in; see `verdicts.scripts_of`.
         chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
+        changes: how many documents of the index had been added, replaced or removed until it was measured.
+        changed: how many were since; not kept in files.
     """
 
     names: tuple[str, ...]
@@ -96,6 +106,8 @@ class QuestionBackground:
     depth: int = 100
     scripts: frozenset[str] = frozenset()
     chance: AnswerChance | None = None
+    changes: int = 0
+    changed: int = 0
 
     @classmethod
     def of(
@@ -164,7 +176,22 @@ class QuestionBackground:
     @property
     def highest(self) -> float:
         """The largest percentile that n different questions can measure: n / (n + 1)."""
-        return self.effective / (self.effective + 1)
+        return float((self.effective / (self.effective + 1)) ** self.growth)
+
+    @property
+    def growth(self) -> float:
+        """The exponent of equation (4): 1 where no document changed since the background was measured."""
+        return 1.0 + self.changed / self.documents if self.documents else 1.0
+
+    @property
+    def staleness(self) -> str:
+        """Why it should be measured again, in words; empty where it need not be."""
+        if self.changed <= STALE * self.documents or not self.documents:
+            return ""
+        return (
+            f"the background is stale: it was measured over {self.documents} documents, and {self.changed} "
+            "came, changed or went since; index again, or run 'surprise-rerank tune background'"
+        )
 
     @property
     def size(self) -> str:
@@ -194,10 +221,10 @@ class QuestionBackground:
         return self._totals(np.array(list(own.values()), dtype=np.float64), question)
 
     def percentiles(self, totals: Float64Array) -> Float64Array:
-        """(n,) Sigma of equation (3). The question counts among the others, so 1 - Sigma is a p-value."""
+        """(n,) Sigma of equations (3) and (4). The question counts among the others: 1 - Sigma is a p."""
         counted = np.concatenate([[0.0], np.cumsum(self.shares)])
         below = counted[np.searchsorted(self.totals, totals, side="left")]
-        return np.asarray(below / (self.effective + 1))
+        return np.asarray((below / (self.effective + 1)) ** self.growth)
 
     def standing(self, totals: Float64Array) -> tuple[float, float]:
         """(t, g) of `chance.py`: how far the best document is above those of others, and above its pool.
@@ -234,6 +261,8 @@ class QuestionBackground:
 
     def _doubt(self, question: str, compared: int) -> str:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
+        if self.staleness:
+            return self.staleness
         needed = verdicts.FEWEST_DOCUMENTS
         if 0 < self.documents < needed:
             return f"{self.documents} documents are too few to tell; it takes {needed}"
@@ -248,8 +277,7 @@ class QuestionBackground:
 
     def check(self, min_percentile: float) -> None:
         """Refuse a threshold that is no share, or is above `highest`, by a DataError."""
-        if not isinstance(min_percentile, int | float) or not 0 <= min_percentile <= 1:
-            raise DataError(f"min_percentile must be a share from 0 to 1, got {min_percentile!r}")
+        require_share("min_percentile", min_percentile)
         if min_percentile > self.highest + ROUNDING:
             # 1 has no number of questions.
             needed = (
@@ -269,7 +297,7 @@ class QuestionBackground:
 
     def to_bytes(self) -> bytes:
         """The background as the content of a file, with the questions: JSON."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "changed"}
         own |= {name: own[name].tolist() for name in ("totals", "shares")}
         own |= {"scales": [part.tolist() for part in self.scales], "scripts": sorted(self.scripts)}
         own |= {"chance": None if self.chance is None else asdict(self.chance), "format": _FORMAT}
@@ -360,12 +388,20 @@ def checked_questions(questions: Sequence[str]) -> list[str]:
     return list(questions)
 
 
+def require_share(name: str, value: object) -> None:
+    """Refuse what is no number from 0 to 1, nor None, by a DataError."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (is_number and 0 <= float(value) <= 1):  # type: ignore[arg-type]
+        raise DataError(f"{name} must be a number from 0 to 1, got {value!r}")
+
+
 def require_background(background: QuestionBackground | None, min_percentile: float) -> None:
     """Refuse a threshold without a background, or one that is too high for it, by a DataError."""
     if background is None:
-        raise DataError(
-            f"min_percentile={min_percentile!r} needs a background of other questions; make one with "
-            "with_background(questions)"
+        raise NoBackgroundError(
+            f"min_percentile={min_percentile!r} needs a background of other questions, and there is no "
+            "background; leave it out (or give 0), or measure one ('surprise-rerank tune background', or "
+            "measure_background() of an index, or with_background(questions) of a re-ranker)"
         )
     background.check(min_percentile)
 

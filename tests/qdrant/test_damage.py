@@ -33,7 +33,7 @@ def made(folder: Path) -> Path:
     with DocumentIndex.open(folder, WordEncoder(D), options=OPTIONS) as index:
         index.sync(DOCUMENTS)
         index.set_ensemble(index.ensemble(), source="documents")
-        index.store_background([f"word{i} word{i + 3} word{i * i % 29}" for i in range(30)], "bm25")
+        index.measure_background("bm25", [f"word{i} word{i + 3} word{i * i % 29}" for i in range(30)])
     return folder
 
 

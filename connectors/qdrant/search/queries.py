@@ -52,10 +52,20 @@ class SearchOptions:
         if self.offset is not None and self.offset < 0:
             raise DataError(f"the offset must not be negative, got {self.offset}")
 
-    def among(self, condition: models.Filter) -> SearchOptions:
-        """The same over the points that another filter lets through, too."""
-        alone, own = replace(self, filter=condition), self.filter
-        return alone if own is None else replace(alone, filter=models.Filter(must=[own, condition]))
+    def among(self, condition: models.Filter | None, tenant: str | None = None) -> SearchOptions:
+        """The same over the points of a tenant that another filter lets through, too.
+
+        Raises:
+            DataError: if it is over those of another tenant already.
+        """
+        if tenant is not None and self.tenant not in (None, tenant):
+            raise DataError(
+                f"tenant={tenant!r}: the pipeline is of the tenant {self.tenant!r}; ask one without a tenant"
+            )
+        alone = replace(self, filter=condition or self.filter, tenant=tenant or self.tenant)
+        if condition is None or self.filter is None:
+            return alone
+        return replace(alone, filter=models.Filter(must=[self.filter, condition]))
 
     def exactly(self) -> SearchOptions:
         """The same without the approximate index."""

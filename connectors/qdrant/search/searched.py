@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from qdrant_client import models
 
@@ -24,9 +25,12 @@ from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.thresholds.background import QuestionBackground
 
 if TYPE_CHECKING:  # which needs torch
     from surprise_rerank.rerank.rerankers import SurpriseReranker
+
+_CHANGES = "changes.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,13 @@ class Words:
     counts: bool = True
 
 
+class Changes(NamedTuple):
+    """What happened to a collection since it was made, counted by whoever writes."""
+
+    documents: int = 0  # that were added, replaced or removed
+    measured: int = 0  # backgrounds that were measured or deleted
+
+
 class Searched(ABC):
     """Documents with dense vectors in Qdrant; retrievers are made of it."""
 
@@ -58,7 +69,9 @@ class Searched(ABC):
     files: Files  # what is kept beside the points: backgrounds, fitted weights
     storage: Storage | None = None  # of an index of ours; None of a collection that somebody else made
     has_dense: bool = True  # whether documents have one each; else they are found by MaxSim of token vectors
-    measures_first: bool = False  # whether the first system measures a background, where there is none
+    # As this process last saw them; None before that.
+    last_changes: Changes | None = None
+    _encoder: Encoder | None = None
 
     @property
     @abstractmethod
@@ -155,6 +168,24 @@ class Searched(ABC):
     @abstractmethod
     def surprise_reranker(self) -> SurpriseReranker:
         """What orders given documents by surprise; an IndexMismatchError if an index has no ensemble."""
+
+    def changes(self) -> Changes:
+        """What happened to it, by this process or another one."""
+        content = self.files.read_file(_CHANGES)
+        self.last_changes = Changes() if content is None else Changes(*json.loads(content))
+        return self.last_changes
+
+    def count_changes(self, documents: int = 0, measured: int = 0) -> None:
+        """Remember that so many documents were changed, or backgrounds measured."""
+        before = self.changes()
+        after = Changes(before.documents + documents, before.measured + measured)
+        if after != before:
+            self.files.write_file(_CHANGES, json.dumps(after).encode())
+            self.last_changes = after
+
+    def changed_since(self, background: QuestionBackground) -> int:
+        """How many documents came, changed or went since a background was measured."""
+        return max(self.changes().documents - background.changes, 0)
 
     def statistics(self) -> Statistics | None:
         """The statistics that documents carry; None where they carry none."""

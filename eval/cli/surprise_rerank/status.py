@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -110,18 +110,18 @@ def _weights(index: Searched, system: str) -> tuple[dict[str, Any], str] | None:
 
 def _background(index: Searched, system: str) -> tuple[dict[str, Any], str] | None:
     """A system's background as JSON values and in words."""
-    from surprise_rerank.connectors.systems.backgrounds import load_background, staleness
+    from surprise_rerank.connectors.systems.backgrounds import load_background
 
     own = load_background(index, system)
     if own is None:
         return None
-    stale = staleness(own, len(index))
+    stale = replace(own, changed=index.changed_since(own)).staleness
     parts = [own.origin, own.made, f"over {own.documents} documents"]
     if own.chance is not None:
         parts.append(f"calibrated on {own.chance.judged} judged questions")
     text = f"{own.size}; {', '.join(filter(None, parts))}"
     values = {**background_facts(system, own), "stale": stale}
-    return values, f"{text}; stale: {stale}" if stale else text
+    return values, f"{text}; {stale}" if stale else text
 
 
 def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:
