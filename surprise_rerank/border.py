@@ -88,10 +88,16 @@ def share(name: str, value: object) -> float:
 
 def choice(name: str, value: Any, names: Iterable[str]) -> Any:
     """One of the names that there are."""
-    choices = list(names)
-    if not isinstance(value, str) or value not in choices:
-        raise DataError(f"{name}={_shown(value)} is not known; {near_or_all(str(value), choices)}")
+    listed = list(names)
+    if not isinstance(value, str) or value not in listed:
+        raise DataError(f"{name}={_shown(value)} is not known; {near_or_all(str(value), listed)}")
     return value
+
+
+def choices(name: str, values: object, names: Iterable[str]) -> frozenset[Any]:
+    """Some of the names that there are."""
+    listed = list(names)
+    return frozenset(choice(f"{name}[{i}]", own, listed) for i, own in enumerate(texts(name, values)))
 
 
 def flags(**values: object) -> None:
