@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 import numpy as np
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
@@ -49,6 +50,7 @@ from surprise_rerank.connectors.qdrant.writing.indexing import (
     PointMaker,
     SyncReport,
     delete_documents,
+    no_documents,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
@@ -263,10 +265,13 @@ class DocumentIndex(Ranked):
         then. Then backgrounds are measured that are missing or stale.
 
         Raises:
-            DataError: if an id occurs twice or metadata is not JSON; what was stored before stays.
+            DataError: if an id occurs twice; what was stored before stays.
+            EmptySourceError: if there is no document, and `prune` would remove all that are stored.
             IndexMismatchError: if the encoder computes in another precision than the index holds.
             IndexingError: if documents cannot be stored; names those that are not, the others are.
         """
+        border.flags(prune=prune, show_progress=show_progress, background=background)
+        border.optional(border.instance, "encoded", encoded, Encoded)
         if encoded is None:
             self.manifest.check_precision(self.encoder, self.storage.where)
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
@@ -286,7 +291,7 @@ class DocumentIndex(Ranked):
     def delete(self, ids: Iterable[str]) -> int:
         """Remove documents; unknown ids are ignored. Returns how many there were."""
         self._density = None
-        engine, named, removed = self.storage.engine, list(ids), 0
+        engine, named, removed = self.storage.engine, border.texts("ids", ids), 0
         with self._changing_points() as points:
             for start in range(0, len(named), _LOOKED_UP):
                 part = [point_id(name) for name in named[start : start + _LOOKED_UP]]
@@ -316,7 +321,9 @@ class DocumentIndex(Ranked):
 
         Raises:
             IndexingError: if documents cannot be stored.
+            EmptySourceError: if there is no document, and some are stored.
         """
+        border.flags(show_progress=show_progress, background=background)
         asked = self.backgrounds() if background else {}
         model = _given_model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
@@ -327,6 +334,8 @@ class DocumentIndex(Ranked):
             if same_model:
                 statistics.carry_over(self.storage, made)
             report = successor.sync(documents, prune=True, show_progress=show_progress, background=False)
+            if not len(successor) and len(self):
+                raise no_documents(len(self), self.where)
             kept = successor.statistics()
             if kept is not None:  # an interrupted call may have stored those of another ensemble
                 statistics.refresh(made, kept, lambda count: None)
@@ -367,13 +376,16 @@ class DocumentIndex(Ranked):
 
         Raises:
             NoIndexError: if there is none.
+            EmptySourceError: if there is no document.
             IndexingError: if documents cannot be stored; another call continues.
         """
-        model = _given_model(encoder, token_encoder)
-        assert model is not None
+        border.flags(show_progress=show_progress, background=background)
+        model = _given_model(encoder, token_encoder) or as_encoder(encoder)
         made = _new_version(location, Manifest.of(model, options), collection_settings or {})
         with cls(made, model) as index:
             report = index.sync(documents, prune=True, show_progress=show_progress, background=background)
+            if not len(index):
+                raise no_documents("those", str(location))
             made.promote()
             made.drop_others()
         return report
@@ -393,12 +405,12 @@ class DocumentIndex(Ranked):
 
     def sample_ids(self, size: int) -> tuple[str, ...]:
         """Ids of a sample of the documents, fewer where they have many passages; see `token_sample`."""
-        records = self.storage.engine.smallest(size, (ID,))
+        records = self.storage.engine.smallest(border.count("size", size), (ID,))
         return tuple(dict.fromkeys(record.payload[ID] for record in records))
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample with these fields; see `Searched.sample`."""
-        most = max(_FEWEST, round(size / self.pools.density))
+        most = max(_FEWEST, round(border.count("size", size) / self.pools.density))
         return self.fetch(self.sample_ids(size)[:most], fields, skip_missing=True)
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
@@ -407,7 +419,7 @@ class DocumentIndex(Ranked):
         Point ids are hashes: this is a uniform sample, the same in every engine.
         """
         engine, fields = self.storage.engine, (ID, *TOKEN_FIELDS)
-        points = [record.id for record in engine.smallest(size, ())]
+        points = [record.id for record in engine.smallest(border.count("size", size), ())]
         found = {record.id: record for record in engine.retrieve(points, fields, (TOKEN_VECTORS,))}
         records = [found[point] for point in points if point in found]
         return tuple(record.payload[ID] for record in records), self.pools.tokens_of(records)
@@ -480,6 +492,11 @@ class DocumentIndex(Ranked):
             DataError: if the ensemble has fewer than two members, or is of another dimension.
             IndexMismatchError: if it is of another model.
         """
+        border.instance("ensemble", ensemble, Ensemble)
+        source = border.text("source", source)
+        shrink_mean = border.share("shrink_mean", shrink_mean)
+        shrink_deviation = border.share("shrink_deviation", shrink_deviation)
+        border.flags(show_progress=show_progress)
         statistics.require_model(ensemble, self.manifest.model, self.storage.where)
         if ensemble.dimension != self.manifest.dimension:
             raise DataError(
@@ -507,8 +524,9 @@ class DocumentIndex(Ranked):
         Raises:
             IndexMismatchError: if no ensemble was set.
         """
+        asked = border.texts("questions", questions, least=1)
         now, _ = self._latest()
-        extended = now.extended(self.encoder.encode(list(questions), kind="query").dense)
+        extended = now.extended(self.encoder.encode(asked, kind="query").dense)
         statistics.set_latest(self.storage, extended)
         return extended.record.count
 
@@ -522,6 +540,7 @@ class DocumentIndex(Ranked):
         Raises:
             IndexMismatchError: if no ensemble was set.
         """
+        border.flags(show_progress=show_progress)
         latest, record = self._latest()
         total = statistics.documents_behind(self.storage, record)
         with Terminal(quiet=not show_progress).bar("statistics", total, "documents") as advance:

@@ -14,7 +14,8 @@ from typing import Unpack
 
 import numpy as np
 
-from surprise_rerank.answers import Answer, SearchSettings, require_count
+from surprise_rerank import border
+from surprise_rerank.answers import Answer, SearchSettings
 from surprise_rerank.candidates import Query, Ranking, Verdict
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.errors import DataError, NoBackgroundError
@@ -65,7 +66,7 @@ class Collections:
             top_k: the most that are returned.
             settings: of `Pipeline.search`, for each collection.
         """
-        require_count("top_k", top_k)
+        top_k = border.count("top_k", top_k)
         queries: dict[tuple[str, bool], Query] = {}  # collections of one model share the question's vectors
         for pipeline in self.pipelines.values():
             if _model(pipeline) not in queries:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict, Unpack
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Query, Ranking, Verdict
-from surprise_rerank.errors import DataError, refuse_unknown
+from surprise_rerank.errors import refuse_unknown
 from surprise_rerank.rerank.diversity import Diversity
 from surprise_rerank.rerank.grouping import group_path, grouped
-from surprise_rerank.thresholds.background import QuestionBackground, require_share
+from surprise_rerank.thresholds.background import QuestionBackground
 
 
 class SearchSettings(TypedDict, total=False):
@@ -50,9 +51,11 @@ class SearchOptions:
     keep_refused: bool = False
 
     def __post_init__(self) -> None:
-        require_count("depth", self.depth)
-        require_count("offset", self.offset, least=0)
-        require_share("min_percentile", self.min_percentile)
+        border.flags(keep_refused=self.keep_refused)
+        object.__setattr__(self, "depth", border.count("depth", self.depth))
+        object.__setattr__(self, "offset", border.count("offset", self.offset, 0))
+        least = border.optional(border.share, "min_percentile", self.min_percentile)
+        object.__setattr__(self, "min_percentile", least)
         self.variety  # noqa: B018 - checks its two parts
 
     def changed(self, **settings: Unpack[SearchSettings]) -> SearchOptions:
@@ -102,17 +105,9 @@ class Answer:
         A DataError if the path names nothing, or a number is below 1.
         """
         path = group_path(group_by)
-        require_count("top_k", top_k)
-        require_count("group_size", group_size)
-        rows = grouped((hit.metadata for hit in self.shown), path, top_k, group_size)
+        limit, size = border.count("top_k", top_k), border.count("group_size", group_size)
+        rows = grouped((hit.metadata for hit in self.shown), path, limit, size)
         return {value: self.shown.take(of_value) for value, of_value in rows.items()}
 
 
 OPTION_NAMES = tuple(field.name for field in fields(SearchOptions))
-
-
-def require_count(name: str, value: object, least: int = 1) -> None:
-    """Refuse what is no whole number of at least `least`, by a DataError."""
-    is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not is_whole or int(value) < least:  # type: ignore[call-overload]
-        raise DataError(f"{name} must be a whole number of at least {least}, got {value!r}")

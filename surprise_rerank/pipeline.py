@@ -13,7 +13,8 @@ from typing import Protocol, TypeAlias, Unpack
 
 import numpy as np
 
-from surprise_rerank.answers import Answer, SearchOptions, SearchSettings, require_count
+from surprise_rerank import border
+from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Verdict
 from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tracing import Counts, Known, span
@@ -135,11 +136,11 @@ class Pipeline:
         self, questions: Sequence[str], top_k: int = 10, **settings: Unpack[SearchSettings]
     ) -> list[Ranking]:
         """`search` for each of several questions, encoded together and ranked some at once, in threads."""
-        if isinstance(questions, str):
-            raise DataError("questions must be a list of strings, got one string; use search for it")
         pipeline = self.with_options(**settings)
         # In contexts of the caller's, so that spans are children of its span.
-        queries = ((copy_context(), query) for query in pipeline.encoded(list(questions)))
+        queries = (
+            (copy_context(), query) for query in pipeline.encoded(border.texts("questions", questions))
+        )
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             return list(threads.map(lambda pair: pair[0].run(pipeline.answer, pair[1], top_k).shown, queries))
 
@@ -159,14 +160,17 @@ class Pipeline:
             texts: whether documents are read of what is shown.
             settings: as of `search`.
         """
-        if top_k is not None:
-            require_count("top_k", top_k)
+        top_k = border.optional(border.count, "top_k", top_k)
         pipeline = self.with_options(**settings)
         options = pipeline.options
-        last = options.depth if top_k is None else int(top_k) + options.offset
+        last = options.depth if top_k is None else top_k + options.offset
         with span("CHAIN", "surprise_rerank.search", {"surprise_rerank.top_k": top_k}) as counts:
             started = time.perf_counter()
-            query = question if isinstance(question, Query) else pipeline.encoded([question])[0]
+            query = (
+                question
+                if isinstance(question, Query)
+                else pipeline.encoded([border.text("question", question)])[0]
+            )
             encoded = time.perf_counter()
             read = getattr(self.retriever, "documents", None) if texts else None
             fields = pipeline._fields | options.variety.needs
@@ -205,9 +209,6 @@ class Pipeline:
 
     def encoded(self, questions: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
         """Questions with their vectors, where these are read; ids are their names in a data set."""
-        wrong = next((question for question in questions if not isinstance(question, str)), None)
-        if wrong is not None:
-            raise DataError(f"a question must be a string, got {type(wrong).__name__}; ask in words")
         if self.reads_vectors:
             # One thread for one question: two take as long, ten times as long on a busy machine.
             with using_threads(1 if len(questions) == 1 else None):

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeAlias, cast
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.attached.enrichment import (
     SUFFIX,
@@ -134,7 +135,11 @@ class Collection(Ranked):
             DataError: if a key or a vector must be named; if the vectors are of another model.
             IndexMismatchError: if it is an index of ours, or was filled or enriched otherwise meanwhile.
         """
+        keys = {"text": text, "title": title, "id": id, "metadata": metadata, "api_key": api_key}
         names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
+        for name, value in (keys | names).items():
+            border.optional(border.text, name, value)
+        collection = border.text("collection", collection, blank=False)
         connection = connect(where, api_key)
         try:
             points = existing(connection, collection)
@@ -197,6 +202,9 @@ class Collection(Ranked):
             DataError: if it makes no sense, or it was enriched otherwise before.
             StoreError: if it cannot be written; what was written before stays, and a call goes on there.
         """
+        border.flags(tokens=tokens, dry_run=dry_run, show_progress=show_progress)
+        if not isinstance(words, Bm25):
+            border.flags(words=words)
         enricher = self._enricher(tokens, words if isinstance(words, Bm25) else Bm25() if words else None)
         if dry_run:
             return enricher.cost(self.sample_documents(TRIED))
@@ -206,6 +214,7 @@ class Collection(Ranked):
 
     def sync(self, *, show_progress: bool = False) -> EnrichReport:
         """Bring the statistics and what `enrich` added up to date with the collection."""
+        border.flags(show_progress=show_progress)
         self.refresh()
         record, report = self.enriched.record, EnrichReport()
         if record is not None:
@@ -243,14 +252,13 @@ class Collection(Ranked):
         Raises:
             DataError: if there is one question only.
         """
-        if isinstance(questions, str):
-            raise DataError(f"questions must be a list of strings, got one: {questions[:40]!r}")
-        if not questions:
+        asked = border.texts("questions", questions)
+        if not asked:
             self.files.delete_file(_QUESTIONS)
             return self.ensemble()
-        if len(questions) < 2:
+        if len(asked) < 2:
             raise DataError("one question has no spread; give at least two, better some hundred")
-        vectors = self.encoder.encode(list(questions), kind="query").dense
+        vectors = self.encoder.encode(asked, kind="query").dense
         found = Ensemble.from_vectors(vectors, model=self.model, similarity=self.similarity)
         self.files.write_file(_QUESTIONS, found.to_bytes())
         return found
@@ -368,6 +376,7 @@ class Collection(Ranked):
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of so many documents, the same for the same points; see `Searched.sample`."""
+        border.count("size", size)
         with self._lock:
             if size not in self._samples:
                 self._samples[size] = self._sampled(size)

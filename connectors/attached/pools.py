@@ -32,7 +32,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     request,
 )
 from surprise_rerank.core.arrays import Float32Array, Float64Array
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, NotStoredError
 
 _ADDED = frozenset({WORDS, TOKENS})
 _FILTERED = 4  # times as many are asked for, where a filter is on another collection
@@ -103,7 +103,7 @@ class ForeignPools(Pools):
         there = {name: found[str(own)] for name, own in points.items() if str(own) in found}
         missing = [name for name in ids if name not in there]
         if missing and not skip_missing:
-            raise DataError(
+            raise NotStoredError(
                 f"{len(missing)} documents are not in {self.where}, such as {missing[0]!r}; they may have "
                 "been deleted meanwhile"
             )

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Ranking, Verdict
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import whole_file
@@ -277,7 +278,7 @@ class QuestionBackground:
 
     def check(self, min_percentile: float) -> None:
         """Refuse a threshold that is no share, or is above `highest`, by a DataError."""
-        require_share("min_percentile", min_percentile)
+        min_percentile = border.share("min_percentile", min_percentile)
         if min_percentile > self.highest + ROUNDING:
             # 1 has no number of questions.
             needed = (
@@ -386,13 +387,6 @@ def checked_questions(questions: Sequence[str]) -> list[str]:
     if isinstance(questions, str) or not all(isinstance(own, str) for own in questions):
         raise DataError(f"background questions must be a list of strings, got {reprlib.repr(questions)}")
     return list(questions)
-
-
-def require_share(name: str, value: object) -> None:
-    """Refuse what is no number from 0 to 1, nor None, by a DataError."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if value is not None and not (is_number and 0 <= float(value) <= 1):  # type: ignore[arg-type]
-        raise DataError(f"{name} must be a number from 0 to 1, got {value!r}")
 
 
 def require_background(background: QuestionBackground | None, min_percentile: float) -> None:

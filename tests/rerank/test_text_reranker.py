@@ -59,7 +59,7 @@ def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReran
         ({"texts": ["wing", None]}, r"texts\[1\] must be a string, got NoneType"),
         ({"texts": ["wing"], "ids": ["a", "b"]}, "2 ids for 1 texts"),
         ({"texts": ["wing"], "top_k": 0}, "top_k must be a whole number of at least 1, got 0"),
-        ({"texts": ["wing"], "question": 3}, "a question must be a string, got int"),
+        ({"texts": ["wing"], "question": 3}, "question must be a string, got 3"),
     ],
 )
 def test_wrong_input_is_named(reranker: TextReranker, arguments: dict, told: str):

@@ -39,7 +39,7 @@ from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, NotStoredError
 
 
 class IndexPools(Pools):
@@ -121,7 +121,9 @@ class IndexPools(Pools):
         firsts = self._retrieve([point_id(name) for name in ids], counted, fields)
         missing = [name for name in ids if point_id(name) not in firsts]
         if missing and not skip_missing:
-            raise DataError(f"{len(missing)} documents are not in the index, such as {missing[0]!r}; sync it")
+            raise NotStoredError(
+                f"{len(missing)} documents are not in the index, such as {missing[0]!r}; sync it"
+            )
         points = [
             point_id(name, number)
             for name in ids

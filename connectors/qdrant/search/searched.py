@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, get_args
 
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
@@ -230,11 +231,13 @@ class Searched(ABC):
         return None
 
     def fetch(
-        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+        self, ids: Iterable[str], fields: Collection[Field], *, skip_missing: bool = False
     ) -> Candidates:
         """Documents by id with these fields, in this order; all passages of each.
 
         Raises:
-            DataError: if one is not there, and missing ones are not to be skipped.
+            NotStoredError: if one is not there, and missing ones are not to be skipped.
         """
-        return self.pools.fetch(ids, fields, skip_missing=skip_missing)
+        wanted = border.choices("fields", fields, get_args(Field))
+        border.flags(skip_missing=skip_missing)
+        return self.pools.fetch(border.texts("ids", ids), wanted, skip_missing=skip_missing)

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
+from surprise_rerank.border import instances
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines import Engine
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
@@ -47,7 +48,7 @@ from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoded, Encoder, encode_documents, token_dimension
-from surprise_rerank.errors import DataError, IndexingError, StoreError
+from surprise_rerank.errors import DataError, EmptySourceError, IndexingError, StoreError
 
 # Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
 _CHUNK = 8192
@@ -101,7 +102,7 @@ class Indexer:
     ) -> SyncReport:
         """Store what is new or changed; see `DocumentIndex.sync`."""
         known = dict(self._all_stored()) if prune else None
-        source = iter(documents)
+        source = instances("documents", documents, Document, "make it of Document(id=..., text=...)")
         row = 0
         with Writer(self.points) as writer:
             while chunk := list(islice(source, _CHUNK)):
@@ -117,6 +118,8 @@ class Indexer:
         removed = 0
         if known is not None:
             _require_all_read(documents)
+            if known and not self._seen:
+                raise no_documents(len(known), "the index")
             removed = self._prune(known)
         done = self._counts
         if removed or done["added"] or done["updated"]:
@@ -254,6 +257,14 @@ def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
 def _stored(payload: Mapping[str, object]) -> Stored:
     points = payload.get(PASSAGES, 1)
     return Stored(str(payload[HASH]), points if isinstance(points, int) else 1, str(payload.get(SOURCE, "")))
+
+
+def no_documents(count: int | str, where: str) -> EmptySourceError:
+    """The error of a source without a document, which would take so many stored ones away."""
+    return EmptySourceError(
+        f"the documents given are none, expected those that replace {count} of {where}, so nothing was "
+        "removed; look for why the source is empty, or remove documents with delete(ids)"
+    )
 
 
 def _require_all_read(documents: Iterable[Document]) -> None:
