@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from surprise_rerank.core.process import limit_torch
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def device_of(name: str) -> torch.device:
     """The device of a name, after a check that it can be used; a DataError if it cannot."""
     import torch  # here, because it takes seconds, and products in numpy do not need it
 
+    limit_torch()
     try:
         place = torch.device(name)
         torch.zeros(1, device=place)

@@ -87,17 +87,27 @@ def _haystack(model: Any, reads: str) -> Embed | None:
     """A function that calls Haystack's embedder of `documents` or `text`; None where it is none."""
     if not _has(model, "run") or reads not in inspect.signature(model.run).parameters:
         return None
-    warm_up = functools.cache(getattr(model, "warm_up", lambda: None))
+    return _HaystackEmbedder(model, reads)
 
-    def embed(texts: list[str]) -> list[Any]:
-        warm_up()
-        if reads == "text":
-            return [model.run(text=text)["embedding"] for text in texts]
+
+class _HaystackEmbedder:
+    """A function that calls an embedder of Haystack, which is warmed up for the first texts."""
+
+    def __init__(self, model: Any, reads: str) -> None:
+        self._model, self._reads, self._is_warm = model, reads, False
+
+    def __call__(self, texts: list[str]) -> list[Any]:
+        if not self._is_warm:
+            getattr(self._model, "warm_up", lambda: None)()
+            self._is_warm = True
+        if self._reads == "text":
+            return [self._model.run(text=text)["embedding"] for text in texts]
         document = sys.modules["haystack"].Document  # its embedders are here, so it is imported
-        found = model.run(documents=[document(content=text) for text in texts])["documents"]
-        return [one.embedding for one in found]
+        embedded = self._model.run(documents=[document(content=text) for text in texts])["documents"]
+        return [one.embedding for one in embedded]
 
-    return embed
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_is_warm": False}
 
 
 def _has(model: object, *names: str) -> bool:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, cast
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.core.process import SharedByCopies, require_picklable
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.tracing import Known, span
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, ModelError
 
 Kind: TypeAlias = Literal["query", "document"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
@@ -97,6 +99,58 @@ class TokenEncoder(Encoder, Protocol):
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
         """The word of each token vector: one string for every row of `encode(texts, kind).tokens`."""
+
+
+class PortableEncoder(SharedByCopies):
+    """What our encoders inherit: copies share the model, and a pickle has its name, if it was loaded by one.
+
+    The other process loads it again. A model that somebody gave is pickled itself.
+
+    Attributes:
+        loaded_by: loads the encoder again; it can be pickled and hashed. None for a given model.
+    """
+
+    loaded_by: Callable[[], PortableEncoder] | None = None
+    _live: ClassVar[tuple[str, ...]] = ()  # attributes that were given, and may be of any kind
+    _settings: ClassVar[tuple[str, ...]] = ("name",)  # attributes that are set after it was loaded
+    name: str
+
+    def is_changed(self) -> bool:
+        """Whether the model is another than was loaded, such as one that was trained since."""
+        return False
+
+    def __getstate__(self) -> dict[str, Any]:
+        for attribute in self._live:
+            require_picklable(
+                getattr(self, attribute),
+                f"the encoder {self.name!r}",
+                "give what pickle can write, such as a function of a module, or make the encoder there",
+            )
+        return vars(self)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if self.loaded_by is None or self.is_changed():
+            return super().__reduce_ex__(protocol)
+        settings = {setting: getattr(self, setting) for setting in self._settings}
+        return _loaded_again, (self.loaded_by, cast(Encoder, self).fingerprint), settings
+
+
+# Tasks of joblib or Celery come with an encoder each; what they name is loaded once.
+_loaded = lru_cache(maxsize=4)(lambda load: load())
+
+
+def _loaded_again(load: Callable[[], PortableEncoder], fingerprint: str) -> PortableEncoder:
+    """Load what a pickle names; a ModelError if it has other weights than the encoder that was pickled."""
+    encoder: PortableEncoder = _loaded(load)
+    if encoder.is_changed():
+        encoder = load()
+    has = cast(Encoder, encoder).fingerprint
+    if has != fingerprint:
+        raise ModelError(
+            f"the model {encoder.name!r} has the fingerprint {has} here, and {fingerprint} where it was "
+            "pickled; put the same files into both places"
+        )
+    return encoder.__copy__()
 
 
 def token_dimension(encoder: Encoder) -> int | None:

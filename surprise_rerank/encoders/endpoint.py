@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import httpx
 
+from surprise_rerank.core.process import PerProcess, require_no_secret
 from surprise_rerank.encoders.base import Kind
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.errors import ModelError
@@ -29,9 +31,11 @@ class OpenAIEncoder(FunctionEncoder):
     """A model behind an endpoint that speaks OpenAI's embeddings API: `POST {url}/embeddings`.
 
     Requests that time out, cannot connect, or are answered by 429 or 5xx are sent again, after what the
-    server's `Retry-After` asks for. The key is in no message and in no `repr`. The options are those of
-    `FunctionEncoder`: name, batch, window, unit, attempts, cache.
+    server's `Retry-After` asks for. The key is in no message, no `repr` and no pickle. Every process has its
+    own connections. The options are those of `FunctionEncoder`: name, batch, window, unit, attempts, cache.
     """
+
+    _live = ()
 
     def __init__(
         self,
@@ -47,9 +51,8 @@ class OpenAIEncoder(FunctionEncoder):
         address = httpx.URL(url)
         if address.scheme not in ("http", "https") or not address.host:
             raise ModelError(f"{_shown(address)!r} is no url of an endpoint; give one such as {OPENAI_URL}")
-        key = api_key or os.environ.get(KEY_VARIABLE) or ""
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.Client(headers=headers, timeout=timeout)
+        self._key, self._timeout = None if api_key is None else _Secret(api_key), timeout
+        self._client = PerProcess(self._connect)
         self._url = address.copy_with(path=f"{address.path.rstrip('/')}/embeddings")
         self._body = {"model": model} | ({} if dimensions is None else {"dimensions": dimensions})
         documents, questions = (
@@ -59,18 +62,29 @@ class OpenAIEncoder(FunctionEncoder):
 
     def close(self) -> None:
         """Close the connections; the encoder cannot be used afterwards."""
-        self._client.close()
+        self._client.get().close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        key = self._url.password or (self._key and self._key.value)
+        require_no_secret(key, KEY_VARIABLE, f"the encoder {self.name!r}")
+        return {**super().__getstate__(), "_key": None}
+
+    def _connect(self) -> httpx.Client:
+        key = (self._key and self._key.value) or os.environ.get(KEY_VARIABLE) or ""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return httpx.Client(headers=headers, timeout=self._timeout)
 
     def _ask(self, prompt: str, texts: list[str]) -> list[Any]:
         """The vectors of one request, in order; an HTTPStatusError if it may be answered later."""
-        answer = self._client.post(self._url, json={**self._body, "input": [prompt + text for text in texts]})
+        body = {**self._body, "input": [prompt + text for text in texts]}
+        answer = self._client.get().post(self._url, json=body)
         if answer.is_success:
             return self._vectors(answer)
         said = f"{_shown(self._url)} answered {answer.status_code}: {self._message(answer)}"
         if answer.status_code in _TRANSIENT:
             raise httpx.HTTPStatusError(said, request=answer.request, response=answer)
         advice = _ADVICE.get(answer.status_code, "check the url")
-        if answer.status_code == 401 and "Authorization" not in self._client.headers:
+        if answer.status_code == 401 and "Authorization" not in self._client.get().headers:
             advice += "; none was sent"
         raise ModelError(f"{said}; {advice}")
 
@@ -95,8 +109,15 @@ class OpenAIEncoder(FunctionEncoder):
         except ValueError:
             said = answer.text
         shown = " ".join(str(said).split())
-        key = self._client.headers.get("Authorization", "").removeprefix("Bearer ")
+        key = self._client.get().headers.get("Authorization", "").removeprefix("Bearer ")
         return (shown.replace(key, "***") if key else shown)[:_SHOWN]
+
+
+@dataclass(frozen=True, slots=True)
+class _Secret:
+    """A key, which its representation does not show."""
+
+    value: str = field(repr=False)
 
 
 def _shown(url: httpx.URL) -> str:

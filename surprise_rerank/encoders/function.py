@@ -14,9 +14,10 @@ import tenacity
 
 from surprise_rerank.core.arrays import Float32Array, IntArray, matrix, unit_rows
 from surprise_rerank.core.batches import in_batches
+from surprise_rerank.core.process import PerProcess, limit_torch
 from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders.base import Encoded, Kind, Progress
+from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
 # n texts to n vectors of one dimension: an array (n, d), or anything that gives one row after the other.
@@ -33,7 +34,7 @@ _LONE = "\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{_LONE}]|[^\W{_LONE}]{{1,20}}|[^\w\s]")
 
 
-class FunctionEncoder:
+class FunctionEncoder(PortableEncoder):
     """A function from texts to vectors as an encoder, without token vectors. Threads may share one.
 
     Every answer is checked: as many vectors as texts, finite numbers, one dimension; a wrong one is an error
@@ -44,6 +45,8 @@ class FunctionEncoder:
     >>> encoder.encode(["abc"]).dense.round(3)
     array([[0.949, 0.316]], dtype=float32)
     """
+
+    _live = ("_functions",)
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class FunctionEncoder:
         self._batch, self._attempts = batch, attempts
         self._most_kept = cache or 0
         self._kept: OrderedDict[str, Float32Array] = OrderedDict()  # the latest questions
-        self._lock = threading.Lock()
+        self._lock = PerProcess(threading.Lock)
 
     @property
     def dimension(self) -> int:
@@ -128,12 +131,12 @@ class FunctionEncoder:
 
     def _found_again(self, questions: Sequence[str]) -> dict[int, Float32Array]:
         """Row -> the vector that was kept."""
-        with self._lock:
+        with self._lock.get():
             return {row: self._kept[text] for row, text in enumerate(questions) if text in self._kept}
 
     def _keep(self, vectors: dict[str, Float32Array]) -> None:
         """Keep these, and forget the oldest beyond the number."""
-        with self._lock:
+        with self._lock.get():
             self._kept.update(vectors)
             while len(self._kept) > self._most_kept:
                 self._kept.popitem(last=False)
@@ -150,6 +153,7 @@ class FunctionEncoder:
         )
         where = f"text {positions[0]}" if len(texts) == 1 else f"texts {positions[0]} to {positions[-1]}"
         called = f"the embedding function {self.name!r}"
+        limit_torch()  # which it may call
         try:
             rows = retrying(lambda: _rows(self._functions[kind](list(texts)), called))
         except SurpriseRerankError:

@@ -7,13 +7,15 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from surprise_rerank.core.device import processor_has
 from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.encoders.base import Encoder, Precision
+from surprise_rerank.core.process import limit_torch
+from surprise_rerank.encoders.base import Encoder, PortableEncoder, Precision
 from surprise_rerank.encoders.e5 import load_packaged_e5
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
 from surprise_rerank.encoders.openvino import OpenVinoEncoder, load_openvino
@@ -53,8 +55,36 @@ def load_encoder(
     Files of word vectors are .txt, .vec or .npy. On a processor OpenVINO computes, where the extra `openvino`
     is installed, and torch is imported for the first call alone. Code that comes with a model is never run.
     Weights of int8 are calibrated on texts, some 128 of those that will be encoded; without them, the weights
-    that were made before are taken.
+    that were made before are taken. A pickled encoder is these arguments, and is loaded again.
     """
+    limit_torch()
+    encoder = _load(name, device, precision, calibration, trainable)
+    # The current folder of another process may be another one.
+    place = os.path.abspath(name) if os.path.exists(name) else name
+    encoder.loaded_by = NamedModel(place, device, precision, tuple(calibration or ()), trainable)
+    return cast(Encoder, encoder)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """The arguments of `load_encoder`."""
+
+    name: str
+    device: str | None
+    precision: Precision
+    calibration: tuple[str, ...]
+    trainable: bool
+
+    def __call__(self) -> PortableEncoder:
+        """Load the encoder, which knows how it was loaded."""
+        options: dict[str, Any] = {"precision": self.precision, "trainable": self.trainable}
+        encoder = load_encoder(self.name, self.device, calibration=self.calibration, **options)
+        return cast(PortableEncoder, encoder)
+
+
+def _load(
+    name: str, device: str | None, precision: Precision, calibration: Sequence[str] | None, trainable: bool
+) -> PortableEncoder:
     if not name.strip():
         raise ModelError(f"{name!r} is not a model's name ({_hint(name)})")
     if precision not in _INSTRUCTIONS:

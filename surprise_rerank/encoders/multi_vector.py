@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
+from surprise_rerank.core.process import PerProcess, limit_torch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders.base import Encoded, Kind, Progress
+from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
 from surprise_rerank.encoders.transformer import (
     fingerprint_of,
     longest_of,
@@ -32,7 +33,7 @@ _AT_ONCE = 256
 POOLED = "[pooled]"
 
 
-class MultiVectorEncoder:
+class MultiVectorEncoder(PortableEncoder):
     """A `sentence_transformers.MultiVectorEncoder`. Threads may share one; they take turns.
 
     Token vectors are what the model's own MaxSim compares (Khattab and Zaharia 2020, arXiv:2004.12832): both
@@ -47,13 +48,15 @@ class MultiVectorEncoder:
     encoder=other, token_encoder=this)`). A tokenizer that is written in Python is a ModelError.
     """
 
+    _live = ("model",)
+
     def __init__(self, model: MultiVectorModel, name: str) -> None:
         self.model = model.eval()
         self.name = name
         self.dimension = self.token_dimension = int(model.get_embedding_dimension() or 0)
         self._tokenizer = own_tokenizer(model, name)
         # The lengths of the two sides are settings of the model's own tokenizer.
-        self._turn = threading.Lock()
+        self._turn = PerProcess(threading.Lock)
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -77,7 +80,8 @@ class MultiVectorEncoder:
         encode = self.model.encode_query if kind == "query" else self.model.encode_document
         tokens: list[Float32Array] = []
         for part in _parts(texts):
-            with self._turn:
+            limit_torch()
+            with self._turn.get():
                 found: Any = encode(part, convert_to_numpy=True, show_progress_bar=False)
             tokens += [np.asarray(vectors, np.float32) for vectors in found]
             if on_progress is not None:
@@ -99,7 +103,7 @@ class MultiVectorEncoder:
         prompt = prompt_of(self.model.prompts, kind) or None
         found: list[list[str]] = []
         for part in _parts(texts):
-            with self._turn:
+            with self._turn.get():
                 features = self.model.preprocess(part, prompt=prompt, task=kind)
             for mask in masks:
                 features = mask(features, task=kind)

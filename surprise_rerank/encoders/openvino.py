@@ -25,6 +25,7 @@ from tokenizers import Tokenizer
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, staged_folder
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.encoders.base import Encoded, Kind, Precision, Progress
 from surprise_rerank.encoders.transformer import (
     COLUMNS,
@@ -49,45 +50,61 @@ CALIBRATION_TEXTS = 128
 # Of several lengths, so that a graph that has learnt the length of its example by heart is found out.
 _PROBE = ["", "word", "What is the tallest mountain?", "Oil the chain every 200 km. " * 8, "deep " * 300]
 _LEAST_COSINE = 0.99999  # to torch's vectors, which differ by the order of sums
+_LEFT_BEHIND = (
+    "OpenVINO had computed before this process was forked, and its threads are not here; encode nothing "
+    "before the fork, or start processes by spawn"
+)
+# The processes that OpenVINO has computed in: this one, and those it was forked from.
+_computed_in: set[int] = set()
 
 
 def load_openvino(
     name: str,
     place: Path,
     precision: Precision,
-    load: Callable[[], SentenceTransformerEncoder],
+    load: Callable[..., SentenceTransformerEncoder],
     calibration: Sequence[str] | None = None,
 ) -> OpenVinoEncoder:
     """A model by OpenVINO; exported at the first call, or where the exported one is damaged.
 
-    `place` is the folder of what is made of these weights, and `load` loads the model into torch, in float32.
+    `place` is the folder of what is made of these weights, and `load` loads the model into torch, in float32
+    or another precision.
     """
     exported = place / "float32"
     if precision == "int8":
         exported = _int8_folder(name, place, calibration)
     if exported.exists():
         try:
-            return OpenVinoEncoder(exported, name, precision)
+            return OpenVinoEncoder(exported, name, precision, load)
         except StoreError as error:
             logger.warning("%s; it is exported again", error)
     if precision == "int8":
         _quantise(load_openvino(name, place, "float32", load), calibration or (), exported)
     else:
         _export(load(), exported)
-    return OpenVinoEncoder(exported, name, precision)
+    return OpenVinoEncoder(exported, name, precision, load)
 
 
 class OpenVinoEncoder(TransformerEncoder):
     """A folder's exported model: a single batch is computed by all cores, several batches by a core each.
 
-    A StoreError if a file of the folder is missing or damaged.
+    The graph is opened for the first texts, by every process for itself. In a process that was forked after
+    OpenVINO had computed it would wait for ever: there torch computes, and int8 is a ModelError. `load` loads
+    the model into torch. A StoreError if a file of the folder is missing or damaged.
     """
 
     rounds_questions = False  # whether questions are computed in bfloat16, whatever texts are
     batch_tokens = 1024  # these are in a core's caches, and every core has a pass of its own
+    _settings = ("name", "rounds_questions")
 
-    def __init__(self, folder: Path, name: str, precision: Precision) -> None:
-        self._openvino: Any = import_extra("openvino", "openvino")
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        precision: Precision,
+        load: Callable[..., SentenceTransformerEncoder] | None = None,
+    ) -> None:
+        import_extra("openvino", "openvino")
         self.folder = folder
         try:
             settings = json.loads((folder / _SETTINGS).read_text("utf-8"))
@@ -96,7 +113,6 @@ class OpenVinoEncoder(TransformerEncoder):
                 raise ValueError(", ".join(damaged) or "of another version of this package")
             reading = Reading(**settings["reading"])
             tokenizer = Tokenizer.from_file(str(folder / _TOKENIZER))
-            self._model = self._openvino.Core().read_model(folder / _GRAPH)
         except Exception as error:  # of the disk, and of libraries whose errors share no base class
             reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
             raise StoreError(
@@ -106,7 +122,11 @@ class OpenVinoEncoder(TransformerEncoder):
         super().__init__(name, tokenizer, reading, precision=precision, **own)
         self.token_dimension = int(settings["token_dimension"])
         self._hint = "bf16" if precision == "bfloat16" else "f32"
-        self._compiling = threading.Lock()
+        self._load = load
+        self._by_torch = PerProcess(self._loaded)
+        self._compiling = PerProcess(threading.Lock)
+        # What the graph is compiled for: the aim, and the numbers that are multiplied.
+        self._compiled: PerProcess[dict[tuple[str, str], Any]] = PerProcess(dict)
 
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
@@ -118,17 +138,18 @@ class OpenVinoEncoder(TransformerEncoder):
     @functools.cached_property
     def _rounded(self) -> OpenVinoEncoder:
         """The same graph in bfloat16."""
-        own = copy.copy(self)
-        own._hint = "bf16"
-        for compiled in ("_one", "_many"):
-            vars(own).pop(compiled, None)
-        return own
+        rounded = copy.copy(self)
+        rounded._hint = "bf16"
+        return rounded
 
     def passes(self, batches: Iterable[Batch], prompt: str) -> Iterator[Passed]:
         """In their order. As many are computed at a time as OpenVINO finds best for this processor."""
+        if _is_left_behind():
+            yield from self._by_torch.get().passes(batches, prompt)
+            return
         rest = iter(batches)
         first = list(islice(rest, 2))
-        compiled = self._many if len(first) > 1 else self._one
+        compiled = self._compile("THROUGHPUT" if len(first) > 1 else "LATENCY")
         number = compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS") if len(first) > 1 else 1
         idle = [compiled.create_infer_request() for _ in range(number)]
         running: deque[tuple[Any, list[int]]] = deque()
@@ -141,18 +162,42 @@ class OpenVinoEncoder(TransformerEncoder):
         for request, rows in running:
             yield _passed(request, rows)
 
-    @functools.cached_property
-    def _one(self) -> Any:
-        return self._compiled("LATENCY")
+    def _compile(self, aim: str) -> Any:
+        """The graph as this process computes it; a StoreError if it is damaged."""
+        compiled, wanted = self._compiled.get(), (aim, self._hint)
+        with self._compiling.get():
+            if wanted not in compiled:
+                settings = {"PERFORMANCE_HINT": aim, "INFERENCE_PRECISION_HINT": self._hint}
+                try:
+                    compiled[wanted] = _openvino().Core().compile_model(self.folder / _GRAPH, "CPU", settings)
+                except RuntimeError as error:
+                    reason = " ".join(str(error).split())[-200:]
+                    raise StoreError(
+                        f"the exported model {self.folder} is damaged ({reason}); delete the folder"
+                    ) from error
+            return compiled[wanted]
 
-    @functools.cached_property
-    def _many(self) -> Any:
-        return self._compiled("THROUGHPUT")
+    def _loaded(self) -> SentenceTransformerEncoder:
+        """The model by torch, for a process that OpenVINO does not run in."""
+        if self._load is None or self.precision == "int8":
+            raise ModelError(
+                f"{self.name!r} in {self.precision} is computed by OpenVINO alone: {_LEFT_BEHIND}"
+            )
+        logger.warning("torch computes %s in this process: %s", self.name, _LEFT_BEHIND)
+        return self._load(self.precision)
 
-    def _compiled(self, aim: str) -> Any:
-        settings = {"PERFORMANCE_HINT": aim, "INFERENCE_PRECISION_HINT": self._hint}
-        with self._compiling:
-            return self._openvino.Core().compile_model(self._model, "CPU", settings)
+
+def _openvino() -> Any:
+    """The package openvino; a ModelError in a process that it does not run in."""
+    if _is_left_behind():
+        raise ModelError(_LEFT_BEHIND)
+    _computed_in.add(os.getpid())
+    return import_extra("openvino", "openvino")
+
+
+def _is_left_behind() -> bool:
+    """Whether this process was forked from one that OpenVINO had computed in; its threads are not here."""
+    return bool(_computed_in - {os.getpid()})
 
 
 def _passed(request: Any, rows: list[int]) -> Passed:
@@ -163,7 +208,7 @@ def _passed(request: Any, rows: list[int]) -> Passed:
 
 def _export(encoder: SentenceTransformerEncoder, folder: Path) -> None:
     """Write a model's graph of float32; a ModelError if it cannot be, or computes something else."""
-    openvino: Any = import_extra("openvino", "openvino")
+    openvino = _openvino()
     if tells_prompt(encoder.model):
         raise ModelError(f"{encoder.name!r} leaves its prompt out of its vectors, which torch alone computes")
     with _draft(folder) as draft:
@@ -198,7 +243,7 @@ def _int8_folder(name: str, place: Path, texts: Sequence[str] | None) -> Path:
 def _quantise(encoder: OpenVinoEncoder, texts: Sequence[str], folder: Path) -> None:
     """Write a graph whose products are of int8, with ranges from what texts show (static quantisation)."""
     nncf: Any = import_extra("nncf", "openvino")
-    openvino: Any = import_extra("openvino", "openvino")
+    openvino = _openvino()
     logging.getLogger("nncf").setLevel(logging.ERROR)  # on the standard output
     sample = [features for _, features in encoder.batches(texts)]
     with _draft(folder) as draft, _quiet(), contextlib.redirect_stdout(io.StringIO()):
@@ -254,7 +299,7 @@ def _graph(encoder: SentenceTransformerEncoder) -> Any:
     ((_, features),) = encoder.batches(["an example", "of two texts"])
     example = {name: torch.from_numpy(values) for name, values in features.items()}
     with torch.inference_mode():
-        return import_extra("openvino", "openvino").convert_model(Whole().eval(), example_input=example)
+        return _openvino().convert_model(Whole().eval(), example_input=example)
 
 
 def _cosine(one: TransformerEncoder, other: TransformerEncoder) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from surprise_rerank.core.arrays import IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders.base import Encoded, Kind, Progress
+from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
 from surprise_rerank.encoders.word_vectors import WordVectors
 
 Tokenize: TypeAlias = Callable[[str], list[str]]
@@ -48,7 +48,7 @@ def _word_pattern() -> re.Pattern[str]:
     return re.compile(rf"n't\b|'(?:s|re|ve|ll|d|m)\b|\d+(?:[.,]\d+)+|\w[\w{marks}]*")
 
 
-class StaticEncoder:
+class StaticEncoder(PortableEncoder):
     """Word vectors as an encoder: the tokens of a text are its words' vectors, its vector their mean.
 
     Tokens keep the lengths that the vectors have, for DynaMax on raw dot products. Texts are never cut, and
@@ -57,6 +57,7 @@ class StaticEncoder:
     """
 
     window = None
+    _live = ("_tokenize",)
 
     def __init__(self, vectors: WordVectors, *, tokenize: Tokenize = default_tokenize) -> None:
         self.name = vectors.name

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
+from surprise_rerank.core.process import limit_torch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders.base import Encoded, Kind, Precision, Progress
+from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Precision, Progress
 from surprise_rerank.errors import ModelError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Reading:
     split_special_tokens: bool = False  # whether a special token's spelling in a text is text like any other
 
 
-class TransformerEncoder(ABC):
+class TransformerEncoder(PortableEncoder, ABC):
     """A transformer as an encoder; a subclass makes the forward passes. Threads may share one.
 
     The tokenizer is one that cuts and pads nothing, and that nobody else changes.
@@ -179,6 +180,8 @@ class SentenceTransformerEncoder(TransformerEncoder):
     figures. `bfloat16` rounds the factors of products, and keeps sums, means and norms.
     """
 
+    _live = ("model",)
+
     def __init__(
         self,
         model: SentenceTransformer,
@@ -214,10 +217,15 @@ class SentenceTransformerEncoder(TransformerEncoder):
         if model.device.type != "cpu":
             self.batch_tokens = _GPU_BATCH_TOKENS
 
+    def is_changed(self) -> bool:
+        """Whether the model was trained since this was made."""
+        return fingerprint_of(self.model) != self.fingerprint
+
     def passes(self, batches: Iterable[Batch], prompt: str) -> Iterator[Passed]:
-        """One after the other, each with all of torch's threads."""
+        """One after the other, each with all of torch's threads, or with one in a forked process."""
         import torch
 
+        limit_torch()
         device = self.model.device
         for rows, features in batches:
             given: dict[str, Any] = {n: torch.from_numpy(v).to(device) for n, v in features.items()}

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.process import SharedByCopies, limit_torch, require_picklable
 from surprise_rerank.errors import DataError
 
 # (question, n texts) -> n scores, higher for more relevant.
@@ -30,7 +31,7 @@ _QUESTIONS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class CrossEncoderScorer:
+class CrossEncoderScorer(SharedByCopies):
     """The scores of a cross-encoder, with their mean and deviation over a sample of texts.
 
     Attributes:
@@ -60,6 +61,11 @@ class CrossEncoderScorer:
         object.__setattr__(self, "_usual", usual)
         object.__setattr__(self, "_pool", lru_cache(_POOLS)(self._scored))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        advice = "give a function of a module, or make the scorer in the other process"
+        require_picklable(self.model, f"the scorer {self.name!r}", advice)
+        return type(self), (self.model, self.sample, self.name)  # what is kept is made anew
+
     def scores(self, query: Query, candidates: Candidates) -> Float64Array:
         """(n,) the model's scores, of passages where the candidates are passages.
 
@@ -76,6 +82,7 @@ class CrossEncoderScorer:
     def _scored(self, question: str, texts: tuple[str, ...]) -> Float64Array:
         if not texts:
             return np.zeros(0)
+        limit_torch()  # which the model may call
         given = self._score(question, list(texts))
         try:
             found = np.asarray(given, dtype=np.float64)

@@ -16,6 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms
+from surprise_rerank.core.process import limit_torch
 from surprise_rerank.core.threads import products, using_threads
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
@@ -70,6 +71,7 @@ def pool_maxima(
 
     from surprise_rerank.core.device import device_of
 
+    limit_torch()
     in_query = torch.zeros((len(documents), m))
     in_documents = torch.zeros(len(documents.norms)) if of_documents else None
     place = device_of(device)
@@ -121,6 +123,7 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     _require_in_range(documents.norms, documents.norms)
     import torch
 
+    limit_torch()
     own = torch.zeros(len(documents.norms))
     with using_threads(_threads(documents, threads)):
         for i in np.flatnonzero(documents.lengths).tolist():
