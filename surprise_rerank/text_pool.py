@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.core.terms import TermBatch
@@ -59,23 +60,18 @@ class GivenTexts:
 
     @classmethod
     def checked(
-        cls, texts: Sequence[str], ids: Ids | None = None, vectors: Vectors | None = None
+        cls, texts: Iterable[str], ids: Ids | None = None, vectors: Vectors | None = None
     ) -> GivenTexts:
         """Texts with what came with them, once it is clear that it fits together."""
-        if isinstance(texts, str):
-            raise DataError("texts must be a list of strings, got one string; put it into a list")
-        wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
-        if wrong is not None:
-            raise DataError(f"texts[{wrong}] must be a string, got {type(texts[wrong]).__name__}")
+        listed = border.texts("texts", texts)
         for name, values in (("ids", ids), ("vectors", vectors)):
-            if values is not None and len(values) != len(texts):
+            if values is not None and (isinstance(values, str) or len(values) != len(listed)):
                 raise DataError(
-                    f"{len(values)} {name} for {len(texts)} texts; give one for each, None where there "
+                    f"{len(values)} {name} for {len(listed)} texts; give one for each, None where there "
                     "is none"
                 )
-        known = ids or [None] * len(texts)
-        names = [(given,) if isinstance(given, str) else tuple(given or ()) for given in known]
-        return cls(texts, names, _checked_vectors([] if vectors is None else vectors), ids is not None)
+        names = [_names(position, own) for position, own in enumerate(ids or [None] * len(listed))]
+        return cls(listed, names, _checked_vectors([] if vectors is None else vectors), ids is not None)
 
     @property
     def positions(self) -> list[str]:
@@ -234,6 +230,13 @@ class TextPools:
             _logger.debug("the ids that were looked for: %s", asked[:_SHOWN])
         others = f"; {count - known} were encoded" if known < count else ""
         return f"stored {known} of {count}{others}"
+
+
+def _names(position: int, ids: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The ids that a text may be stored under, best first."""
+    if ids is None or isinstance(ids, str):
+        return () if ids is None else (ids,)
+    return tuple(border.texts(f"ids[{position}]", ids))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -55,8 +55,8 @@ def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReran
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"texts": "wing"}, "a list of strings, got one string"),
-        ({"texts": ["wing", None]}, r"texts\[1\] must be a string, got NoneType"),
+        ({"texts": "wing"}, "texts must be a list of strings, got 'wing'"),
+        ({"texts": ["wing", None]}, r"texts\[1\] must be a string, got None"),
         ({"texts": ["wing"], "ids": ["a", "b"]}, "2 ids for 1 texts"),
         ({"texts": ["wing"], "top_k": 0}, "top_k must be a whole number of at least 1, got 0"),
         ({"texts": ["wing"], "question": 3}, "question must be a string, got 3"),

@@ -1,4 +1,4 @@
-"""One question, one answer: every interface gives the documents, the order and the numbers that Python gives."""
+"""One question, one answer: every interface gives the documents, order and numbers that Python gives."""
 
 from __future__ import annotations
 

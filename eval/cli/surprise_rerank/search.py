@@ -67,7 +67,7 @@ def _kinds() -> tuple[type, ...]:
     "--min-percentile",
     type=_share,
     help="Only documents that are above the best ones of this share of other questions: .95 lets through one "
-    "in twenty questions that have nothing to do with the documents.",
+    "in twenty questions that have nothing to do with the documents (of a neighbouring subject, more pass).",
 )
 @click.option(
     "--diversity",
