@@ -176,6 +176,7 @@ def _facts(state: IndexStatus) -> list[tuple[str, str]]:
         ("model", f"{manifest.model} ({manifest.dimension} dimensions, weights {manifest.fingerprint})"),
         ("precision", manifest.precision),
         ("schema", str(manifest.schema)),
+        ("language", manifest.language or "not known before the first documents"),
         *((name.replace("_", " "), _shown(getattr(options, name))) for name in options.__dataclass_fields__),
     ]
     if latest is None:
