@@ -15,6 +15,7 @@ from words import WordEncoder, interrupted
 from surprise_rerank import Collection
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.languages import MIXED, UNKNOWN, language_of
+from surprise_rerank.connectors.qdrant.retrievers import NO_WORD
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import IndexMismatchError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -125,6 +126,19 @@ def test_enriched_words_are_in_the_documents_language() -> None:
     assert collection.language == "german"
     assert str(collection.enrich(tokens=False)).startswith("0 enriched, 2 unchanged")
     assert {hit.id for hit in collection.pipeline("bm25").search("Häuser")} == {"0", "1"}
+
+
+def test_words_that_no_document_has_count_for_nothing() -> None:
+    documents = [Document(str(i), f"w{i} w{i + 1} w{2 * i} old") for i in range(40)]
+    orders = []
+    for words in (Bm25(), None):
+        with DocumentIndex.open(":memory:", WordEncoder(), options=IndexOptions(bm25=words)) as index:
+            index.sync(documents, background=False)
+            found = index.pipeline("fusion").search("w3x w5y", top_k=40)
+            orders.append({hit.id: pytest.approx(hit.score, abs=1e-5) for hit in found})
+            assert (NO_WORD in found.notes) == (words is not None)
+            assert NO_WORD not in index.pipeline("fusion").search("w3", top_k=40).notes
+    assert orders[0] == orders[1]
 
 
 def test_status_shows_the_language(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
