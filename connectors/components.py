@@ -14,8 +14,8 @@ from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.errors import refuse_unknown
 
 # Keys of metadata. What a document is about may be called a verdict, too.
-SURPRISE, VERDICT, DUPLICATES, TITLE = "surprise", "surprise_verdict", "duplicates", "title"
-OURS = (SURPRISE, VERDICT, DUPLICATES)
+PERCENTILE, VERDICT, DUPLICATES, TITLE = "percentile", "rerank_verdict", "duplicates", "title"
+OURS = (PERCENTILE, VERDICT, DUPLICATES)
 
 
 class Adapter:
@@ -32,12 +32,12 @@ class Adapter:
         """One over the collection of the host's vector store, as it is: what is there is not encoded again.
 
         The store is over Qdrant, or what else `attach_store` takes; `embed` is the model of its vectors,
-        where it has none. Options are the class's own; system, min_surprise, diversity, collapse, and of what
-        retrieves depth; and more for `Collection.attach`, such as `token_encoder`.
+        where it has none. Options are the class's own; system, min_percentile, diversity, collapse,
+        and of what retrieves depth; and more for `Collection.attach`, such as `token_encoder`.
         """
         own = _taken(options, cls._own)
         depth = ("depth",) if cls._takes == "pipeline" else ()
-        ranking = _taken(options, ("system", "min_surprise", "diversity", "collapse", *depth))
+        ranking = _taken(options, ("system", "min_percentile", "diversity", "collapse", *depth))
         collection = attach_store(store, embed=embed, **options)
         arguments: dict[str, Any] = {cls._takes: cls._made(collection, **ranking), **own}
         return cls(**arguments)
@@ -63,7 +63,7 @@ class LoadedAdapter(Adapter):
     def load(cls, **options: Any) -> Self:
         """One made of names and numbers: the class's own options, and those of `PipelineSettings`.
 
-        These are in `attached.settings`: index, system, min_surprise, diversity, ...
+        These are in `attached.settings`: index, system, min_percentile, diversity, ...
         """
         settings, own = cls._settings(options), _taken(options, cls._own)
         arguments: dict[str, Any] = {cls._takes: cls._made(settings), **own}
@@ -80,11 +80,11 @@ def told(verdict: Verdict | None) -> dict[str, Any]:
     return verdict_json(verdict) or {}
 
 
-def judgement(surprise: float | None, verdict: Verdict | None) -> dict[str, Any]:
-    """What a background says of a line, by the names that it has in all hosts; nothing without a surprise."""
-    if surprise is None:
+def judgement(percentile: float | None, verdict: Verdict | None) -> dict[str, Any]:
+    """What a background says of a line, by the names that it has in all hosts; nothing without one."""
+    if percentile is None:
         return {}
-    return {SURPRISE: surprise, **({} if verdict is None else {VERDICT: verdict.status})}
+    return {PERCENTILE: percentile, **({} if verdict is None else {VERDICT: verdict.status})}
 
 
 def ranked_metadata(
@@ -94,16 +94,16 @@ def ranked_metadata(
 
     `duplicates` are what the host calls the documents that were folded into it.
     """
-    kept = {key: value for key, value in metadata.items() if key not in (SURPRISE, VERDICT)}
+    kept = {key: value for key, value in metadata.items() if key not in (PERCENTILE, VERDICT)}
     folded = {DUPLICATES: list(duplicates)} if duplicates else {}
-    return {**kept, **judgement(line.surprise, verdict), **folded}
+    return {**kept, **judgement(line.percentile, verdict), **folded}
 
 
 def found_metadata(hit: Hit, verdict: Verdict | None) -> dict[str, Any]:
     """Of a document that a pipeline has found: its own, its title, and what is ours."""
     title = {TITLE: hit.title} if hit.title else {}
     folded = {DUPLICATES: list(hit.duplicates)} if hit.duplicates else {}
-    return {**title, **hit.metadata, **judgement(hit.surprise, verdict), **folded}
+    return {**title, **hit.metadata, **judgement(hit.percentile, verdict), **folded}
 
 
 def stored_names(*ids: object) -> tuple[str, ...] | None:

@@ -155,7 +155,7 @@ def _dropped(shown: int, count: int, most: int) -> list[str]:
 
 def _head(rank: int, own: Mapping[str, Any]) -> dict[str, Any]:
     named = {"rank": rank, "id": one_line(own["id"]), "title": one_line(own["title"])}
-    return {**named, "surprise": own["surprise"], "score": own["score"]}
+    return {**named, "percentile": own["percentile"], "score": own["score"]}
 
 
 def _result(rank: int, hit: Mapping[str, Any]) -> tuple[dict[str, Any], str, str]:

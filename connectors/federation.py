@@ -1,4 +1,4 @@
-"""Several collections asked at once: each ranks its own documents, and the surprise merges them.
+"""Several collections asked at once: each ranks its own documents, and the percentile merges them.
 
 Scores of two collections cannot be compared: they depend on the corpus, and perhaps on the model. The share
 of unrelated questions whose best document in a collection scores less can. Documents of one share take turns,
@@ -89,10 +89,10 @@ def _model(pipeline: Pipeline) -> tuple[str, bool]:
 
 
 def _lines(name: str, shown: Ranking) -> list[tuple[tuple[float, int], CollectionHit]]:
-    """The best of one collection, each with what it is sorted by: surprise, and its place here."""
-    assert shown.surprise is not None
-    # Where its own order is not by surprise, a line counts by the best of those below it.
-    counted = np.maximum.accumulate(shown.surprise[::-1])[::-1].tolist()
+    """The best of one collection, each with what it is sorted by: percentile, and its place here."""
+    assert shown.percentile is not None
+    # Where its own order is not by percentile, a line counts by the best of those below it.
+    counted = np.maximum.accumulate(shown.percentile[::-1])[::-1].tolist()
     copied = [own.name for own in fields(Hit)]
     return [
         ((-best, i), CollectionHit(**{own: getattr(hit, own) for own in copied}, collection=name))

@@ -90,7 +90,7 @@ class _Component(Adapter):
         if given:
             raise DataError(
                 f"a {type(self).__name__} that was given {given}= cannot be written; make it from names: "
-                "index, model, system, min_surprise"
+                "index, model, system, min_percentile"
             )
         usual, named = PipelineSettings(), self._named
         names = {field.name: getattr(named, field.name) for field in fields(named)}
@@ -110,7 +110,7 @@ class SurpriseRanker(_Component):
     What is compared are the vectors that an index has under `Document.id`, or else under `meta["id"]`; or
     else `Document.embedding`, where it is of the encoder's model and dense vectors are compared; or else its
     content. As in Haystack's own rankers, of documents with one id the one with the highest score counts.
-    `names` are those of `attached.settings.PipelineSettings`: index, model, system, min_surprise, ...
+    `names` are those of `attached.settings.PipelineSettings`: index, model, system, min_percentile, ...
     """
 
     _takes: ClassVar = "reranker"
@@ -171,7 +171,7 @@ class SurpriseRetriever(_Component):
 
     A document has the stored id, the text of its best passage as content, and the stored metadata and `title`
     as meta. The output `verdict` says why there are no documents. `names` are those of
-    `attached.settings.PipelineSettings`: index, system, depth, min_surprise, diversity, collapse, ...
+    `attached.settings.PipelineSettings`: index, system, depth, min_percentile, diversity, collapse, ...
     """
 
     _takes: ClassVar = "pipeline"

@@ -50,7 +50,7 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
     """Puts retrieved documents in order, best first, and keeps the first of them.
 
     What comes back are copies, with `relevance_score` in their metadata. The verdict is sent to callbacks as
-    the custom event `surprise_verdict`, also where nothing comes back. `load(index=..., system=...)` makes
+    the custom event `rerank_verdict`, also where nothing comes back. `load(index=..., system=...)` makes
     one of names.
     """
 
@@ -68,7 +68,7 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
     def compress_documents(
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
-        """Copies of the best documents, in order; none where none is surprising enough."""
+        """Copies of the best documents, in order; none where none reaches `min_percentile`."""
         return [own for _, own in self._ranked(documents, query, self.top_n, callbacks)]
 
     def rerank(
@@ -121,7 +121,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     `page_content` is the best passage, or the whole where there are no passages; `Document.id` is the stored
     id, which `SurpriseRerank` finds again. The metadata are the stored document's, with that id, its `title`
     and what `SurpriseRerank` adds.
-    `load(index=..., system=...)` makes one of names; `invoke(question, k=10, filter=..., min_surprise=.95)`
+    `load(index=..., system=...)` makes one of names; `invoke(question, k=10, filter=..., min_percentile=.95)`
     asks for others than its own.
     """
 
@@ -146,10 +146,10 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         run_manager: CallbackManagerForRetrieverRun,
         k: int | None = None,
         filter: models.Filter | None = None,  # noqa: A002 - LangChain's name
-        min_surprise: float | None = None,
+        min_percentile: float | None = None,
     ) -> list[Document]:
         own = self.pipeline.changed(filter=self.filter)
-        found = own.search(query, self.k if k is None else k, filter=filter, min_surprise=min_surprise)
+        found = own.search(query, self.k if k is None else k, filter=filter, min_percentile=min_percentile)
         _tell(run_manager.get_child(), found.verdict)
         documents = []
         for hit in found:

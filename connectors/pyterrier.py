@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from surprise_rerank.candidates import Ranking
-from surprise_rerank.connectors.components import SURPRISE, VERDICT, LoadedAdapter, judgement
+from surprise_rerank.connectors.components import PERCENTILE, VERDICT, LoadedAdapter, judgement
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline
@@ -20,15 +20,15 @@ except ImportError as error:
     raise MissingExtraError(f"pyterrier is not installed: run {pip_line('pyterrier')}") from error
 
 _RANKED = {"score": "float64", "rank": "int64"}
-_JUDGED = {SURPRISE: "float64", VERDICT: "object"}
+_JUDGED = {PERCENTILE: "float64", VERDICT: "object"}
 
 
 class SurpriseTransformer(LoadedAdapter, pt.Transformer):
     """Puts the documents of every query in order: result frame in, result frame out.
 
     `score` is the re-ranker's, by which PyTerrier orders; with diversity, a document that comes after one of
-    a smaller score has the next number below that. With a background the columns `surprise` and
-    `surprise_verdict` are beside it. Rows come best first, queries as they came. `text_field` is the column
+    a smaller score has the next number below that. With a background the columns `percentile` and
+    `rerank_verdict` are beside it. Rows come best first, queries as they came. `text_field` is the column
     of the texts. `load(index=..., system=...)` makes one of names.
     """
 
@@ -40,7 +40,7 @@ class SurpriseTransformer(LoadedAdapter, pt.Transformer):
         self.text_field = text_field
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
-        """The rows with new `score` and `rank`; without those that are not surprising enough, if asked for.
+        """The rows with new `score` and `rank`; without those that are below `min_percentile`, if asked for.
 
         It needs the columns qid, docno, query and text; any others are kept.
         """
@@ -67,7 +67,7 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
     """What a pipeline finds for every query: query frame in, result frame out.
 
     It has the columns of the queries, docno, text (the best passage, or the whole), score, rank, and with a
-    background surprise and surprise_verdict. `load(index=..., system=...)` makes one of names.
+    background percentile and rerank_verdict. `load(index=..., system=...)` makes one of names.
     """
 
     _takes: ClassVar = "pipeline"
@@ -105,7 +105,7 @@ def _lines(ranked: Ranking | RankedTexts) -> list[dict[str, Any]]:
     lines = list(ranked)
     numbered = enumerate(zip(lines, falling([line.score for line in lines]), strict=True))
     return [
-        {"score": score, "rank": pt.model.FIRST_RANK + i, **judgement(line.surprise, ranked.verdict)}
+        {"score": score, "rank": pt.model.FIRST_RANK + i, **judgement(line.percentile, ranked.verdict)}
         for i, (line, score) in numbered
     ]
 

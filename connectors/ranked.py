@@ -49,7 +49,7 @@ class Ranked(Searched):
         system: str | None = None,
         *,
         depth: int = 100,
-        min_surprise: float | None = None,
+        min_percentile: float | None = None,
         filter: models.Filter | None = None,  # noqa: A002 - the option's name
         mode: SurpriseMode | None = None,
         scorers: Sequence[object] = (),
@@ -58,27 +58,27 @@ class Ranked(Searched):
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
 
-        The best system that there is enough for by default. `min_surprise` leaves out what is less surprising
-        than this share of other questions. `mode` is where `surprise` is computed: `formula`, `vector`.
-        `scorers` are added by `auto` and `fusion`: a `CrossEncoder`, a function (question, texts) -> scores,
-        or a `Scorer`; `weights` are factors by part.
+        The best system that there is enough for by default. `min_percentile` leaves out documents whose
+        percentile among background questions is lower. `mode` is where `surprise` is computed:
+        `formula`, `vector`. `scorers` are added by `auto` and `fusion`: a `CrossEncoder`, a function
+        (question, texts) -> scores, or a `Scorer`; `weights` are factors by part.
 
         Raises:
-            DataError: if what the system or the mode needs is not there, or min_surprise has no background.
+            DataError: if what the system or the mode needs is not there, or min_percentile has no background.
         """
         options = NO_OPTIONS if filter is None else SearchOptions(filter=filter)
         built = build_system(system or self.default_system, self, options, mode)
-        background = background_for(self, built, self.encoder, min_surprise)
+        background = background_for(self, built, self.encoder, min_percentile)
         own, encodes = with_scorers(built, scorers, weights), find_system(built.name).encodes
         shown = NO_DIVERSITY.changed(**diversity)
         ranks = (self.encoder, own.retriever, own.reranker)
-        return Pipeline(*ranks, depth, background, min_surprise, shown, encodes)
+        return Pipeline(*ranks, depth, background, min_percentile, shown, encodes)
 
     def text_reranker(
         self,
         system: str | None = None,
         *,
-        min_surprise: float | None = None,
+        min_percentile: float | None = None,
         scorers: Sequence[object] = (),
         weights: Mapping[str, float] = NO_WEIGHTS,
         **diversity: Unpack[DiversityOptions],
@@ -97,9 +97,9 @@ class Ranked(Searched):
             raise DataError(f"the system {name!r} ranks inside Qdrant; given texts take one of {able}")
         built = build_system(name, self, of_texts=True)
         if chosen.text_reranker and not (chosen.fits or scorers or weights):  # knows nothing of the corpus
-            background = load_background(self, name, min_surprise)
+            background = load_background(self, name, min_percentile)
         else:
-            background = background_for(self, built, self.encoder, min_surprise)
+            background = background_for(self, built, self.encoder, min_percentile)
         built = with_scorers(built, scorers, weights)
         if built.reranker is None:
             raise DataError(
@@ -109,7 +109,7 @@ class Ranked(Searched):
         if isinstance(built.retriever, HybridRetriever):
             words = built.retriever.lexical
         stored, shown = StoredCandidates(self, words), NO_DIVERSITY.changed(**diversity)
-        return TextReranker(self.encoder, built.reranker, stored, background, min_surprise, diversity=shown)
+        return TextReranker(self.encoder, built.reranker, stored, background, min_percentile, diversity=shown)
 
     def backgrounds(self) -> dict[str, QuestionBackground]:
         """System -> its background, of those that have one; a DataError if one is damaged."""
@@ -124,7 +124,7 @@ class Ranked(Searched):
         origin: str = "",
         on_progress: Callable[[int], None] | None = None,
     ) -> QuestionBackground:
-        """Measure what these questions' best candidates score, and keep it for `min_surprise`.
+        """Measure what these questions' best candidates score, and keep it for `min_percentile`.
 
         They have nothing to do with the corpus: logged ones, or titles of another corpus; `varied_questions`
         where None. The background is of a system, or the default of `pipeline`, over pools of a depth, and in
@@ -160,9 +160,9 @@ class Ranked(Searched):
 class RankedPipelines(Mapping[str, Pipeline]):
     """The pipelines of a collection, by the name of their system: those that it has enough for.
 
-    The first is the one that was asked for, or the best one; `min_surprise` is of it alone. Another system is
-    made when it is asked for the first time, and gets a background then if it has none, which takes seconds.
-    A thread that asks for a system meanwhile gets a TimeoutError at once.
+    The first is the one that was asked for, or the best one; `min_percentile` is of it alone. Another system
+    is made when it is asked for the first time, and gets a background then if it has none, which takes
+    seconds. A thread that asks for a system meanwhile gets a TimeoutError at once.
     """
 
     def __init__(
@@ -171,12 +171,12 @@ class RankedPipelines(Mapping[str, Pipeline]):
         system: str | None = None,
         *,
         depth: int = 100,
-        min_surprise: float | None = None,
+        min_percentile: float | None = None,
         **diversity: Unpack[DiversityOptions],
     ) -> None:
         self.index = index
         self.first = system or index.default_system
-        own = index.pipeline(self.first, depth=depth, min_surprise=min_surprise, **diversity)
+        own = index.pipeline(self.first, depth=depth, min_percentile=min_percentile, **diversity)
         self._made, self._lock = {self.first: own}, threading.Lock()
         self._names = tuple(dict.fromkeys((self.first, *possible_systems(index))))
 
@@ -211,7 +211,7 @@ class RankedPipelines(Mapping[str, Pipeline]):
         return {name: find_system(name).summary for name in self._names}
 
     def is_measured(self, name: str) -> bool:
-        """Whether documents that a system finds have a surprise, or will have when it is first asked for."""
+        """Whether documents that a system finds have a percentile, or will when it is first asked for."""
         if name in self._made:
             return self._made[name].background is not None
         if has_background(self.index, name):

@@ -44,7 +44,7 @@ class SurpriseRanker(LoadedAdapter, BaseRanker):  # type: ignore[misc]  # rerank
         doc_ids: Sequence[str | int] | None = None,
         metadata: Sequence[dict[str, Any]] | None = None,
     ) -> RankedResults:
-        """All documents in order, best first; those only that are surprising enough, if that is asked for.
+        """All documents in order, best first; those only that reach `min_percentile`, if it is set.
 
         Ids and metadata stand in place of the documents' own; without any ids these are their positions.
         """
@@ -68,8 +68,8 @@ class SurpriseRanker(LoadedAdapter, BaseRanker):  # type: ignore[misc]  # rerank
         return await asyncio.to_thread(self.rank, *args, **kwargs)
 
     def score(self, query: str, doc: str) -> float:
-        """The score that `rank` gives this text, however little surprising it is."""
-        (line,) = replace(self.reranker, min_surprise=None).rank(query, [doc])
+        """The score that `rank` gives this text, whatever its percentile."""
+        (line,) = replace(self.reranker, min_percentile=None).rank(query, [doc])
         return line.relevance
 
 

@@ -40,7 +40,7 @@ def main() -> None:
             index.store_background(OTHERS.split("?")[:-1], "dynamax")
         pipeline = Pipeline()
         pipeline.add_component("retriever", SurpriseRetriever(index=folder, system="cosine", top_k=5))
-        pipeline.add_component("ranker", SurpriseRanker(index=folder, system="dynamax", min_surprise=0.95))
+        pipeline.add_component("ranker", SurpriseRanker(index=folder, system="dynamax", min_percentile=0.95))
         pipeline.add_component("answer", PromptBuilder("{% for d in documents %}{{ d.content }}{% endfor %}"))
         pipeline.connect("retriever", "ranker")
         pipeline.connect("ranker", "answer")

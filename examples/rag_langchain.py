@@ -35,7 +35,7 @@ QUESTIONS = ["How often should I oil my chain?", "Who sang the anthem at the fin
 def quote(passages: list[Passage]) -> str:
     """The stub of a generator."""
     told = "better than the best of {:.0%} of other questions"
-    lines = [f"{p.page_content}\n  [{p.id}: {told.format(p.metadata['surprise'])}]" for p in passages]
+    lines = [f"{p.page_content}\n  [{p.id}: {told.format(p.metadata['percentile'])}]" for p in passages]
     return "\n  ".join(lines) or "The notes do not tell."
 
 
@@ -46,7 +46,7 @@ def main() -> None:
             index.sync(Document(name, text) for name, text in NOTES.items())
             index.store_background(OTHERS.split("?")[:-1], "dynamax")
         retriever = SurpriseRetriever.load(index=folder, system="cosine", k=5)
-        reranker = SurpriseRerank.load(index=folder, system="dynamax", min_surprise=0.95, top_n=2)
+        reranker = SurpriseRerank.load(index=folder, system="dynamax", min_percentile=0.95, top_n=2)
         chain = RunnableLambda(lambda q: quote(reranker.compress_documents(retriever.invoke(q), q)))
         for question in QUESTIONS:
             print(question, chain.invoke(question), sep="\n  ")

@@ -43,7 +43,7 @@ def main() -> None:
             SurpriseRetriever.load(index=folder, system="cosine", similarity_top_k=5),
             ContextOnly(llm=MockLLM()),
             node_postprocessors=[
-                SurpriseRerank.load(index=folder, system="dynamax", min_surprise=0.95, top_n=2)
+                SurpriseRerank.load(index=folder, system="dynamax", min_percentile=0.95, top_n=2)
             ],
         )
         for question in QUESTIONS:

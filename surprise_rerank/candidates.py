@@ -198,7 +198,7 @@ class Hit:
         parts: what each scorer added to the score of it, or of its best passage.
         document: where the candidates had it.
         passage: the best of the document, where the candidates were passages.
-        surprise: the share of background questions whose best candidate scores less; None without any.
+        percentile: the share of background questions whose best candidate scores less; None without any.
         duplicates: ids of near-duplicates that were folded into it, best first; see `rerank/diversity.py`.
     """
 
@@ -207,13 +207,13 @@ class Hit:
     parts: Mapping[str, float]
     document: Document | None = None
     passage: Passage | None = None
-    surprise: float | None = None
+    percentile: float | None = None
     duplicates: tuple[str, ...] = ()
 
     @property
     def relevance(self) -> float:
-        """What a host shows as the score: the surprise where there is one, else the score."""
-        return self.score if self.surprise is None else self.surprise
+        """What a host shows as the score: the percentile where there is one, else the score."""
+        return self.score if self.percentile is None else self.percentile
 
     @property
     def text(self) -> str:
@@ -240,8 +240,9 @@ class Verdict:
     """Whether a question got an answer; `thresholds/verdicts.py` has how it is found.
 
     Attributes:
-        status: `answered`, `weak` or `off-topic` by the chance; `off-topic` without one where `min_surprise`
-            leaves everything out; `unknown` where nobody can tell; `no match` without a candidate.
+        status: `answered`, `weak` or `off-topic` by the chance; `off-topic` without one where
+            `min_percentile` leaves everything out; `unknown` where nobody can tell; `no match` without a
+            candidate.
         chance: of an answer among the first ten; None where it cannot be told.
         reason: the status in a sentence, for people.
     """
@@ -265,7 +266,7 @@ class Ranking:
         passages: each document's best passage, where the candidates were passages; `parts` are its own.
         raw: name -> (n,) each scorer's own scores, before they were put on one scale for this question. They
             compare across questions, and are aligned with `ids`. Where it is empty, `scores` do so.
-        surprise: (n,) what `QuestionBackground.judged` adds; None without one.
+        percentile: (n,) what `QuestionBackground.judged` adds; None without one.
         duplicates: n tuples of ids, the near-duplicates of each line; None where none were looked for.
         verdict: on the whole pool, also where nothing of it is shown; None where nobody asked for one.
     """
@@ -277,7 +278,7 @@ class Ranking:
     notes: tuple[str, ...] = ()
     passages: tuple[Passage, ...] | None = None
     raw: Mapping[str, Float64Array] = field(default_factory=dict)
-    surprise: Float64Array | None = None
+    percentile: Float64Array | None = None
     duplicates: tuple[tuple[str, ...], ...] | None = None
     verdict: Verdict | None = None
 
@@ -362,7 +363,7 @@ class Ranking:
             parts={part: float(values[i]) for part, values in self.parts.items()},
             document=None if self.documents is None else self.documents[i],
             passage=None if self.passages is None else self.passages[i],
-            surprise=None if self.surprise is None else float(self.surprise[i]),
+            percentile=None if self.percentile is None else float(self.percentile[i]),
             duplicates=() if self.duplicates is None else self.duplicates[i],
         )
 
@@ -373,7 +374,7 @@ class Ranking:
     def take(self, rows: Sequence[int]) -> Ranking:
         """The lines at these positions."""
         index = np.asarray(rows, dtype=np.int64)
-        aligned = ("ids", "scores", "documents", "passages", "surprise", "duplicates")
+        aligned = ("ids", "scores", "documents", "passages", "percentile", "duplicates")
         return replace(
             self,
             parts=_picked(self.parts, index),

@@ -208,7 +208,7 @@ class RankingExplanation:
     def _candidate(
         self, row: int, before: Mapping[str, Sequence[int | None]], totals: Mapping[int, float]
     ) -> dict[str, Any]:
-        surprise = self.ranking.surprise
+        percentiles = self.ranking.percentile
         matches = self.matches.get(row)
         return {
             "rank": row + 1,
@@ -217,7 +217,7 @@ class RankingExplanation:
             "scorers": {share.name: share.to_json(row) for share in self.shares},
             "raw": {name: finite(float(own[row])) for name, own in self.ranking.scores_by_scorer.items()},
             "total": finite(totals[row]) if row in totals else None,
-            "surprise": None if surprise is None else float(surprise[row]),
+            "percentile": None if percentiles is None else float(percentiles[row]),
             "tokens": None if matches is None else [asdict(match) for match in matches],
         }
 

@@ -53,7 +53,7 @@ class CallOptions(DiversityOptions, total=False):
     """
 
     filter: Any
-    min_surprise: float | None
+    min_percentile: float | None
     depth: int | None
 
 
@@ -67,10 +67,10 @@ class Pipeline:
         reranker: orders it. Without one, the retriever's own scores do: the first of `Candidates.scores`,
             where a candidate that has none of them (NaN) comes last, with minus infinity.
         depth: size of the candidate pool.
-        background: other questions' best candidates, which documents' `surprise` is measured against; see
+        background: other questions' best candidates, which documents' `percentile` is measured against; see
             `with_background`.
-        min_surprise: leave out what is less surprising; .95 lets through one in twenty questions that have
-            nothing to do with the corpus. Needs a background.
+        min_percentile: leave out documents of a smaller percentile; .95 lets through one in twenty questions
+            that have nothing to do with the corpus. Needs a background.
         diversity: different documents first, and near-duplicates in one line; neither by default.
         encodes: False where words alone rank, so that the model is not asked.
     """
@@ -80,21 +80,21 @@ class Pipeline:
     reranker: Reranker | None = None
     depth: int = 100
     background: QuestionBackground | None = None
-    min_surprise: float | None = None
+    min_percentile: float | None = None
     diversity: Diversity = NO_DIVERSITY
     encodes: bool = True
 
     def __post_init__(self) -> None:
-        if self.min_surprise is not None:
-            require_background(self.background, self.min_surprise)
+        if self.min_percentile is not None:
+            require_background(self.background, self.min_percentile)
 
     def search(self, question: str, top_k: int = 10, **options: Unpack[CallOptions]) -> Ranking:
-        """The best documents for a question, with their text; none, where none is surprising enough.
+        """The best documents for a question, with their text; none, where none reaches `min_percentile`.
 
         Args:
             question: in words.
             top_k: the most that are returned. With diversity they are chosen from the whole pool.
-            options: `filter=`, `min_surprise=`, `depth=`, `diversity=` and `collapse=`.
+            options: `filter=`, `min_percentile=`, `depth=`, `diversity=` and `collapse=`.
         """
         require_count("top_k", top_k)
         own = self.changed(**options)
@@ -151,7 +151,7 @@ class Pipeline:
         refuse_unknown(options, CallOptions.__annotations__, "search")
         variety = DiversityOptions.__annotations__
         diversity = {name: own for name, own in options.items() if name in variety}
-        condition, least, depth = options.get("filter"), options.get("min_surprise"), options.get("depth")
+        condition, least, depth = options.get("filter"), options.get("min_percentile"), options.get("depth")
         retriever = self.retriever
         if condition is not None:
             among = getattr(retriever, "among", None)
@@ -167,7 +167,7 @@ class Pipeline:
             self,
             retriever=retriever,
             depth=self.depth if depth is None else depth,
-            min_surprise=self.min_surprise if least is None else least,
+            min_percentile=self.min_percentile if least is None else least,
             diversity=self.diversity.changed(**cast(DiversityOptions, diversity)),
         )
 
@@ -196,10 +196,10 @@ class Pipeline:
     def shown(self, query: Query, top_k: int) -> Ranking:
         """What `search` gives for an encoded question."""
         depth = max(self.depth, top_k)
-        return self.listed(query, depth, self.diversity, top_k, self.min_surprise)[0]
+        return self.listed(query, depth, self.diversity, top_k, self.min_percentile)[0]
 
     def listed(
-        self, query: Query, depth: int, diversity: Diversity, top_k: int, min_surprise: float | None
+        self, query: Query, depth: int, diversity: Diversity, top_k: int, min_percentile: float | None
     ) -> tuple[Ranking, Ranking]:
         """What is shown of a pool, with texts, and all of it in order.
 
@@ -209,13 +209,13 @@ class Pipeline:
         read = getattr(self.retriever, "documents", None)
         fields: frozenset[Field] = diversity.needs | ({"documents"} if read is None else frozenset())
         pool, ranking = self.pooled(query, depth, fields, top_k=top_k)
-        shown = first_of(ranking, pool, diversity, top_k, min_surprise)
+        shown = first_of(ranking, pool, diversity, top_k, min_percentile)
         if read is not None and shown.documents is None:
             shown = _with_texts(shown, read(shown.ids))
         return shown, ranking
 
     def rank(self, query: Query, depth: int | None = None, *, texts: bool = True) -> Ranking:
-        """All candidates of an encoded question in order, with or without texts, whatever their surprise."""
+        """All candidates of an encoded question in order, with or without texts, whatever its percentile."""
         wanted: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
         return self.pooled(query, self.depth if depth is None else depth, wanted)[1]
 
@@ -233,7 +233,7 @@ class Pipeline:
         """
         pool = retrieved(self.retriever, query, depth, fields_for(self.reranker) | beside)
         with reranking(self.reranker, pool, top_k):
-            return pool, ranked(query, pool, self.reranker, self.background, self.min_surprise)
+            return pool, ranked(query, pool, self.reranker, self.background, self.min_percentile)
 
     def with_background(
         self,
@@ -243,10 +243,10 @@ class Pipeline:
         documents: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ) -> Pipeline:
-        """The same with these questions' best candidates as the background of `surprise`.
+        """The same with these questions' best candidates as the background of `percentile`.
 
         Some hundred questions that have nothing to do with the corpus: logged ones, or titles of another
-        corpus; n of them measure a surprise of at most n / (n + 1). `scorer` is what the background is
+        corpus; n of them measure a percentile of at most n / (n + 1). `scorer` is what the background is
         called, for readers; `documents` is how many are searched, 0 where unknown.
         """
         queries = self._encoded_all(checked_questions(questions))
@@ -403,12 +403,12 @@ def ranked(
     pool: Candidates,
     reranker: Reranker | None,
     background: QuestionBackground | None = None,
-    min_surprise: float | None = None,
+    min_percentile: float | None = None,
 ) -> Ranking:
-    """A pool in order with a verdict, and with every document's surprise where there is a background."""
+    """A pool in order with a verdict, and with every document's percentile where there is a background."""
     ranking = _as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
     if background is not None:
-        return background.judged(ranking, query.text, min_surprise)
+        return background.judged(ranking, query.text, min_percentile)
     return replace(ranking, verdict=NOT_MEASURED if len(ranking) else NO_MATCH)
 
 
@@ -417,13 +417,13 @@ def first_of(
     pool: Candidates,
     diversity: Diversity,
     most: int | None = None,
-    min_surprise: float | None = None,
+    min_percentile: float | None = None,
 ) -> Ranking:
     """What is shown of a ranking of the whole pool: at most so many lines, all where None."""
     enough: list[int] | None = None
-    if min_surprise is not None:
-        assert ranking.surprise is not None  # a threshold was refused without a background
-        enough = np.flatnonzero(ranking.surprise >= min_surprise - ROUNDING).tolist()
+    if min_percentile is not None:
+        assert ranking.percentile is not None  # a threshold was refused without a background
+        enough = np.flatnonzero(ranking.percentile >= min_percentile - ROUNDING).tolist()
     shown = diversity.applied(ranking, pool, enough, most)
     return shown if most is None else shown.top(most)
 

@@ -80,8 +80,8 @@ class TextReranker:
         reranker: orders them. By default DynaMax, which needs nothing but the texts, or the cosine where the
             encoder has no token vectors.
         stored: fetches vectors by id; nothing is stored where it is None.
-        background: other questions' best candidates, which `surprise` is measured against.
-        min_surprise: leave out what is less surprising; needs a background, which can measure it.
+        background: other questions' best candidates, which `percentile` is measured against.
+        min_percentile: leave out texts of a smaller percentile; needs a background, which can measure it.
         passages: how texts that are longer than the encoder reads are split; the best passage counts. None
             cuts them.
         diversity: different texts first, and near-duplicates in one line; neither by default.
@@ -91,7 +91,7 @@ class TextReranker:
     reranker: Reranker = None  # type: ignore[assignment]  # chosen by the encoder when it is made
     stored: StoredDocuments | None = None
     background: QuestionBackground | None = None
-    min_surprise: float | None = None
+    min_percentile: float | None = None
     passages: Passages | None = field(default_factory=Passages)
     diversity: Diversity = NO_DIVERSITY
     # What was said or found out once, also of copies with another threshold.
@@ -105,8 +105,8 @@ class TextReranker:
             usual = CosineReranker() if token_dimension(self.encoder) is None else DynaMaxReranker()
             object.__setattr__(self, "reranker", usual)
         object.__setattr__(self, "_pools", TextPools(self.encoder, self.stored, self.passages, self._known))
-        if self.min_surprise is not None:
-            require_background(self.background, self.min_surprise)
+        if self.min_percentile is not None:
+            require_background(self.background, self.min_percentile)
 
     def __repr__(self) -> str:
         stored = "nothing stored" if self.stored is None else "stored vectors"
@@ -120,7 +120,7 @@ class TextReranker:
         ids: Ids | None = None,
         vectors: Vectors | None = None,
         top_k: int | None = None,
-        min_surprise: float | None = None,
+        min_percentile: float | None = None,
         **diversity: Unpack[DiversityOptions],
     ) -> RankedTexts:
         """The texts in order, best first; equal ones stay in the order that they came in.
@@ -132,16 +132,16 @@ class TextReranker:
             vectors: n dense vectors, None for texts that have none, taken instead of encoding where they are
                 of the encoder's model; a note says where they are not.
             top_k: the most that are returned; all by default.
-            min_surprise: in place of the re-ranker's own, as are `diversity=` and `collapse=`.
+            min_percentile: in place of the re-ranker's own, as are `diversity=` and `collapse=`.
             diversity: see there.
         """
         if not isinstance(question, str):
             raise DataError(f"the question must be a string, got {type(question).__name__}")
         if top_k is not None:
             require_count("top_k", top_k)
-        least = self.min_surprise if min_surprise is None else min_surprise
-        if min_surprise is not None:
-            require_background(self.background, min_surprise)
+        least = self.min_percentile if min_percentile is None else min_percentile
+        if min_percentile is not None:
+            require_background(self.background, min_percentile)
         least = least or None  # 0 leaves nothing out
         wanted = self.diversity.changed(**diversity)
         own = GivenTexts.checked(texts, ids, vectors)
@@ -151,8 +151,8 @@ class TextReranker:
             query = encoded_question(self.encoder, question)
             pool = self._pools.pool(query, own, fields_for(self.reranker, wanted))
             is_measured = self._is_measured(pool)
-            if not is_measured and min_surprise:
-                raise DataError(f"min_surprise={min_surprise!r} cannot be told: {_ELSEWHERE}")
+            if not is_measured and min_percentile:
+                raise DataError(f"min_percentile={min_percentile!r} cannot be told: {_ELSEWHERE}")
             with reranking(self.reranker, pool.candidates, top_k):
                 background, least = (self.background, least) if is_measured else (None, None)
                 ranking = ranked(query, pool.candidates, self.reranker, background, least)
@@ -169,7 +169,7 @@ class TextReranker:
     def with_background(
         self, questions: Sequence[str], retrieve: Callable[[str], Sequence[str]], *, scorer: str = ""
     ) -> TextReranker:
-        """The same with these questions' best candidates as the background of `surprise`.
+        """The same with these questions' best candidates as the background of `percentile`.
 
         Give questions that have nothing to do with the corpus: logged ones, or titles of another corpus.
         `retrieve` gives the texts that are re-ranked for one, as the application retrieves them; `scorer` is
@@ -188,9 +188,9 @@ class TextReranker:
         background = self.background
         if background is None or not background.documents or not pool.elsewhere:
             return True
-        if self.min_surprise and _ELSEWHERE not in self._known:
+        if self.min_percentile and _ELSEWHERE not in self._known:
             self._known[_ELSEWHERE] = True
-            _logger.warning("min_surprise=%r leaves no text out: %s", self.min_surprise, _ELSEWHERE)
+            _logger.warning("min_percentile=%r leaves no text out: %s", self.min_percentile, _ELSEWHERE)
         return False
 
 
@@ -205,7 +205,7 @@ def _ranked_texts(ranking: Ranking, pool: TextPool, given: GivenTexts) -> Ranked
             parts=hit.parts,
             document=Document(names[position], given.texts[position]),
             passage=_place(hit, pool),
-            surprise=hit.surprise,
+            percentile=hit.percentile,
             duplicates=tuple(names[i] for i in folded),
             position=position,
             folded=folded,

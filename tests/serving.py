@@ -64,7 +64,7 @@ def service_of(
     index: Any, system: str = "dynamax", log: Log | None = None, least: float | None = None, **options: Any
 ) -> Service:
     """An index, served by one of its systems; the others can be asked for."""
-    pipelines = RankedPipelines(index, system, min_surprise=least)
+    pipelines = RankedPipelines(index, system, min_percentile=least)
     service = Service(searches=True, options=ServerOptions(**options), logger=(log or Log()).logger())
     service.open(index.text_reranker(system), pipelines[system], system, pipelines)
     return service

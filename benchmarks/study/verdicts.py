@@ -119,7 +119,7 @@ def rates(place: Place) -> list[Rate]:
             for system in SYSTEMS:
                 background = background_of(members, system)
                 best, of_held = (
-                    background.surprise(totals(background, part, system).max(axis=1))
+                    background.percentiles(totals(background, part, system).max(axis=1))
                     for part in (asked, held)
                 )
                 for alpha in ALPHAS:

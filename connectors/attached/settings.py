@@ -149,7 +149,7 @@ class PipelineSettings:
     model: str | None = None  # of the encoder; the index's own where there is one, else all-MiniLM-L6-v2
     system: str | None = None  # the best by default; without an index `dynamax`, or `cosine` without tokens
     depth: int = 100  # size of the candidate pool that a pipeline re-ranks
-    min_surprise: float | None = None  # leave out what is less surprising; needs a background
+    min_percentile: float | None = None  # leave out what is less surprising; needs a background
     background: str | None = None  # file of one (`QuestionBackground.save`), for texts without an index
     encoder: object | None = field(default=None, repr=False)  # in place of a model's name; for no file
     diversity: float | None = None  # different documents first, from 0 (by relevance alone) to 1
@@ -213,19 +213,19 @@ class PipelineSettings:
             return
         if self.system is not None:
             reranker_of_texts(self.system)
-        if self.min_surprise is not None and self.background is None:
-            require_background(None, self.min_surprise)
+        if self.min_percentile is not None and self.background is None:
+            require_background(None, self.min_percentile)
 
     def pipeline(self) -> Pipeline:
         """A pipeline on the index; errors are those of `open_index` and of `Ranked.pipeline`."""
-        least = self.min_surprise
-        return self.open_index().pipeline(self.system, depth=self.depth, min_surprise=least, **self.variety)
+        least = self.min_percentile
+        return self.open_index().pipeline(self.system, depth=self.depth, min_percentile=least, **self.variety)
 
     def text_reranker(self) -> TextReranker:
         """A re-ranker of texts, which fetches the vectors of those that the index holds, if there is one."""
-        least = self.min_surprise
+        least = self.min_percentile
         if self.location.is_given:
-            return self.open_index().text_reranker(self.system, min_surprise=least, **self.variety)
+            return self.open_index().text_reranker(self.system, min_percentile=least, **self.variety)
         given = self.encoder
         model = load_encoder(self.model or DEFAULT_MODEL) if given is None else as_encoder(given)
         background = None if self.background is None else QuestionBackground.load(self.background)

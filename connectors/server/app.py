@@ -249,7 +249,7 @@ def _add_views(router: APIRouter, service: Service) -> None:
                 "systems": opened.systems,
                 "measured": measured,
                 "examples": examples,
-                "min_surprise": None if pipeline is None else pipeline.min_surprise,
+                "min_percentile": None if pipeline is None else pipeline.min_percentile,
                 "depth": None if pipeline is None else pipeline.depth,
                 "background": None if background is None else background.count,
                 "max_input_length": opened.reranker.encoder.window,

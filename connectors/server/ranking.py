@@ -44,7 +44,7 @@ def rerank(reranker: TextReranker, asked: RerankRequest, encoder: RequestEncoder
     own = replace(
         reranker,
         encoder=encoder.as_encoder,
-        min_surprise=_threshold(asked.min_surprise, reranker.min_surprise, reranker.background),
+        min_percentile=_threshold(asked.min_percentile, reranker.min_percentile, reranker.background),
         diversity=shown,
     )
     ranked = own.rank(asked.query, texts, ids=names if any(names) else None, top_k=asked.top_n)
@@ -64,8 +64,8 @@ def tei_rerank(
     reranker: TextReranker, asked: TeiRequest, encoder: RequestEncoder
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict."""
-    least = _threshold(asked.min_surprise, None, reranker.background)
-    own = replace(reranker, encoder=encoder.as_encoder, min_surprise=least, diversity=NO_DIVERSITY)
+    least = _threshold(asked.min_percentile, None, reranker.background)
+    own = replace(reranker, encoder=encoder.as_encoder, min_percentile=least, diversity=NO_DIVERSITY)
     ranked = own.rank(asked.query, _cut_as_asked(encoder, asked))
     scores = [text.score for text in ranked] if asked.raw_scores else shown_scores(ranked, bounded=True)
     ranks: list[dict[str, Any]] = [
@@ -82,7 +82,7 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, condit
     condition = condition_of(asked.filter, conditions)
     own = replace(opened.pipeline_of(asked.system), encoder=encoder.as_encoder)
     other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with, "compare_with")
-    least = _threshold(asked.min_surprise, opened.pipeline_of().min_surprise, own.background)
+    least = _threshold(asked.min_percentile, opened.pipeline_of().min_percentile, own.background)
     with searching(asked.top_k) as counts:
         query = encoded_question(encoder.as_encoder, asked.query)
         shown, _ = _ranked(own, query, asked, condition, least)
@@ -138,12 +138,12 @@ def require_allowed(
 def shown_scores(ranked: Sequence[RankedText], bounded: bool = False) -> list[float]:
     """The relevance of ranked texts, with the smallest steps where only it would be equal.
 
-    Several texts may be more surprising than all background questions, and a client that sorts again (as
+    Several texts may be above all background questions, and a client that sorts again (as
     LlamaIndex's for Text Embeddings Inference) would put them in the order that they came in.
 
-    A surprise, and what is bounded, is shown from 0 to 1.
+    A percentile, and what is bounded, is shown from 0 to 1.
     """
-    bounded |= any(text.surprise is not None for text in ranked)
+    bounded |= any(text.percentile is not None for text in ranked)
     # Above 0 by more than the steps of all documents.
     low, high = (1e-9, 1.0) if bounded else (-math.inf, math.inf)
     relevance = [min(max(text.relevance, low), high) for text in ranked]
@@ -177,14 +177,14 @@ def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:
 def _threshold(
     asked: float | None, default: float | None, background: QuestionBackground | None
 ) -> float | None:
-    """The min_surprise of a request; a RefusedError if there is no background that can measure it."""
+    """The min_percentile of a request; a RefusedError if there is no background that can measure it."""
     least = default if asked is None else asked
     if least is None or (background is None and least == 0):
         return None
     if background is None:
         raise RefusedError(
             422,
-            f"min_surprise is {least:g}, and nothing tells how surprising a document is here: what ranks has "
+            f"min_percentile is {least:g}, and no percentile is known here: what ranks has "
             "no background of other questions; leave it out, or send 0, to see all documents",
         )
     with refusing():
@@ -205,7 +205,7 @@ def _ranked(
 ) -> tuple[Ranking, Ranking]:
     """What a request is shown of a pool, and all of it."""
     with refusing("filter: "):
-        pipeline = replace(pipeline.changed(filter=condition), min_surprise=least)
+        pipeline = replace(pipeline.changed(filter=condition), min_percentile=least)
     diversity = _varied(asked, pipeline.diversity)
     depth = max(asked.depth or pipeline.depth, asked.top_k)
     kept = None if asked.keep_refused else least
@@ -230,7 +230,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "id": hit.id,
         "relevance_score": hit.relevance,
         "score": hit.score,
-        "surprise": hit.surprise,
+        "percentile": hit.percentile,
         "title": hit.title,
         "text": hit.text,
         "passage": None if hit.passage is None else asdict(hit.passage),

@@ -72,9 +72,9 @@ _Document: TypeAlias = Annotated[
 
 
 class Extensions(BaseModel):
-    """What other services do not have: how surprising, and how different, results should be."""
+    """What other services do not have: how far above others, and how different, results are."""
 
-    min_surprise: _Share | None = None
+    min_percentile: _Share | None = None
     diversity: _Share | None = None
     collapse: _Share | None = None
 
@@ -100,7 +100,7 @@ class TeiRequest(BaseModel):
     return_text: StrictBool = False
     truncate: StrictBool | None = None
     truncation_direction: Literal["Left", "Right", "left", "right"] = "Right"
-    min_surprise: _Share | None = None
+    min_percentile: _Share | None = None
 
 
 class SearchRequest(Extensions):
@@ -158,7 +158,7 @@ class ShownVerdict(BaseModel):
 
 
 class RerankResult(BaseModel):
-    """A document's place: its position in the request, and its surprise or else the re-ranker's score."""
+    """A document's place: its position in the request, and its percentile or else the re-ranker's score."""
 
     index: int
     relevance_score: float
@@ -167,7 +167,7 @@ class RerankResult(BaseModel):
 
 
 class RerankResponse(BaseModel):
-    """Results, best first; the verdict is on all documents, also where min_surprise leaves them out."""
+    """Results, best first; the verdict is on all documents, also where min_percentile leaves them out."""
 
     id: str
     model: str
@@ -191,7 +191,7 @@ class SearchHit(BaseModel):
     id: str
     relevance_score: float | None
     score: float | None
-    surprise: float | None
+    percentile: float | None
     title: str
     text: str
     passage: dict[str, int] | None

@@ -36,7 +36,7 @@ _WARMS_UP = ("first", ["the first one takes longest"])
 class Opened:
     """A model that is loaded, and an index that is open.
 
-    What a request does not say of min_surprise and diversity is the re-ranker's, and of a search the
+    What a request does not say of min_percentile and diversity is the re-ranker's, and of a search the
     pipeline's.
     """
 
@@ -95,7 +95,7 @@ class Opened:
 
     @property
     def measured(self) -> list[str]:
-        """The systems whose documents have a surprise."""
+        """The systems whose documents have a percentile."""
         if self.index is not None:
             return [name for name in self.systems if self.index.is_measured(name)]
         has_one = self.pipeline is not None and self.pipeline.background is not None
@@ -186,14 +186,16 @@ class Service:
             return
         index = settings.open_index()
         opened.append(index)
-        least, shown = settings.min_surprise, settings.variety
-        pipelines = RankedPipelines(index, settings.system, depth=settings.depth, min_surprise=least, **shown)
+        least, shown = settings.min_percentile, settings.variety
+        pipelines = RankedPipelines(
+            index, settings.system, depth=settings.depth, min_percentile=least, **shown
+        )
         name = pipelines.first
         if "cosine" in pipelines:  # what the page shows beside: it is measured before anybody waits for it
             _ = pipelines["cosine"]
         able = find_system(name).ranks_texts
         try:
-            reranker = index.text_reranker(name if able else None, min_surprise=least, **shown)
+            reranker = index.text_reranker(name if able else None, min_percentile=least, **shown)
         except DataError as error:
             if able:
                 raise

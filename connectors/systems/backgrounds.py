@@ -56,7 +56,7 @@ def is_automatic() -> bool:
 
 
 def load_background(
-    index: Searched, system: str, min_surprise: float | None = None
+    index: Searched, system: str, min_percentile: float | None = None
 ) -> QuestionBackground | None:
     """The background that is kept for a system; None without one.
 
@@ -66,7 +66,7 @@ def load_background(
     """
     content = index.files.read_file(_file_name(system))
     if content is None:
-        if min_surprise is None:
+        if min_percentile is None:
             return None
         others = [name for name in SYSTEMS if has_background(index, name)]
         known = f" (there is one for {', '.join(others)})" if others else ""
@@ -75,8 +75,8 @@ def load_background(
             "a threshold of surprise needs; make one ('surprise-rerank tune background', or store_background)"
         )
     background = QuestionBackground.from_bytes(content, f"{index.where}: background of {system}")
-    if min_surprise is not None:
-        background.check(min_surprise)
+    if min_percentile is not None:
+        background.check(min_percentile)
     return background
 
 
@@ -95,7 +95,7 @@ def background_for(
     index: Searched,
     built: BuiltSystem,
     encoder: Encoder | None,
-    min_surprise: float | None = None,
+    min_percentile: float | None = None,
     *,
     show_progress: bool = False,
 ) -> QuestionBackground | None:
@@ -114,18 +114,20 @@ def background_for(
         kept = found if found is not None else next(iter(all_backgrounds(index).values()), None)
         if (kept is not None or index.measures_first) and len(index):
             try:
-                return _measured(index, built.name, kept, encoder, min_surprise, show_progress=show_progress)
+                return _measured(
+                    index, built.name, kept, encoder, min_percentile, show_progress=show_progress
+                )
             except StoreError as error:  # who may only read searches without
                 _log.warning("%s has no background of %s: %s", index.where, built.name, error)
-    if problem and min_surprise is not None:
+    if problem and min_percentile is not None:
         raise DataError(problem)
     if problem:
         _log.warning("%s. It is left out", problem)
         return None
     if found is None:
-        return load_background(index, built.name, min_surprise)
-    if min_surprise is not None:
-        found.check(min_surprise)
+        return load_background(index, built.name, min_percentile)
+    if min_percentile is not None:
+        found.check(min_percentile)
     stale = staleness(found, len(index))
     if stale:
         _log.warning(
@@ -142,7 +144,7 @@ def _measured(
     system: str,
     kept: QuestionBackground | None,
     encoder: Encoder | None = None,
-    min_surprise: float | None = None,
+    min_percentile: float | None = None,
     *,
     show_progress: bool,
 ) -> QuestionBackground:
@@ -156,8 +158,8 @@ def _measured(
     texts = None if kept is None else kept.texts
     with Terminal(quiet=not show_progress).bar("background", count, "questions") as advance:
         made = measure_background(index, system, texts, encoder=encoder, on_progress=advance, **same)
-    if min_surprise is not None:
-        made.check(min_surprise)
+    if min_percentile is not None:
+        made.check(min_percentile)
     return made
 
 

@@ -1,4 +1,4 @@
-"""How surprising a question's best candidate is, among those of other questions.
+"""The percentile of a question's best candidate among those of other questions.
 
 The rank of its score among the best scores of background questions, which have nothing to do with the corpus,
 has one meaning for all models and scorers (docs/thresholds.md):
@@ -142,7 +142,7 @@ class QuestionBackground:
         # One score orders questions the same way by any scale.
         is_scaled = len(names) > 1 or names[0] in _SUMS
         for row, (i, scores) in enumerate(tables.items()):
-            # A new question that equals it has the scales of all, and should not surprise.
+            # A new question that equals it has the scales of all, and should not stand out.
             made.totals[i] = made._totals(scores, texts[i]).max()
             if is_scaled:
                 others = replace(made, scales=Lines(*(part[row] for part in each)))
@@ -163,7 +163,7 @@ class QuestionBackground:
 
     @property
     def highest(self) -> float:
-        """The largest surprise that n different questions can measure: n / (n + 1)."""
+        """The largest percentile that n different questions can measure: n / (n + 1)."""
         return self.effective / (self.effective + 1)
 
     @property
@@ -193,7 +193,7 @@ class QuestionBackground:
             )
         return self._totals(np.array(list(own.values()), dtype=np.float64), question)
 
-    def surprise(self, totals: Float64Array) -> Float64Array:
+    def percentiles(self, totals: Float64Array) -> Float64Array:
         """(n,) Sigma of equation (3). The question counts among the others, so 1 - Sigma is a p-value."""
         counted = np.concatenate([[0.0], np.cumsum(self.shares)])
         below = counted[np.searchsorted(self.totals, totals, side="left")]
@@ -211,26 +211,26 @@ class QuestionBackground:
         best, pool = totals.max(), totals[:_POOL]
         return float((best - mean) / deviation), float((best - pool[np.isfinite(pool)].mean()) / deviation)
 
-    def judged(self, ranking: Ranking, question: str, min_surprise: float | None = None) -> Ranking:
-        """The ranking of all candidates with the surprise of every document, descending, and a verdict.
+    def judged(self, ranking: Ranking, question: str, min_percentile: float | None = None) -> Ranking:
+        """The ranking of all candidates with the percentile of every document, descending, and a verdict.
 
-        A document is at least as surprising as any that the re-ranker puts below it. So the first one has the
-        largest of all, which is the question's. Scorers of the caller's own can put any document first, so
-        that each has its own surprise then. A DataError if the ranking was made by other scorers.
+        A document has at least the percentile of any that the re-ranker puts below it. So the first one has
+        the largest of all, which is the question's. Scorers of the caller's own can put any document first,
+        so that each has its own percentile then. A DataError if the ranking was made by other scorers.
         """
         totals = self.totals_of(ranking, question)
-        own = self.surprise(totals)
+        own = self.percentiles(totals)
         if set(ranking.scores_by_scorer) <= set(self.names):
             own = np.maximum.accumulate(own[::-1])[::-1]
         if not len(totals):
             verdict = verdicts.NO_MATCH
-        elif min_surprise is not None and own.max() < min_surprise - ROUNDING:
-            verdict = verdicts.refused(float(own.max()), min_surprise)
+        elif min_percentile is not None and own.max() < min_percentile - ROUNDING:
+            verdict = verdicts.refused(float(own.max()), min_percentile)
         elif doubt := self._doubt(question, len(totals)):
             verdict = Verdict("unknown", None, doubt)
         else:
             verdict = verdicts.of_chance(float((self.chance or USUAL_CHANCE).of(*self.standing(totals))))
-        return replace(ranking, surprise=own, verdict=verdict)
+        return replace(ranking, percentile=own, verdict=verdict)
 
     def _doubt(self, question: str, compared: int) -> str:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
@@ -246,17 +246,19 @@ class QuestionBackground:
             return f"the chance is of questions of up to {longest} words, and this one has {words}"
         return verdicts.wordless(question, self.scripts)
 
-    def check(self, min_surprise: float) -> None:
+    def check(self, min_percentile: float) -> None:
         """Refuse a threshold that is no share, or is above `highest`, by a DataError."""
-        if not isinstance(min_surprise, int | float) or not 0 <= min_surprise <= 1:
-            raise DataError(f"min_surprise must be a share from 0 to 1, got {min_surprise!r}")
-        if min_surprise > self.highest + ROUNDING:
+        if not isinstance(min_percentile, int | float) or not 0 <= min_percentile <= 1:
+            raise DataError(f"min_percentile must be a share from 0 to 1, got {min_percentile!r}")
+        if min_percentile > self.highest + ROUNDING:
             # 1 has no number of questions.
-            needed = math.ceil(min_surprise / (1 - min_surprise) - ROUNDING) if min_surprise < 1 else None
+            needed = (
+                math.ceil(min_percentile / (1 - min_percentile) - ROUNDING) if min_percentile < 1 else None
+            )
             todo = f"give at least {needed} different ones" if needed else "choose one below 1"
             raise DataError(
-                f"{self.size} measure a surprise of at most {self.highest:.4f}, asked for is {min_surprise}; "
-                f"{todo} (near-duplicates count once)"
+                f"{self.size} measure a percentile of at most {self.highest:.4f}, asked for is "
+                f"{min_percentile}; {todo} (near-duplicates count once)"
             )
 
     def means_for(self, question: str) -> Float64Array:
@@ -358,14 +360,14 @@ def checked_questions(questions: Sequence[str]) -> list[str]:
     return list(questions)
 
 
-def require_background(background: QuestionBackground | None, min_surprise: float) -> None:
+def require_background(background: QuestionBackground | None, min_percentile: float) -> None:
     """Refuse a threshold without a background, or one that is too high for it, by a DataError."""
     if background is None:
         raise DataError(
-            f"min_surprise={min_surprise!r} needs a background of other questions; make one with "
+            f"min_percentile={min_percentile!r} needs a background of other questions; make one with "
             "with_background(questions)"
         )
-    background.check(min_surprise)
+    background.check(min_percentile)
 
 
 def _digest(own: dict[str, Any]) -> str:

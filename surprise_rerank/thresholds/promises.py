@@ -22,7 +22,7 @@ class Traffic(NamedTuple):
     questions are near the topic; -1 where they find less; 0 where neither is likely.
     """
 
-    passed: float  # with a surprise of at least 1 - alpha
+    passed: float  # with a percentile of at least 1 - alpha
     unrelated: float  # alpha of these are expected to pass
     drift: int
 
@@ -43,19 +43,19 @@ def promise(background: QuestionBackground, alpha: float) -> tuple[float, float]
     return low, high
 
 
-def monitor(background: QuestionBackground, surprises: Sequence[float], alpha: float = 0.05) -> Traffic:
-    """What the surprise of each question's best document tells of the questions that came.
+def monitor(background: QuestionBackground, percentiles: Sequence[float], alpha: float = 0.05) -> Traffic:
+    """What the percentile of each question's best document tells of the questions that came.
 
-    p = 1 - surprise of unrelated questions of the background's kind is uniform, that of others is small. So
+    p = 1 - percentile of unrelated questions of the background's kind is uniform, that of others is small. So
     twice those with p > 1/2 are unrelated (Storey, 'A direct approach to false discovery rates', 2002), and
     as many of these have p > 3/4 as not. By n questions that share is known up to a Beta distribution, so
     that the count is beta-binomial. A question that is asked often counts each time. A DataError of none.
     """
     from scipy import stats
 
-    p, n = 1 - np.asarray(surprises, dtype=np.float64), background.effective
+    p, n = 1 - np.asarray(percentiles, dtype=np.float64), background.effective
     if not len(p):
-        raise DataError("no surprises were given; give those of at least one question")
+        raise DataError("no percentiles were given; give those of at least one question")
     # Of the n + 1 values that p can have, those above a half and above three quarters.
     half, quarter = (n + 1 - math.floor(cut * (n + 1) + ROUNDING) for cut in (0.5, 0.75))
     above, upper = (int((p > cut + ROUNDING).sum()) for cut in (0.5, 0.75))

@@ -39,9 +39,9 @@ def of_chance(chance: float) -> Verdict:
     return Verdict(status, chance, f"the chance of an answer among the first ten is {shown}")
 
 
-def refused(surprise: float, least: float) -> Verdict:
-    """The verdict where the best document has less than the surprise that was asked for."""
-    compared = f"the best document is above that of {_percent(surprise)} of unrelated questions"
+def refused(percentile: float, least: float) -> Verdict:
+    """The verdict where the best document has a smaller percentile than was asked for."""
+    compared = f"the best document is above that of {_percent(percentile)} of unrelated questions"
     return Verdict("off-topic", None, f"{compared}; {_percent(least)} are asked for")
 
 

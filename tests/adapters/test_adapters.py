@@ -98,11 +98,11 @@ def test_documents_that_are_stored_are_not_encoded(host: Host, index: DocumentIn
 
 
 @every_host
-def test_a_background_makes_the_score_a_surprise_and_refuses_what_is_off_topic(host: Host) -> None:
+def test_a_background_makes_the_score_a_percentile_and_refuses_what_is_off_topic(host: Host) -> None:
     found = host.rank(host.ranker(judging(), **all_of_them(host)), documents(host), QUESTION)
-    assert found[0].score == found[0].meta["surprise"] == 0.95
-    assert found[0].meta["surprise_verdict"] == "unknown"  # of four documents
-    strict = host.ranker(judging(min_surprise=0.9))
+    assert found[0].score == found[0].meta["percentile"] == 0.95
+    assert found[0].meta["rerank_verdict"] == "unknown"  # of four documents
+    strict = host.ranker(judging(min_percentile=0.9))
     assert host.rank(strict, documents(host), QUESTION)[0].id == "d1"
     assert host.rank(strict, documents(host), NOWHERE) == []
     # Of an earlier stage it does not stay beside the score of a new one.
@@ -134,7 +134,7 @@ def test_async_gives_the_same_and_lets_the_event_loop_go_on(host: Host) -> None:
 @every_host
 def test_names_are_enough_and_wrong_ones_are_told(host: Host, named_index: str, tmp_path: Path) -> None:
     names = {"index": named_index, "system": "dynamax"}
-    ranker = host.named_ranker(**names, min_surprise=0.9)
+    ranker = host.named_ranker(**names, min_percentile=0.9)
     assert [own.id for own in host.rank(ranker, of_index(host), ON_TOPIC)] == ["dogs"]
     assert host.rank(ranker, of_index(host), OFF_TOPIC) == []
     with pytest.raises(DataError, match=f"{host.ranker_name} has no setting 'sytem'; did you mean 'system'"):
@@ -169,9 +169,9 @@ def test_a_retriever_hands_out_what_is_stored(host: Host, index: DocumentIndex) 
 @pytest.mark.parametrize("host", HOSTS[:3])
 def test_a_retriever_made_of_names_refuses_what_is_off_topic(host: Host, named_index: str) -> None:
     names = {"index": named_index, "system": "dynamax"}
-    retriever = host.named_retriever(**names, min_surprise=0.9)
+    retriever = host.named_retriever(**names, min_percentile=0.9)
     (found,) = host.retrieve(retriever, ON_TOPIC)
-    ours = {"surprise": found.score, "surprise_verdict": "unknown", "title": "dogs"}
+    ours = {"percentile": found.score, "rerank_verdict": "unknown", "title": "dogs"}
     assert found.meta.items() >= ours.items()
     assert host.retrieve(retriever, OFF_TOPIC) == []
     with pytest.raises(DataError, match="SurpriseRetriever has no setting 'sytem'; did you mean 'system'"):

@@ -108,7 +108,7 @@ def test_filters_pick_documents_and_those_of_a_run_replace_the_others(named_inde
 def search_pipeline(index: str) -> Pipeline:
     pipeline = Pipeline()
     pipeline.add_component("retriever", SurpriseRetriever(index=index, system="cosine", top_k=4))
-    pipeline.add_component("ranker", SurpriseRanker(index=index, system="dynamax", min_surprise=0.9))
+    pipeline.add_component("ranker", SurpriseRanker(index=index, system="dynamax", min_percentile=0.9))
     prompt = "{% for d in documents %}{{ d.content }}{% endfor %}"
     pipeline.add_component("prompt", PromptBuilder(prompt, required_variables=["documents"]))
     pipeline.connect("retriever.documents", "ranker.documents")
@@ -141,7 +141,7 @@ def test_a_pipeline_answers_from_what_is_surprising_and_is_written_and_read(name
 @pytest.mark.parametrize("kind", [SurpriseRanker, SurpriseRetriever])
 def test_a_router_sends_a_refused_question_elsewhere(named_index: str, kind: Any) -> None:
     pipeline = Pipeline()
-    pipeline.add_component("ours", kind(index=named_index, system="dynamax", min_surprise=0.9))
+    pipeline.add_component("ours", kind(index=named_index, system="dynamax", min_percentile=0.9))
     found = ("{{ verdict.status != 'off-topic' }}", "{{ documents }}", "found", list[Document])
     refused = ("{{ True }}", "{{ verdict.status }}: {{ verdict.reason }}", "refused", str)
     keys = ("condition", "output", "output_name", "output_type")
@@ -152,7 +152,7 @@ def test_a_router_sends_a_refused_question_elsewhere(named_index: str, kind: Any
     documents = [Document(id=own.id, content=own.content) for own in DOCUMENTS]
     more = {"documents": documents} if kind is SurpriseRanker else {}
     answer = pipeline.run({"ours": {"query": ON_TOPIC, **more}})["router"]["found"]
-    assert [(own.id, own.meta["surprise_verdict"]) for own in answer] == [("dogs", "unknown")]
+    assert [(own.id, own.meta["rerank_verdict"]) for own in answer] == [("dogs", "unknown")]
     said = pipeline.run({"ours": {"query": OFF_TOPIC, **more}})["router"]["refused"]
     assert said.startswith("off-topic: ")
     if kind is SurpriseRanker:
@@ -162,7 +162,7 @@ def test_a_router_sends_a_refused_question_elsewhere(named_index: str, kind: Any
 
 def test_all_that_is_given_by_name_is_written_and_copied() -> None:
     names = {"index": "http://localhost:6333/c", "model": "m", "system": "fusion"}
-    names |= {"min_surprise": 0.5, "diversity": 0.3, "collapse": 0.9}
+    names |= {"min_percentile": 0.5, "diversity": 0.3, "collapse": 0.9}
     filters = {"field": "meta.n", "operator": ">", "value": 1}
     written = {
         SurpriseRanker: names | {"top_k": 3, "meta_fields_to_embed": ["title"]},
@@ -230,10 +230,10 @@ def test_a_background_in_a_file_judges_without_an_index(tmp_path: Path) -> None:
     others = [f"{a} {b}" for a in ("salt", "jam", "egg", "rye") for b in ("pot", "tin", "cup", "jar", "mug")]
     judging = TextReranker(WordEncoder()).with_background(others, lambda question: TEXTS)
     judging.background.save(tmp_path / "kept" / "b.npz")
-    names = {"background": str(tmp_path / "kept" / "b.npz"), "min_surprise": 0.9}
+    names = {"background": str(tmp_path / "kept" / "b.npz"), "min_percentile": 0.9}
     component = SurpriseRanker(encoder=WordEncoder(), system="dynamax", **names)
     found = component.run("dog barks", documents_of(*TEXTS))["documents"]
-    assert [document.meta["surprise"] for document in found] == [20 / 21] * len(found)
+    assert [document.meta["percentile"] for document in found] == [20 / 21] * len(found)
     assert 0 < len(found) < len(TEXTS)
     assert component.run("rye mug", documents_of(*TEXTS))["documents"] == []
     nowhere = SurpriseRanker(encoder=WordEncoder(), background=str(tmp_path / "nowhere"))

@@ -28,7 +28,7 @@ __all__ = ["named_index"]
 
 TEXTS = ["cats sleep all day", "dogs bark at night", "the dogs of the night bark", "a wing gives lift"]
 QUESTION = "dogs bark"
-EVENT = "surprise_verdict"
+EVENT = "rerank_verdict"
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ class Recorder(BaseCallbackHandler):
 
 
 def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(named_index: str) -> None:
-    retriever = SurpriseRetriever.load(index=named_index, system="dynamax", min_surprise=0.9)
+    retriever = SurpriseRetriever.load(index=named_index, system="dynamax", min_percentile=0.9)
     recorder = Recorder()
     config = {"callbacks": [recorder]}
     assert retriever.invoke(OFF_TOPIC, config) == []
@@ -127,9 +127,9 @@ def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(n
     assert asyncio.run(retriever.ainvoke(OFF_TOPIC, config)) == []
     statuses = ["off-topic", "unknown", "off-topic"]
     assert recorder.verdicts == list(zip(statuses, recorder.runs, strict=True))
-    assert len(retriever.invoke(OFF_TOPIC, min_surprise=0)) == 4
-    with pytest.raises(DataError, match="measure a surprise of at most"):
-        retriever.invoke(OFF_TOPIC, min_surprise=0.999)
+    assert len(retriever.invoke(OFF_TOPIC, min_percentile=0)) == 4
+    with pytest.raises(DataError, match="measure a percentile of at most"):
+        retriever.invoke(OFF_TOPIC, min_percentile=0.999)
 
     async def streamed() -> list[Any]:
         stream = retriever.astream_events(OFF_TOPIC, version="v2")
@@ -139,7 +139,7 @@ def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(n
     assert (event["name"], event["data"]["status"]) == (EVENT, "off-topic")
     assert event["data"]["reason"]
 
-    rerank = SurpriseRerank.load(index=named_index, system="dynamax", min_surprise=0.9)
+    rerank = SurpriseRerank.load(index=named_index, system="dynamax", min_percentile=0.9)
     documents = [Document(own.content, id=own.id) for own in DOCUMENTS]
     recorder = Recorder()
     assert rerank.compress_documents(documents, OFF_TOPIC, [recorder]) == []

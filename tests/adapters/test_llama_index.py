@@ -126,12 +126,12 @@ def test_metadata_is_read_as_far_as_nodes_show_it_to_embedding_models() -> None:
     assert encoder.encoded_texts[-1] == "colour: red\n\ntext"
 
 
-def test_no_model_reads_the_surprise(named_index: str) -> None:
-    postprocessor = SurpriseRerank.load(index=named_index, system="dynamax", min_surprise=0.9)
+def test_no_model_reads_the_percentile(named_index: str) -> None:
+    postprocessor = SurpriseRerank.load(index=named_index, system="dynamax", min_percentile=0.9)
     (best,) = postprocessor.postprocess_nodes(of_index(), query_str=ON_TOPIC)
-    assert "surprise" not in best.get_content(MetadataMode.LLM) + best.get_content(MetadataMode.EMBED)
+    assert "percentile" not in best.get_content(MetadataMode.LLM) + best.get_content(MetadataMode.EMBED)
     (again,) = postprocessor.postprocess_nodes([best], query_str=ON_TOPIC)
-    assert again.node.excluded_llm_metadata_keys == ["surprise", "surprise_verdict"]
+    assert again.node.excluded_llm_metadata_keys == ["percentile", "rerank_verdict"]
 
 
 def test_events_tell_what_happened(events: list[Any]) -> None:
@@ -149,7 +149,7 @@ def test_events_tell_what_happened(events: list[Any]) -> None:
 
 
 def test_the_verdict_is_sent_also_where_nothing_comes_back(named_index: str, events: list[Any]) -> None:
-    names = {"index": named_index, "system": "dynamax", "min_surprise": 0.9}
+    names = {"index": named_index, "system": "dynamax", "min_percentile": 0.9}
     assert SurpriseRetriever.load(**names).retrieve(OFF_TOPIC) == []
     reranker = SurpriseRerank.load(**names)
     assert reranker.postprocess_nodes(of_index(), query_str=OFF_TOPIC) == []

@@ -99,18 +99,18 @@ def test_retrieved_documents_stand_beside_their_queries(index: DocumentIndex) ->
 
 def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: DocumentIndex) -> None:
     judged: Pipeline = index.pipeline("dynamax").with_background(OFF_TOPIC)
-    strict = SurpriseRetriever(replace(judged, min_surprise=0.9))
+    strict = SurpriseRetriever(replace(judged, min_percentile=0.9))
     queries = pd.DataFrame({"qid": ["on", "off"], "query": ["dogs bark", "x99 y99 z99"]})
     found = strict(queries)
     assert set(found["qid"]) == {"on"}
-    assert found["surprise"].iloc[0] == 0.95
-    assert found["score"].iloc[0] > found["surprise"].iloc[0]
-    assert found["surprise_verdict"].iloc[0] == "unknown"  # by 20 questions
+    assert found["percentile"].iloc[0] == 0.95
+    assert found["score"].iloc[0] > found["percentile"].iloc[0]
+    assert found["rerank_verdict"].iloc[0] == "unknown"  # by 20 questions
     nothing = strict(queries.iloc[1:])
-    ours = ["surprise", "surprise_verdict"]
+    ours = ["percentile", "rerank_verdict"]
     assert list(nothing.columns) == ["qid", "query", "docno", "text", "score", "rank", *ours]
     assert len(nothing) == 0
-    texts = TextReranker(index.encoder, background=judged.background, min_surprise=0.9)
+    texts = TextReranker(index.encoder, background=judged.background, min_percentile=0.9)
     reranked = SurpriseTransformer(texts)(results().assign(query="dogs bark"))
     assert list(reranked.columns[-2:]) == ours
     assert 0 < len(reranked) < 8

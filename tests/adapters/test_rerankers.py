@@ -74,9 +74,9 @@ def test_it_takes_what_theirs_take(
 
 def test_the_verdict_is_beside_the_results() -> None:
     judged = TextReranker(WordEncoder(64)).with_background(OFF_TOPIC, lambda _: TEXTS)
-    strict = SurpriseRanker(TextReranker(judged.encoder, background=judged.background, min_surprise=0.9))
+    strict = SurpriseRanker(TextReranker(judged.encoder, background=judged.background, min_percentile=0.9))
     found, nothing = strict.rank(QUESTION, TEXTS), strict.rank("x99 y99 z99", TEXTS)
-    assert (found[0].surprise_verdict, found.verdict.status) == ("unknown", "unknown")
+    assert (found[0].rerank_verdict, found.verdict.status) == ("unknown", "unknown")
     assert (nothing.results, nothing.verdict.status) == ([], "off-topic")
     assert strict.score("x99 y99 z99", TEXTS[0]) < 0.9
 

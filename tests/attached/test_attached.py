@@ -164,7 +164,7 @@ def test_a_collection_of_any_shape_is_ranked_as_it_is(store: Store, tmp_path: Pa
         assert year == 2003
     assert set(own.encoded_texts) == {QUESTION}
     collection.store_background(varied_questions(40), "cosine")
-    assert collection.pipeline("cosine", min_surprise=0.9).search("bread needs flour and water").ids
+    assert collection.pipeline("cosine", min_percentile=0.9).search("bread needs flour and water").ids
     collection.enrich()
     assert {"bm25", "dynamax"} <= set(collection.pipeline("auto").search(QUESTION).parts)
     for system in ("auto", "bm25", "dynamax"):
@@ -372,7 +372,7 @@ def test_a_collection_of_multivectors_alone_is_found_by_maxsim(
         assert "bread" in ranking[0].text
         assert {hit.metadata["year"] for hit in ranking} == {2003}
     papers.store_background(varied_questions(40), "dynamax")
-    strict = papers.pipeline("dynamax", min_surprise=0.9)
+    strict = papers.pipeline("dynamax", min_percentile=0.9)
     assert "bread" in strict.search("bread needs flour and water")[0].text
     assert set(papers.pipeline("fusion").search(QUESTION)[0].parts) == {"dynamax", *(["bm25"] * words)}
     assert "bread" in papers.text_reranker("dynamax").rank(QUESTION, TEXTS[:4])[0].text

@@ -132,7 +132,7 @@ def test_what_searches_an_index_searches_a_foreign_collection(
     assert "cosine: " in tuned
     found = json.loads(desk.run("search", "number 3", "--json", "--system", "cosine", *keys))
     assert found["hits"][0]["text"].startswith("text number")
-    assert found["hits"][0]["surprise"] is not None  # the background is kept from one command to the next
+    assert found["hits"][0]["percentile"] is not None  # the background is kept from one command to the next
     assert json.loads(desk.run("status", "--json", *keys))["backgrounds"][0]["system"] == "cosine"
     assert "background of cosine" in desk.run("status", *keys)
     desk.keys.write_text('text = "inhalt"')  # what is kept is shown without a model

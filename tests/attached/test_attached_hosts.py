@@ -328,9 +328,9 @@ def test_a_filter_reaches_what_was_added_beside(host: Host):
 def test_off_topic_questions_come_back_empty_with_a_background(host: Host, tmp_path: Path):
     found = host.found(QUESTION)
     with pytest.raises(DataError, match=r"has no background .* make one"):
-        host.attach_ranker(host.store, min_surprise=0.9)
+        host.attach_ranker(host.store, min_percentile=0.9)
     attached(host, keep=str(tmp_path)).store_background(OFF_TOPIC, "cosine")
-    settings = {"system": "cosine", "min_surprise": 0.9, "keep": str(tmp_path)}
+    settings = {"system": "cosine", "min_percentile": 0.9, "keep": str(tmp_path)}
     ranker, retriever = (
         host.attach_ranker(host.store, **settings),
         host.attach_retriever(host.store, **settings),

@@ -22,12 +22,12 @@ EVIL = "\x1b[31mred\x1b]0;pwned\x07 \u202e\u2066 \x9b2J \x00\ud800\r\nnext\tcell
 WIDTHS = (60, 80, 120, 200)
 
 
-def hit(text: str, title: str, surprise: float | None = 0.985, **more: Any) -> Hit:
-    return Hit("dogs.txt", 3.187, {}, Document("dogs.txt", text, title), surprise=surprise, **more)
+def hit(text: str, title: str, percentile: float | None = 0.985, **more: Any) -> Hit:
+    return Hit("dogs.txt", 3.187, {}, Document("dogs.txt", text, title), percentile=percentile, **more)
 
 
-def block(text: str = "Dogs bark.", title: str = "Dogs", surprise: float | None = 0.985) -> Block:
-    own = hit(text, title, surprise)
+def block(text: str = "Dogs bark.", title: str = "Dogs", percentile: float | None = 0.985) -> Block:
+    own = hit(text, title, percentile)
     return 1, own, excerpts("why do dogs bark", [body(own)])[0]
 
 
@@ -38,17 +38,17 @@ def drawn(*blocks: Block, width: int = 80, colours: bool = False) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def test_a_result_has_its_rank_title_id_surprise_and_best_sentence() -> None:
+def test_a_result_has_its_rank_title_id_percentile_and_best_sentence() -> None:
     first, second = drawn(block("Cats sleep. Most dogs bark at strangers."))
     assert re.fullmatch(r" 1  Dogs  dogs\.txt +98\.5 %", first)
     assert cell_len(first) == 80
     assert second == "    Most dogs bark at strangers."
 
 
-def test_a_surprise_is_a_share_and_nothing_reads_as_all() -> None:
+def test_a_percentile_is_a_share_and_nothing_reads_as_all() -> None:
     shown = {0.0: "0.0 %", 0.95: "95.0 %", 0.99999: "99.9 %", 1.0: "100.0 %", None: "3.1870"}
-    for surprise, text in shown.items():
-        assert drawn(block(surprise=surprise))[0].endswith(f" {text}")
+    for percentile, text in shown.items():
+        assert drawn(block(percentile=percentile))[0].endswith(f" {text}")
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -148,34 +148,34 @@ def test_off_topic_questions_get_no_answer_any_more(run: Run, values, others) ->
     assert (made["questions"], made["documents"]) == (28, 2 * PAIRS)
     (shown,) = values("status")["backgrounds"]
     assert shown == {"stale": "", **{name: own for name, own in made.items() if name != "index"}}
-    found = values("search", "ask1 say1", "--min-surprise", ".95")["hits"]
-    assert found[0]["surprise"] == pytest.approx(28 / 29)
-    code, out, err = run("search", "tea pot", "--min-surprise", ".95")
+    found = values("search", "ask1 say1", "--min-percentile", ".95")["hits"]
+    assert found[0]["percentile"] == pytest.approx(28 / 29)
+    code, out, err = run("search", "tea pot", "--min-percentile", ".95")
     assert (code, out) == (0, "")
     assert "off-topic: the best document is above that of" in err
-    assert "nothing is shown; a lower --min-surprise shows more" in err
-    assert values("search", "tea pot")["hits"][0]["surprise"] < 0.95
+    assert "nothing is shown; a lower --min-percentile shows more" in err
+    assert values("search", "tea pot")["hits"][0]["percentile"] < 0.95
 
 
-def test_the_verdict_and_the_surprise_are_in_every_form(run: Run, values, others) -> None:
+def test_the_verdict_and_the_percentile_are_in_every_form(run: Run, values, others) -> None:
     values(*others)
     found = values("search", "ask1 say1")
     reason = f"{2 * PAIRS} documents are too few to tell; it takes 100"
     assert found["verdict"] == {"status": "unknown", "chance": None, "reason": reason}
-    said = run("search", "-", "--min-surprise", ".9", text=b"ask1 say1\ntea pot\n")[2].splitlines()
+    said = run("search", "-", "--min-percentile", ".9", text=b"ask1 say1\ntea pot\n")[2].splitlines()
     assert said[1] == f"ask1 say1: unknown: {reason}"
     assert said[2].startswith("tea pot: off-topic: the best document is above that of ")
     assert values("search", "ask1 say1", "--explain")["verdict"] == found["verdict"]
     assert f"Unknown: {reason}." in run("search", "ask1 say1", "--explain")[2]
     names, row = (line.split("\t") for line in run("search", "ask1 say1", "--top", "1")[1].splitlines())
-    assert names[:3] == ["rank", "surprise", "score"]
+    assert names[:3] == ["rank", "percentile", "score"]
     assert row[:3] == ["1", "0.9655", f"{found['hits'][0]['score']:.4f}"]  # 28 of 29, rounded down
 
 
 def test_each_system_has_a_background_of_its_own(run: Run, values, others) -> None:
     values(*others)
     told = run(*others, "--system", "cosine")[1]
-    assert "--min-surprise 0.95 lets 5 % through, 95 % interval 0.09 to 12" in told
+    assert "--min-percentile 0.95 lets 5 % through, 95 % interval 0.09 to 12" in told
     assert [own["system"] for own in values("status")["backgrounds"]] == ["auto", "cosine"]
     assert values("tune", "background", "--reset", "--system", "cosine")["forgotten"] == ["cosine"]
     assert values("tune", "background", "--reset")["forgotten"] == ["auto"]
@@ -185,9 +185,9 @@ WRONG_USES = {
     "tune weights --questions {}/queries.jsonl --qrels {}/strange.tsv": "1 of 1 judged questions have",
     "tune weights --questions {}/none.jsonl --qrels {}/few.tsv": "none.jsonl",
     "tune background --questions {}/short.txt": "2 of 2 background questions found candidates; give",
-    "search ask1 --min-surprise .99": "give at least 99",
-    "search ask1 --min-surprise 2": "0<=x<=1",
-    "search ask1 --system bm25 --min-surprise .5": "for the system 'bm25'",
+    "search ask1 --min-percentile .99": "give at least 99",
+    "search ask1 --min-percentile 2": "0<=x<=1",
+    "search ask1 --system bm25 --min-percentile .5": "for the system 'bm25'",
 }
 
 

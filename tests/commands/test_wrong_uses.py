@@ -62,7 +62,7 @@ USES = [
     (f"search {OWN}", "what is the question?"),
     (f"search '' {OWN}", "the question is empty"),
     (f"search dogs {OWN} --top 0", "--top"),
-    (f"search dogs {OWN} --min-surprise .95", "make one ('surprise-rerank tune background'"),
+    (f"search dogs {OWN} --min-percentile .95", "make one ('surprise-rerank tune background'"),
     (f"search dogs {OWN} --system fuson", "did you mean 'fusion'?"),
     (f"search dogs {OWN} --system surprise", "give it one ('surprise-rerank tune ensemble'"),
     ("search dogs --index nowhere", "there is no index at nowhere"),

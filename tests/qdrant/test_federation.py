@@ -46,9 +46,9 @@ def test_a_question_finds_the_collection_that_answers_it(pets: DocumentIndex, mo
         first = [hit.collection for hit in found[:3]]
         assert first[0] == name
         assert first.count(name) >= 2
-        assert all(hit.text and hit.surprise is not None for hit in found)
-        surprise = [hit.surprise or 0.0 for hit in found]
-        assert surprise == sorted(surprise, reverse=True)
+        assert all(hit.text and hit.percentile is not None for hit in found)
+        percentiles = [hit.percentile or 0.0 for hit in found]
+        assert percentiles == sorted(percentiles, reverse=True)
         alone = {"pets": pets, "money": money}[name].pipeline().search(question, 8)
         own = [hit.id for hit in found if hit.collection == name]
         assert own == list(alone.ids[: len(own)])
@@ -57,9 +57,9 @@ def test_a_question_finds_the_collection_that_answers_it(pets: DocumentIndex, mo
 def test_options_are_of_every_collection(pets: DocumentIndex, money: Collection) -> None:
     both = Collections([pets, money])
     assert len(both.search("why do dogs bark", 3)) == 3
-    found = both.search("why do dogs bark", 50, min_surprise=0.9)
+    found = both.search("why do dogs bark", 50, min_percentile=0.9)
     assert found
-    assert all(hit.surprise is not None and hit.surprise >= 0.9 for hit in found)
+    assert all(hit.percentile is not None and hit.percentile >= 0.9 for hit in found)
     assert len(found) < len(both.search("why do dogs bark", 50))
     single = both.search("why do dogs bark", 5, depth=1)
     assert len(single) == 5, "a pool is at least as large as what is shown"

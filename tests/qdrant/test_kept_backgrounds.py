@@ -65,7 +65,7 @@ def test_a_model_encodes_the_questions_of_the_package_once(tmp_path: Path, monke
             (made,) = index.backgrounds().values()
             assert (made.effective, made.origin, made.documents) == (USUAL, ORIGIN, 12)
             assert set(made.texts) == set(varied_questions())
-            assert index.pipeline().search("bread number0 needs oil0").surprise[0] > 0.9
+            assert index.pipeline().search("bread number0 needs oil0").percentile[0] > 0.9
             index.store_background(GIVEN)  # whose vectors are not kept
         return len(set(encoder.encoded_texts) & set(varied_questions()) - set(GIVEN))
 
@@ -79,11 +79,11 @@ def test_a_model_encodes_the_questions_of_the_package_once(tmp_path: Path, monke
 def test_each_system_has_its_own_of_the_same_questions_but_that_of_words_alone(index: DocumentIndex):
     assert set(index.backgrounds()) == {"auto"}
     assert index.pipeline("bm25").background is None
-    assert index.pipeline("cosine", min_surprise=0.9).background.names == ("cosine",)
+    assert index.pipeline("cosine", min_percentile=0.9).background.names == ("cosine",)
     both = index.backgrounds()
     assert set(both["cosine"].texts) == set(both["auto"].texts) == set(FEWER)
     with pytest.raises(DataError, match="give at least 99"):
-        index.pipeline("cosine", min_surprise=0.99)
+        index.pipeline("cosine", min_percentile=0.99)
 
 
 def test_a_background_is_measured_again_when_the_corpus_has_doubled_or_is_another(index: DocumentIndex):
@@ -125,7 +125,7 @@ def test_nothing_is_measured_where_it_is_switched_off_or_nothing_is_there(
         assert index.pipeline("cosine").background is None
         assert index.backgrounds() == {}
         with pytest.raises(DataError, match="has no background of other questions for the system 'cosine'"):
-            index.pipeline("cosine", min_surprise=0.9)
+            index.pipeline("cosine", min_percentile=0.9)
         monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "perhaps")
         with pytest.raises(DataError, match=r"SURPRISE_RERANK_BACKGROUND='perhaps' .* set it to on or off"):
             index.sync(documents(14))
@@ -139,7 +139,7 @@ def test_who_may_only_read_searches_without_a_surprise(
 
     monkeypatch.setattr(index.storage, "write_file", refused)
     with caplog.at_level(logging.WARNING):
-        assert index.pipeline("cosine").search("bread number0").surprise is None
+        assert index.pipeline("cosine").search("bread number0").percentile is None
     assert "has no background of cosine: background-cosine.json: permission denied" in caplog.text
 
 
@@ -150,7 +150,7 @@ def test_an_attached_collection_asks_at_its_first_pipeline_and_when_its_scorers_
     assert silent.pipeline("cosine").background is None
     collection = Collection.attach(client, "pages", embed=encoder, keep="qdrant")
     assert collection.backgrounds() == {}
-    assert collection.pipeline("cosine", min_surprise=0.9).search(texts[0]).surprise[0] > 0.9
+    assert collection.pipeline("cosine", min_percentile=0.9).search(texts[0]).percentile[0] > 0.9
     (made,) = collection.backgrounds().values()
     assert (set(made.texts), made.documents, made.origin) == (set(FEWER), 30, ORIGIN)
     collection.store_background(GIVEN, "auto", origin="logs")

@@ -76,15 +76,15 @@ def test_many_questions_find_what_each_finds(collection: Ranked, system: str) ->
 def test_a_threshold_of_a_call_is_that_of_a_pipeline(collection: Ranked) -> None:
     collection.store_background(list(varied_questions(40)), "cosine")
     pipeline = collection.pipeline("cosine")
-    least = float(pipeline.search(QUESTION)[2].surprise or 0)
-    found = pipeline.search(QUESTION, min_surprise=least)
-    assert found.ids == collection.pipeline("cosine", min_surprise=least).search(QUESTION).ids
+    least = float(pipeline.search(QUESTION)[2].percentile or 0)
+    found = pipeline.search(QUESTION, min_percentile=least)
+    assert found.ids == collection.pipeline("cosine", min_percentile=least).search(QUESTION).ids
     assert 3 <= len(found) <= len(pipeline.search(QUESTION))
     texts = collection.text_reranker("cosine")
     given = [document.text for document in DOCUMENTS]
-    ranked = texts.rank(QUESTION, given, ids=[document.id for document in DOCUMENTS], min_surprise=least)
+    ranked = texts.rank(QUESTION, given, ids=[document.id for document in DOCUMENTS], min_percentile=least)
     assert 0 < len(ranked) < len(given)
-    assert min(line.surprise or 0 for line in ranked) >= least
+    assert min(line.percentile or 0 for line in ranked) >= least
 
 
 def test_a_reranked_text_has_what_a_hit_has(collection: Ranked) -> None:

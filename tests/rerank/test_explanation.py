@@ -117,7 +117,7 @@ def test_ranks_before_are_those_of_one_scorer_alone() -> None:
     assert [c["before"]["cosine"] for c in (first, second, third)] == [2, None, 1]
     assert second["scorers"]["cosine"]["raw"] is None
     assert third["scorers"]["cosine"]["z"] == pytest.approx(5.0)
-    assert first["tokens"] is first["total"] is first["surprise"] is None
+    assert first["tokens"] is first["total"] is first["percentile"] is None
 
 
 # Of an index
@@ -208,5 +208,5 @@ def test_a_background_gives_totals_their_place(index: DocumentIndex) -> None:
             for own in found["background"]["scorers"]
         )
         assert hit["total"] == pytest.approx(total)
-    assert max(hit["surprise"] for hit in found["candidates"]) == best["surprise"]
+    assert max(hit["percentile"] for hit in found["candidates"]) == best["percentile"]
     assert told.total_places()[0] == (1, best["total"])

@@ -97,14 +97,14 @@ def test_surprise_is_of_the_systems_own_scores(collection: Ranked) -> None:
     assert [name[:3] for name in found.ids] == ["new"] * 8 + ["old"] * 8
     assert found.verdict == plain.verdict
     # Each its own, where the plain ranking gives a document at least that of those below it.
-    assert plain.surprise is not None
-    assert found.surprise is not None
-    usual = dict(zip(plain.ids, plain.surprise, strict=True))
-    assert all(mine <= usual[name] + 1e-9 for name, mine in zip(found.ids, found.surprise, strict=True))
-    least = float(np.median(found.surprise))
-    enough = collection.pipeline("auto", scorers=[RECENT]).search(QUESTION, 16, min_surprise=least)
+    assert plain.percentile is not None
+    assert found.percentile is not None
+    usual = dict(zip(plain.ids, plain.percentile, strict=True))
+    assert all(mine <= usual[name] + 1e-9 for name, mine in zip(found.ids, found.percentile, strict=True))
+    least = float(np.median(found.percentile))
+    enough = collection.pipeline("auto", scorers=[RECENT]).search(QUESTION, 16, min_percentile=least)
     assert {hit.id for hit in enough} == {
-        name for name, mine in zip(found.ids, found.surprise, strict=True) if mine >= least
+        name for name, mine in zip(found.ids, found.percentile, strict=True) if mine >= least
     }
 
 

@@ -99,13 +99,13 @@ def test_a_call_has_its_own_options():
     pipeline = Pipeline(WordEncoder(), retriever, depth=50)
     assert pipeline.search("wing", 1, depth=7).ids == ("d0",)
     assert retriever.asked[-1][1] == 7
-    pipeline.search("wing", depth=None, filter=None, min_surprise=None)
+    pipeline.search("wing", depth=None, filter=None, min_percentile=None)
     assert retriever.asked[-1][1] == pipeline.depth == 50
     for options, message in [
         ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
-        ({"dept": 3}, "search has no setting 'dept'; did you mean 'depth'.*collapse.*filter.*min_surprise"),
+        ({"dept": 3}, "search has no setting 'dept'; did you mean 'depth'.*collapse.*filter.*min_percentile"),
         ({"filter": object()}, "filters go to a retriever of an index, not to a Pool; leave them out"),
-        ({"min_surprise": 0.5}, "min_surprise"),
+        ({"min_percentile": 0.5}, "min_percentile"),
     ]:
         with pytest.raises(DataError, match=message):
             pipeline.search("wing", **options)

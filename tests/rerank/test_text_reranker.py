@@ -42,7 +42,7 @@ def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReran
     ranked = reranker.rank("wing lift", TEXTS)
     assert [own.position for own in ranked] == [1, 3, 2, 0]
     assert ranked[0].score == ranked[1].score > ranked[2].score
-    assert ranked[0].surprise is None
+    assert ranked[0].percentile is None
     assert ranked[0].relevance == ranked[0].score
     assert ranked[0].parts == {"dynamax": ranked[0].score}
     assert [own.position for own in reranker.rank("wing lift", TEXTS, top_k=2)] == [1, 3]
@@ -89,12 +89,12 @@ def test_background_and_threshold_drop_what_is_off_topic(reranker: TextReranker)
     others = [f"{a} {b}" for a in ("salt", "jam", "egg", "rye") for b in ("pot", "tin", "cup", "jar", "mug")]
     judging = reranker.with_background(others, lambda question: TEXTS)
     ranked = judging.rank("wing lift", TEXTS)
-    assert ranked[0].surprise == ranked[0].relevance == 20 / 21
-    strict = TextReranker(reranker.encoder, background=judging.background, min_surprise=0.95)
+    assert ranked[0].percentile == ranked[0].relevance == 20 / 21
+    strict = TextReranker(reranker.encoder, background=judging.background, min_percentile=0.95)
     assert [own.position for own in strict.rank("wing lift", TEXTS)][:2] == [1, 3]
     assert strict.rank("rye mug", TEXTS) == []
     with pytest.raises(DataError, match="needs a background of other questions"):
-        TextReranker(reranker.encoder, min_surprise=0.5)
+        TextReranker(reranker.encoder, min_percentile=0.5)
 
 
 # Vectors that come with texts

@@ -116,7 +116,7 @@ def test_search_and_explain_say_the_verdict_first_and_then_what_the_pipeline_fou
         answer = result.structured_content
         assert (answer["verdict"]["status"], answer["system"]) == (expected.verdict.status, "dynamax")
         assert [own["id"] for own in answer[name]] == list(expected.ids)
-        assert answer[name][0]["surprise"] == pytest.approx(expected.surprise[0])
+        assert answer[name][0]["percentile"] == pytest.approx(expected.percentile[0])
         verdict, _, values = said(result).partition("\n\n")
         assert verdict.startswith(f"Verdict: {expected.verdict.status}: {expected.verdict.reason}.")
         assert json.loads(values) == answer
@@ -153,8 +153,8 @@ def test_a_filter_is_kept_in_both_tools_as_an_object_and_as_a_string(
         ({"filter": {"must": [{"has_id": ["d0"]}]}}, "filter: has_id knows points"),
         ({"system": "dynmax"}, "did you mean 'dynamax'?"),
         ({"top_k": 0}, "top_k:"),
-        ({"min_surprise": 0.999}, "0.999"),
-        ({"min_surprise": 0.5, "system": "cosine"}, "leave it out"),
+        ({"min_percentile": 0.999}, "0.999"),
+        ({"min_percentile": 0.5, "system": "cosine"}, "leave it out"),
         ({"question": "  "}, "question: the question is empty"),
         ({"question": None}, "question:"),
         ({"question": "x" * 2000}, "2000 characters, and at most 1000"),

@@ -143,14 +143,14 @@ def test_shown_scores_keep_the_order_within_the_bounds(
 # Surprise, and documents that are stored
 
 
-def test_relevance_is_the_surprise_where_there_is_a_background_and_metrics_count_verdicts(
+def test_relevance_is_the_percentile_where_there_is_a_background_and_metrics_count_verdicts(
     searching: TestClient,
 ) -> None:
     on = searching.post("/v1/rerank", json={"query": QUESTION, "documents": TEXTS}).json()["results"]
     assert on[0]["relevance_score"] == pytest.approx(20 / 21)
     ranks = searching.post("/rerank", json={"query": QUESTION, "texts": TEXTS}).json()
     assert ranks[0]["score"] == pytest.approx(20 / 21)
-    off = {"query": "who painted", "documents": TEXTS, "min_surprise": 0.9}
+    off = {"query": "who painted", "documents": TEXTS, "min_percentile": 0.9}
     refused = searching.post("/v1/rerank", json=off).json()
     assert (refused["results"], refused["verdict"]["status"]) == ([], "off-topic")
     assert "90 % are asked for" in refused["verdict"]["reason"]
@@ -190,10 +190,10 @@ def test_a_threshold_is_refused_where_it_cannot_be_measured_and_leaves_bare_list
 ) -> None:
     body = {"query": "who painted", "documents": TEXTS}
     for own, said in ((client, "no background"), (searching, "20 background questions measure")):
-        refused = own.post("/v1/rerank", json={**body, "min_surprise": 0.99})
+        refused = own.post("/v1/rerank", json={**body, "min_percentile": 0.99})
         assert refused.status_code == 422
         assert said in refused.json()["message"]
-    reranker = index.text_reranker("dynamax", min_surprise=0.9)
+    reranker = index.text_reranker("dynamax", min_percentile=0.9)
     of_the_server = client_of(create_app(reranker, logger=Log().logger()))
     assert of_the_server.post("/v1/rerank", json=body).json()["results"] == []
     ranks = of_the_server.post("/rerank", json={"query": "who painted", "texts": TEXTS}).json()
@@ -216,7 +216,7 @@ def test_a_search_gives_documents_with_scores_text_and_metadata(searching: TestC
     first, second = answer["results"]
     assert (first["id"], first["title"], first["text"]) == ("d3", "T", "T a wing gives lift")
     assert first["metadata"] == {"n": 3}
-    assert first["relevance_score"] == first["surprise"] >= second["surprise"]
+    assert first["relevance_score"] == first["percentile"] >= second["percentile"]
     assert first["score"] > second["score"]
 
 
@@ -294,8 +294,8 @@ def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
         shown = answer(keep_refused=True)
         assert (shown["verdict"]["status"], len(shown["results"])) == ("off-topic", 4)
         assert "send 0" in answer(system="bm25")["message"]
-        assert answer(system="bm25", min_surprise=0)["verdict"]
-        assert len(answer(system="cosine", min_surprise=0)["results"]) == 4
+        assert answer(system="bm25", min_percentile=0)["verdict"]
+        assert len(answer(system="cosine", min_percentile=0)["results"]) == 4
         assert asking.get("/info").json()["measured"] == ["dynamax", "auto", "cosine", "fusion"]
 
 

@@ -89,9 +89,9 @@ WRONG_TEXTS = [
     ({"TEXTS": ["a", 1]}, 422, "[1]"),
     ({"TEXTS": ["a"] * 4}, 0, "at most 3 are taken; send fewer"),
     ({"TEXTS": ["a", "b" * 51]}, 0, "[1] has 51 characters"),
-    ({"min_surprise": float("nan")}, 422, "min_surprise"),
-    ({"min_surprise": "1"}, 422, "min_surprise"),
-    ({"min_surprise": 0.5}, 422, "no background"),
+    ({"min_percentile": float("nan")}, 422, "min_percentile"),
+    ({"min_percentile": "1"}, 422, "min_percentile"),
+    ({"min_percentile": 0.5}, 422, "no background"),
 ]
 WRONG_SEARCHES = [
     ({"filterr": {}}, "did you mean 'filter'"),

@@ -106,7 +106,7 @@ def configured(folder: Path, **values: object) -> str:
 
 def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
     token = "a-long-random-one"
-    config = configured(index.parent, system="dynamax", min_surprise=0.9, max_documents=17)
+    config = configured(index.parent, system="dynamax", min_percentile=0.9, max_documents=17)
     arguments = ("--index", str(index), "--config", config, "--mcp")
     with Server(*arguments, **{TOKEN_VARIABLE: token}) as server:
         url = server.event("listening")["url"]
@@ -145,7 +145,7 @@ def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"min_surprise": 0.9}, "needs a background"),
+        ({"min_percentile": 0.9}, "needs a background"),
         ({"system": "fusion"}, "needs an index"),
         ({"model": "damaged.txt"}, "damaged.txt"),
     ],

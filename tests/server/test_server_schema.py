@@ -43,8 +43,8 @@ def api(app: Any) -> Any:
     return schemathesis.openapi.from_asgi("/openapi.json", app, headers={"Authorization": f"Bearer {TOKEN}"})
 
 
-# What no schema says is a 422 too: limits that are options, documents without a text, a surprise that cannot
-# be told. So not all that is well-formed is accepted.
+# What no schema says is a 422 too: limits that are options, documents without a text, a percentile that
+# cannot be told. So not all that is well-formed is accepted.
 @pytest.mark.parametrize(
     ("path", "mode"),
     [(path, mode) for path in PATHS for mode in GenerationMode if mode.is_positive or "r" in path[2:6]],

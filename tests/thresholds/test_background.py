@@ -32,8 +32,8 @@ def one_score(values: list[float], questions: list[str] | None = None) -> Questi
 
 
 def best(background: QuestionBackground, question: str = "a question", **raw: list[float]) -> float:
-    """The surprise of the first document."""
-    return background.judged(ranking(**raw), question).surprise[0]
+    """The percentile of the first document."""
+    return background.judged(ranking(**raw), question).percentile[0]
 
 
 def words(count: int, seed: int) -> str:
@@ -42,18 +42,18 @@ def words(count: int, seed: int) -> str:
     return " ".join("".join(rng.choice(list("abcdefghijklmnopqrstuvwxyz"), 6)) for _ in range(count))
 
 
-def test_surprise_is_the_share_of_questions_whose_best_document_has_less():
+def test_the_percentile_is_the_share_of_questions_whose_best_document_has_less():
     found = one_score([0.1 * i for i in range(19)]).judged(ranking(cosine=[0.05, 0.95, 9.0]), "q")
     assert found.ids == ("d2", "d1", "d0")
-    assert found.surprise.tolist() == [19 / 20, 10 / 20, 1 / 20]
+    assert found.percentile.tolist() == [19 / 20, 10 / 20, 1 / 20]
     assert best(one_score([0.5] * 20), cosine=[0.5]) == 0  # it only equals the others
 
 
-def test_surprise_falls_along_a_ranking_whose_order_is_another():
+def test_the_percentile_falls_along_a_ranking_whose_order_is_another():
     pool = Candidates(ids=("a", "b", "c"))
     order = Ranking.order(pool, np.array([3.0, 2.0, 1.0]), raw={"cosine": np.array([0.2, 0.9, 0.1])})
-    surprise = one_score(np.linspace(0, 1, 19).tolist()).judged(order, "q").surprise
-    assert surprise[0] == surprise[1] > surprise[2]
+    percentiles = one_score(np.linspace(0, 1, 19).tolist()).judged(order, "q").percentile
+    assert percentiles[0] == percentiles[1] > percentiles[2]
 
 
 @given(st.integers(19, 60), st.integers(0, 10_000), st.sampled_from([0.05, 0.1, 0.2]))
@@ -72,7 +72,7 @@ def test_with_five_heavy_tailed_scorers_no_more_pass_than_are_promised():
             for row in np.exp(1.5 * rng.normal(size=(40, 5)))
         )
         made = QuestionBackground.of((f"q{i}", own) for i, own in enumerate(others))
-        passed.append(made.judged(new, "q").surprise[0] >= 0.95)
+        passed.append(made.judged(new, "q").percentile[0] >= 0.95)
     assert np.mean(passed) < 0.065  # 8.5 % if each is measured with scales that it is part of
 
 
@@ -125,7 +125,7 @@ def test_one_question_of_a_length_of_its_own_decides_nothing(odd: float):
     assert np.mean(np.array(others) >= 0.95) < 0.1
 
 
-def test_a_question_that_equals_all_others_does_not_surprise_where_one_of_them_is_odd():
+def test_a_question_that_equals_all_others_does_not_stand_out_where_one_of_them_is_odd():
     """Scales without a question must not put it below a new one of the same scores."""
     plain, odd = ranking(bm25=[0.0], dynamax=[0.0]), ranking(bm25=[5.0], dynamax=[5.0])
     texts = varied_questions(20)
@@ -145,7 +145,7 @@ def test_questions_that_found_nothing_count_as_the_least():
 def test_what_cannot_be_told_is_refused():
     background = one_score([float(i) for i in range(19)])
     background.check(0.95)
-    few = r"19 background questions measure a surprise of at most 0\.9500.* at least 99 different ones"
+    few = r"19 background questions measure a percentile of at most 0\.9500.* at least 99 different ones"
     for wrong, told in ((0.99, few), (1.0, "choose one below 1"), (1.5, "a share"), (np.nan, "a share")):
         with pytest.raises(DataError, match=told):
             background.check(wrong)

@@ -1,4 +1,4 @@
-"""The studies of verdicts and of p: their surprise and chance are the product's."""
+"""The studies of verdicts and of p: their percentile and chance are the product's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from benchmarks.study.verdicts import background_of, standing, t_and_g, totals
 BACKGROUND = 60
 
 
-def test_surprise_chance_and_hits_are_those_of_a_search(tmp_path: Path) -> None:
+def test_percentile_chance_and_hits_are_those_of_a_search(tmp_path: Path) -> None:
     whole = load_dataset("demo", "train")
     dataset, encoder = replace(whole, documents=whole.documents[:110]), WordEncoder(dimension=24)
     known = {document.id for document in dataset.documents}
@@ -48,11 +48,11 @@ def test_surprise_chance_and_hits_are_those_of_a_search(tmp_path: Path) -> None:
             made = background_of(packaged, system)
             background = index.store_background(varied_questions(BACKGROUND), system)
             np.testing.assert_allclose(made.totals, background.totals, atol=1e-3)
-            told = [index.pipeline(system, min_surprise=0).search(one.text) for one in own]
+            told = [index.pipeline(system, min_percentile=0).search(one.text) for one in own]
             # A question may be on the other side of one of the background's, by rounding.
-            surprise = made.surprise(totals(made, there, system).max(axis=1))
-            expected = [one.surprise[0] for one in told]
-            np.testing.assert_allclose(surprise, expected, atol=1.01 / (BACKGROUND + 1))
+            percentiles = made.percentiles(totals(made, there, system).max(axis=1))
+            expected = [one.percentile[0] for one in told]
+            np.testing.assert_allclose(percentiles, expected, atol=1.01 / (BACKGROUND + 1))
             known = t_and_g(standing(made, there, system))
             chance = USUAL_CHANCE.of(known["t without a limit"], known["g"])
             np.testing.assert_allclose(chance, [one.verdict.chance for one in told], atol=1e-3)

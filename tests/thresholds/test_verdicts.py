@@ -80,14 +80,14 @@ def test_what_has_no_word_or_only_letters_that_nobody_used_is_not_compared() -> 
 def test_a_search_tells_answers_from_other_questions_and_a_threshold_refuses_these(
     index: DocumentIndex,
 ) -> None:
-    pipeline, strict = index.pipeline(), index.pipeline(min_surprise=0.95)
+    pipeline, strict = index.pipeline(), index.pipeline(min_percentile=0.95)
     assert pipeline.search(GOOD).verdict.status == strict.search(GOOD).verdict.status == "answered"
     others = [pipeline.search(question).verdict for question in varied_questions(120)[60:]]
     assert sum(own.status == "answered" for own in others) <= 3
     for odd in ("🎉🎉🎉", "<script>alert(1)</script>", "x", "Где мой велосипед?"):
         found = pipeline.search(odd)
         assert (found.verdict.status, found.verdict.chance) == ("unknown", None)
-        assert found.surprise is not None
+        assert found.percentile is not None
     refused = strict.search("how do I bake a cake?")
     assert (len(refused), refused.verdict.status, refused.verdict.chance) == (0, "off-topic", None)
     assert refused.verdict.reason.endswith("of unrelated questions; 95 % are asked for")
@@ -129,12 +129,12 @@ def test_texts_from_elsewhere_are_not_judged_by_the_background_of_an_index(index
     assert reranker.rank(GOOD, texts, ids=names).verdict.status == "answered"
     mixed: dict[str, Any] = {"texts": [*texts, "a new text"], "ids": [*names, None]}
     foreign = reranker.rank(GOOD, **mixed)
-    assert (foreign.verdict.status, foreign[0].surprise) == ("unknown", None)
-    with pytest.raises(DataError, match=r"min_surprise=0.9 cannot be told: some of the texts"):
-        reranker.rank(GOOD, **mixed, min_surprise=0.9)
-    assert len(reranker.rank(GOOD, **mixed, min_surprise=0)) == 61
+    assert (foreign.verdict.status, foreign[0].percentile) == ("unknown", None)
+    with pytest.raises(DataError, match=r"min_percentile=0.9 cannot be told: some of the texts"):
+        reranker.rank(GOOD, **mixed, min_percentile=0.9)
+    assert len(reranker.rank(GOOD, **mixed, min_percentile=0)) == 61
     own = reranker.with_background(varied_questions(60), lambda question: mixed["texts"])
-    assert own.rank(GOOD, mixed["texts"], min_surprise=0.9)[0].surprise > 0.9
+    assert own.rank(GOOD, mixed["texts"], min_percentile=0.9)[0].percentile > 0.9
     assert reranker.rank(GOOD, []).verdict.status == "no match"
 
 

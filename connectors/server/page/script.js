@@ -123,8 +123,8 @@ async function search(pushes) {
 function request(text) {
   const body = { query: text, system: system.value, top_k: whole(top_k), depth: whole(depth), excerpts: true, keep_refused: true };
   if (BESIDE in info.systems) body.compare_with = BESIDE;
-  if (!least.disabled && (Number(least.value) > 0 || info.min_surprise !== null)) body.min_surprise = Number(least.value);
-  if (least.disabled && info.min_surprise !== null) body.min_surprise = 0;
+  if (!least.disabled && (Number(least.value) > 0 || info.min_percentile !== null)) body.min_percentile = Number(least.value);
+  if (least.disabled && info.min_percentile !== null) body.min_percentile = 0;
   if (filter.value.trim()) {
     try { body.filter = JSON.parse(filter.value); } catch (error) { throw new Error(`The filter is not JSON: ${error.message}`); }
   }
@@ -166,16 +166,16 @@ function card(hit, rank, movement) {
   const item = element("li", "hit");
   item.tabIndex = -1;
   item.dataset.id = hit.id;
-  if (hit.surprise !== null) item.dataset.surprise = hit.surprise;
+  if (hit.percentile !== null) item.dataset.percentile = hit.percentile;
   const head = element("p", "head");
   const title = element("bdi", "title", hit.title || hit.id);
   head.append(element("span", "rank", `${rank}.`), title, element("span", `moved ${movement.way}`, movement.said));
   item.append(head);
   if (hit.excerpt && hit.excerpt.text) item.append(marked(hit.excerpt));
   const numbers = element("p", "numbers");
-  if (hit.surprise !== null) {
-    const bar = element("span", "surprise", `surprise ${share(hit.surprise)}`);
-    bar.style.setProperty("--share", Math.min(Math.max(hit.surprise, 0), 1));
+  if (hit.percentile !== null) {
+    const bar = element("span", "percentile", `percentile ${share(hit.percentile)}`);
+    bar.style.setProperty("--share", Math.min(Math.max(hit.percentile, 0), 1));
     numbers.append(bar);
   }
   const parts = Object.entries(hit.parts).filter(([, value]) => value !== null);
@@ -239,7 +239,7 @@ function grey() {
   const border = least.disabled ? 0 : Number(least.value);
   if (!least.disabled) at("least-said").textContent = border > 0 ? share(border) : "off";
   for (const item of at("after").querySelectorAll(".hit")) {
-    item.classList.toggle("refused", border > 0 && Number(item.dataset.surprise || 0) < border);
+    item.classList.toggle("refused", border > 0 && Number(item.dataset.percentile || 0) < border);
   }
 }
 
@@ -316,7 +316,7 @@ function writeLink(pushes) {
 // What a field has that a link does not name.
 function usual() {
   const [first] = Object.keys(info.systems);
-  return { q: "", system: first, depth: String(info.depth || 100), top: "10", least: String(info.min_surprise || 0), filter: "" };
+  return { q: "", system: first, depth: String(info.depth || 100), top: "10", least: String(info.min_percentile || 0), filter: "" };
 }
 
 function readLink() {

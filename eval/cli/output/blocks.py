@@ -77,8 +77,8 @@ def _heading(hit: Hit, excerpt: Excerpt) -> Text:
 
 
 def _measure(hit: Hit) -> Text:
-    """The surprise as a share, or the score."""
-    return Text(f"{hit.score:.4f}") if hit.surprise is None else Text(share(hit.surprise), "green")
+    """The percentile as a share, or the score."""
+    return Text(f"{hit.score:.4f}") if hit.percentile is None else Text(share(hit.percentile), "green")
 
 
 def _marked(sentence: str, marks: Sequence[tuple[int, int]]) -> Text:

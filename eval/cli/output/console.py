@@ -86,7 +86,7 @@ def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
         "rank": rank,
         "id": hit.id,
         "score": hit.score,
-        "surprise": hit.surprise,
+        "percentile": hit.percentile,
         "parts": dict(hit.parts),
         "title": hit.title,
         "text": hit.text,
@@ -101,25 +101,25 @@ def body(hit: Hit) -> str:
     return without_title(hit.text, hit.title, 0 if hit.passage is None else hit.passage.start)
 
 
-def share(surprise: float) -> str:
-    """A surprise as per cent, as a verdict has it; what is below 1 never reads as all.
+def share(percentile: float) -> str:
+    """A percentile as per cent, as a verdict has it; what is below 1 never reads as all.
 
     >>> share(0.985), share(300 / 301), share(3000 / 3001)
     ('98.5 %', '99.7 %', '99.9 %')
     """
-    rounded = round(100 * surprise, 1)
-    return f"{rounded if surprise >= 1 else min(rounded, 99.9):.1f} %"
+    rounded = round(100 * percentile, 1)
+    return f"{rounded if percentile >= 1 else min(rounded, 99.9):.1f} %"
 
 
-def shown_surprise(surprise: float) -> float:
+def shown_percentile(percentile: float) -> float:
     """Four digits, rounded down: what is above all of n questions is n / (n + 1), and must not read as 1.
 
-    >>> shown_surprise(3000 / 3001)
+    >>> shown_percentile(3000 / 3001)
     0.9996
-    >>> shown_surprise(0.95)
+    >>> shown_percentile(0.95)
     0.95
     """
-    return math.floor(1e4 * surprise + 1e-6) / 1e4
+    return math.floor(1e4 * percentile + 1e-6) / 1e4
 
 
 def shortened(text: str, length: int = _TEXT_LENGTH) -> str:

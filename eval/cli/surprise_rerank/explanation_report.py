@@ -12,7 +12,7 @@ from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.eval.cli.output.console import body, hit_json, shortened, shown_surprise
+from surprise_rerank.eval.cli.output.console import body, hit_json, shortened, shown_percentile
 from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchResult
 from surprise_rerank.eval.reports.report import Cell, Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
@@ -131,12 +131,12 @@ def _steps(values: Mapping[str, Any]) -> Table:
 
 def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Table:
     before = _before(explanation)
-    judged = explanation.ranking.surprise is not None
+    judged = explanation.ranking.percentile is not None
     found = excerpts(explanation.question, [*map(body, hits)], language)
     columns = (
         Column("rank"),
         *(Column(f"by {_name(name)}") for name in before),
-        *([Column("surprise")] if judged else []),
+        *([Column("percentile")] if judged else []),
         Column("score"),
         *(Column(name) for name in ("id", "title", "best sentence")),
     )
@@ -144,7 +144,7 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: 
         (
             row + 1,
             *(places[row] for places in before.values()),
-            *([None if hit.surprise is None else shown_surprise(hit.surprise)] if judged else []),
+            *([None if hit.percentile is None else shown_percentile(hit.percentile)] if judged else []),
             hit.score,
             hit.id,
             shortened(hit.title),
@@ -157,7 +157,7 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: 
         notes.insert(0, "by ...: the place among all candidates by that scorer alone, before the re-ranking.")
     if judged and explanation.background is not None:
         notes.append(
-            f"surprise: the share of {explanation.background.count} background questions whose best "
+            f"percentile: the share of {explanation.background.count} background questions whose best "
             "candidate has less for it."
         )
     return Table("candidates", "Candidates, before and after", columns, tuple(rows), notes=tuple(notes))
@@ -250,7 +250,7 @@ def _histogram(distribution: ScoreDistribution, places: Sequence[tuple[int, floa
     histogram = distribution.histogram()
     sample = Series(distribution.of, tuple(histogram.borders.tolist()), tuple(histogram.counts.tolist()))
     curves: tuple[Series, ...] = ()
-    moments = "surprise is the share of the questions left of the largest T from the rank on"
+    moments = "percentile is the share of the questions left of the largest T from the rank on"
     if distribution.moments is not None:
         mean, deviation = float(distribution.moments.mean), float(distribution.moments.deviation)
         moments = f"mean {mean:.4f}, deviation {deviation:.4f}"

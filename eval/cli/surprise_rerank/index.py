@@ -62,8 +62,8 @@ class Filling:
     Attributes:
         precision: numbers that the model multiplies; int8 is calibrated on the first documents. The
             index's own, or float32 for a new one.
-        background: ask the package's 300 questions, which surprise is measured against; again when there are
-            twice as many documents.
+        background: ask the package's 300 questions, which percentiles are measured against; again when there
+            are twice as many documents.
         title_field: column of titles.
         on_error: what becomes of malformed rows; those that are skipped are reported.
         include: only these files of a folder, such as *.txt,*.md.

@@ -64,10 +64,10 @@ def _kinds() -> tuple[type, ...]:
 )
 @click.option("--tenant", metavar="NAME", help="Only this tenant's documents, of an index with tenants.")
 @click.option(
-    "--min-surprise",
+    "--min-percentile",
     type=_share,
-    help="Only documents that surprise more than this share of other questions: .95 lets through one in "
-    "twenty questions that have nothing to do with the documents.",
+    help="Only documents that are above the best ones of this share of other questions: .95 lets through one "
+    "in twenty questions that have nothing to do with the documents.",
 )
 @click.option(
     "--diversity",
@@ -103,7 +103,7 @@ def search(
     Without --system, documents are ranked by `auto` where the index stores token vectors or words:
     candidates by cosine and BM25, re-scored by both and by DynaMax on one scale, with feedback.
 
-    A line below them says whether they answer the question, and why. Documents have their surprise, the
+    A line below them says whether they answer the question, and why. Documents have their percentile, the
     share of other questions whose best document has less, or a score where the index has no background,
     and the sentence that has most of the question's words. In a pipe there is a row for each.
 

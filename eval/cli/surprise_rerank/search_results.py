@@ -57,7 +57,7 @@ def search_once(
     depth: int,
     background: QuestionBackground | None = None,
     diversity: Diversity = NO_DIVERSITY,
-    min_surprise: float | None = None,
+    min_percentile: float | None = None,
 ) -> SearchResult:
     """Search for one question, without an encoder by its words alone; as `Pipeline.search`, with times."""
     times = [time.perf_counter()]
@@ -68,7 +68,7 @@ def search_once(
         pool = retrieved(system.retriever, query, depth, fields | {"documents"})
         times.append(time.perf_counter())
         with reranking(system.reranker, pool):
-            ranking = ranked(query, pool, system.reranker, background, min_surprise)
+            ranking = ranked(query, pool, system.reranker, background, min_percentile)
         ranking = first_of(ranking, pool, diversity)
         counts.update(outcome(ranking))
     times.append(time.perf_counter())
@@ -116,7 +116,7 @@ class Asked:
     pool: int
     condition: str | None
     tenant: str | None
-    min_surprise: float | None
+    min_percentile: float | None
     diversity: float | None
     collapse: float | None
     model: str | None
@@ -132,8 +132,8 @@ class Asked:
         """All hits that score enough, behind the offset."""
         least = self.settings.threshold
         hits = [hit for hit in ranking if least is None or hit.score >= least]
-        if self.min_surprise is not None:
-            hits = [hit for hit in hits if (hit.surprise or 0.0) >= self.min_surprise]
+        if self.min_percentile is not None:
+            hits = [hit for hit in hits if (hit.percentile or 0.0) >= self.min_percentile]
         return hits[self.settings.offset :]
 
     def search_options(self) -> SearchOptions:
@@ -167,7 +167,7 @@ def search_results(
     Raises:
         SurpriseRerankError: if an option is wrong, the index cannot be opened, or lacks what is needed.
     """
-    options, least = asked.search_options(), asked.min_surprise
+    options, least = asked.search_options(), asked.min_percentile
     diversity = NO_DIVERSITY.changed(diversity=asked.diversity, collapse=asked.collapse)
     with open_any(location, asked.model, asked.config) as index:
         name = asked.system or index.default_system

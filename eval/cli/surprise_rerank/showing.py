@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from surprise_rerank.candidates import Hit, Verdict, verdict_json
-from surprise_rerank.eval.cli.output.console import Output, body, hit_json, shown_surprise
+from surprise_rerank.eval.cli.output.console import Output, body, hit_json, shown_percentile
 from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchResult
 from surprise_rerank.rerank.grouping import group_path, grouped
 
 Group: TypeAlias = tuple[str | int | None, list[Hit]]
 
-_DOUBTFUL = "what is shown hardly answers this; --min-surprise leaves it out"
+_DOUBTFUL = "what is shown hardly answers this; --min-percentile leaves it out"
 
 
 class Shown:
@@ -65,7 +65,7 @@ class Shown:
                 **({} if self._asked.is_single else {"question": question}),
                 **({} if self._path is None else {"group": str(value)}),
                 "rank": str(rank),
-                "surprise": "" if hit.surprise is None else f"{shown_surprise(hit.surprise):.4f}",
+                "percentile": "" if hit.percentile is None else f"{shown_percentile(hit.percentile):.4f}",
                 "score": f"{hit.score:.4f}",
                 "id": hit.id,
                 **({} if self._asked.collapse is None else {"duplicates": " ".join(hit.duplicates)}),
@@ -76,8 +76,8 @@ class Shown:
             for rank, hit in self._ranked(own)
         ]
         if rows and not self._columns:
-            judged = any(hit.surprise is not None for hit in hits)
-            self._columns = [name for name in rows[0] if judged or name != "surprise"]
+            judged = any(hit.percentile is not None for hit in hits)
+            self._columns = [name for name in rows[0] if judged or name != "percentile"]
             self._out.rows([self._columns])
         self._out.rows([row[name] for name in self._columns] for row in rows)
 
@@ -119,6 +119,6 @@ def in_words(verdict: Verdict | None, *, anything: bool) -> str:
     if verdict.status == "weak":
         return f"{said}. Ask in other words, or look further down"
     if verdict.status == "off-topic":
-        refused = _DOUBTFUL if anything else "nothing is shown; a lower --min-surprise shows more"
+        refused = _DOUBTFUL if anything else "nothing is shown; a lower --min-percentile shows more"
         return f"{said}. Ask about what the documents hold ({refused})"
     return said

@@ -111,10 +111,10 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
 
     `background` measures what --questions find that have nothing to do with the documents; by default 300
     that come with the package. The share of them whose best document scores less than a document is its
-    surprise: with `search --min-surprise .95`, one in twenty such questions gets an answer. Some hundred are
-    enough for .95, which needs 19 at the least; near-duplicates count as one. With --qrels the --questions
-    are judged ones, and what is learned is how often the first ten documents contain an answer; fifty are
-    a good number.
+    percentile: with `search --min-percentile .95`, one in twenty such questions gets an answer. Some hundred
+    are enough for .95, which needs 19 at the least; near-duplicates count as one. With --qrels the
+    --questions are judged ones, and what is learned is how often the first ten documents contain an
+    answer; fifty are a good number.
 
     `weights` learns those of a system from judged questions. They are stored with the index, and searches
     use them, only if they rank held-back questions better than the usual ones by more than chance allows. A
@@ -216,10 +216,10 @@ def _tune_background(given: _Given) -> None:
     for level in (level for level in LEVELS if 1 - level <= measured.highest):
         low, high = promise(measured, level)
         lines.append(
-            f"  --min-surprise {1 - level:g} lets {100 * level:.3g} % through, 95 % interval "
+            f"  --min-percentile {1 - level:g} lets {100 * level:.3g} % through, 95 % interval "
             f"{100 * low:.2g} to {100 * high:.2g}"
         )
-    first = f"{name}: {measured.size} can measure a surprise of at most {measured.highest:.4f}"
+    first = f"{name}: {measured.size} can measure a percentile of at most {measured.highest:.4f}"
     _told(given, background_facts(name, measured), first, *lines)
 
 

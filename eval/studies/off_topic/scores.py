@@ -105,9 +105,9 @@ def totals(asked: Iterable[AskedQuestion], background: QuestionBackground, view:
 
 
 def passed(asked: Iterable[AskedQuestion], background: QuestionBackground, view: str, alpha: float) -> float:
-    """The share in % of questions whose best candidate's surprise is at least 1 - alpha."""
-    surprise = background.surprise(totals(asked, background, view))
-    return 100 * float((surprise >= 1 - alpha - 1e-9).mean())
+    """The share in % of questions whose best candidate's percentile is at least 1 - alpha."""
+    percentiles = background.percentiles(totals(asked, background, view))
+    return 100 * float((percentiles >= 1 - alpha - 1e-9).mean())
 
 
 def auroc(on_topic: Float64Array, off_topic: Float64Array) -> float:
