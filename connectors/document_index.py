@@ -19,6 +19,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
+from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
@@ -177,7 +178,7 @@ class DocumentIndex(Ranked):
     @property
     def language(self) -> str:
         """Of the documents' words."""
-        return (self.manifest.options.bm25 or Bm25()).language
+        return (self._words or Bm25()).language
 
     @property
     def ensemble_version(self) -> str:
@@ -278,7 +279,7 @@ class DocumentIndex(Ranked):
         self._density = None
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
-            indexer = Indexer(self.storage.engine, points, maker, work)
+            indexer = Indexer(self.storage.engine, points, maker, work, self._settle_words)
             report = indexer.run(documents, prune=prune, encoded=encoded)
         self.count_changes(report.added + report.updated + report.removed)
         if not background:
@@ -457,8 +458,22 @@ class DocumentIndex(Ranked):
 
     def _weighted(self, question: str) -> SparseVector:
         """A question's words with their weights."""
-        words = (self.manifest.options.bm25 or Bm25()).query(question)
+        words = (self._words or Bm25()).query(question)
         return self.term_statistics().weighted(words) if len(words.indices) else words
+
+    @property
+    def _words(self) -> Bm25 | None:
+        """The settings of words; another process may have found the language of an index that was empty."""
+        return (self.manifest if self.manifest.language else self.storage.reload()).words
+
+    def _settle_words(self, documents: Sequence[Document]) -> Bm25 | None:
+        """The settings of words, whose language the first documents decide, where nobody named it."""
+        words = self._words
+        if self.manifest.language or not documents:
+            return words
+        sample = documents[:: -(-len(documents) // SAMPLED)]
+        self.storage.save(replace(self.manifest, language=language_of(own.content for own in sample)))
+        return self.manifest.words
 
     def _changing_points(self) -> AbstractContextManager[PointWriter]:
         counts = self.manifest.options.bm25 is not None

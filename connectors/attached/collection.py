@@ -7,6 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from surprise_rerank import border
@@ -45,7 +46,8 @@ from surprise_rerank.connectors.attached.pools import ForeignPools
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.connections import Connection, Reached, connect, existing
-from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
+from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of, stems_of
+from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
@@ -205,7 +207,8 @@ class Collection(Ranked):
         border.flags(tokens=tokens, dry_run=dry_run, show_progress=show_progress)
         if not isinstance(words, Bm25):
             border.flags(words=words)
-        enricher = self._enricher(tokens, words if isinstance(words, Bm25) else Bm25() if words else None)
+        settings = words if isinstance(words, Bm25) else Bm25() if words else None
+        enricher = self._enricher(tokens, settings and self._in_language(settings))
         if dry_run:
             return enricher.cost(self.sample_documents(TRIED))
         report = self._run(enricher, show_progress)
@@ -492,6 +495,16 @@ class Collection(Ranked):
                 "token_encoder=load_encoder() (--token-model) when it is attached, or tokens=False"
             )
         return Enricher.planned(self.points, self.payloads, self.enriched, encoder if tokens else None, words)
+
+    def _in_language(self, words: Bm25) -> Bm25:
+        """The settings of words, in the documents' language where nobody named one; it stays as found."""
+        if words.language != AUTO:
+            return words
+        before = self.enriched.record
+        if before is not None and before.words is not None:
+            return replace(words, language=before.words.language)
+        sample = self.sample_documents(SAMPLED)
+        return replace(words, language=stems_of(language_of(document.content for document in sample)))
 
     def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
         with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:

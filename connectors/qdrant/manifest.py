@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import TypeAdapter
 
-from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.languages import stems_of
+from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25
 from surprise_rerank.connectors.qdrant.schema import (
     ID,
     METADATA,
@@ -114,6 +115,7 @@ class Manifest:
     token_dimension: int = 0  # `dimension` where it is not given
     precision: str = "float32"  # that the documents were encoded in
     files: tuple[str, ...] = ()  # names of the files beside the points, in a folder
+    language: str = ""  # of the first documents, as `language_of` names it; empty before there are any
 
     def __post_init__(self) -> None:
         if not self.token_dimension:
@@ -142,6 +144,14 @@ class Manifest:
             token_dimension=tokens or 0,
             precision=precision_of(encoder),
         )
+
+    @property
+    def words(self) -> Bm25 | None:
+        """The settings of words, with the language that was named or found; None where none are stored."""
+        settings = self.options.bm25
+        if settings is None or settings.language != AUTO:
+            return settings
+        return replace(settings, language=stems_of(self.language))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""

@@ -238,6 +238,7 @@ def _documents(ordered: Candidates, first: int, last: int) -> Candidates:
 # The documents whose words are taken as they occur together, for the deviation of all scores. It is .96 to
 # 1.01 of the exact one in the median of eight collections' questions; with 30 .92 to 1.00, with 0 .82 to .98.
 _BEST = 100
+NO_WORD = "no document has a word of the question, so BM25 says nothing of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,7 +448,7 @@ class HybridRetriever(ExplainingRetriever):
         found_scores["bm25"] = np.array([known.get(pools.key(r), 0.0) for r in records], np.float64)
         pool = pools.made(records, fields, found_scores, answers)
         best = by_words.every if measures else answers["best"]
-        pool = replace(pool, corpus_moments={"bm25": words.measured(sparse, best)})
+        pool = _with_moments(pool, words.measured(sparse, best))
         if inclusion is None:
             return pool
         return pools.included(pool, [record.id for record in records], inclusion, answers["inclusion"])
@@ -519,11 +520,17 @@ def with_words(
     others = list(dict.fromkeys(name for name in pool.ids if name not in known))
     found = dict(zip(others, words.score(query, others).tolist(), strict=True)) if others else {}
     scores = np.array([known[name] if name in known else found[name] for name in pool.ids], np.float64)
-    return replace(
-        pool,
-        scores={**pool.scores, "bm25": scores},
-        corpus_moments={**pool.corpus_moments, "bm25": words.moments(query)},
-    )
+    return _with_moments(replace(pool, scores={**pool.scores, "bm25": scores}), words.moments(query))
+
+
+def _with_moments(pool: Candidates, moments: Moments) -> Candidates:
+    """Candidates with BM25's moments for their question, and a note where no document has a word of it.
+
+    Both moments are 0 then, so that in deviations above the mean BM25 counts neither for nor against.
+    """
+    is_read = bool(moments.mean or moments.deviation)
+    notes = pool.notes if is_read or not len(pool) else (*pool.notes, NO_WORD)
+    return replace(pool, corpus_moments={**pool.corpus_moments, "bm25": moments}, notes=notes)
 
 
 @dataclass(frozen=True, slots=True)

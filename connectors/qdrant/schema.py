@@ -22,7 +22,7 @@ StoredVector: TypeAlias = FloatArray | SparseVector
 PointId: TypeAlias = str | int  # a UUID; a number where a point is a vector alone
 
 # Of what is stored, and how. No other one is read: such an index is made anew.
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 
 # Named vectors.
 DENSE, TOKEN_VECTORS, SURPRISE, BM25 = "dense", "tokens", "surprise", "bm25"

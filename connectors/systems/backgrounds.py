@@ -20,6 +20,7 @@ import numpy as np
 from surprise_rerank.answers import SearchOptions
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.qdrant.languages import SAMPLED, UNKNOWN, in_words, language_of, unread
 from surprise_rerank.connectors.qdrant.search.searched import Changes, Searched
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
@@ -186,18 +187,31 @@ def measure_background(
     judged = pipeline.with_background(queries, scorer=scorer, documents=documents, on_progress=on_progress)
     measured = judged.current_background()
     assert measured is not None
-    sample = (document.content for document in index.sample_documents(_SAMPLED))
+    sample = [document.content for document in index.sample_documents(_SAMPLED)]
     background = replace(
         measured,
         origin=origin or (ORIGIN if questions is None else "given"),
         made=datetime.datetime.now(datetime.UTC).date().isoformat(),
         depth=depth,
         scripts=measured.scripts | scripts_of(sample),
+        doubt=_doubt(index.model, sample, texts) if pipeline.reads_vectors else "",
         chance=chance,
         changes=changed,
     )
     store_background(index, system, background)
     return background
+
+
+def _doubt(model: str, documents: Sequence[str], questions: Sequence[str]) -> str:
+    """Why a background of these questions says nothing of documents; empty where it may."""
+    language, asked_in = language_of(documents), language_of(questions[:: -(-len(questions) // SAMPLED)])
+    if (problem := unread(model, language)) or language == asked_in or UNKNOWN in (language, asked_in):
+        return problem
+    return (
+        f"the documents are in {in_words(language)}, and the background questions are in "
+        f"{in_words(asked_in)}; give questions in the language of the documents ('surprise-rerank tune "
+        "background', or store_background)"
+    )
 
 
 def store_background(index: Searched, system: str, background: QuestionBackground) -> None:

@@ -89,6 +89,7 @@ class QuestionBackground:
         documents: over how many documents of an index; 0 of texts from elsewhere, or where unknown.
         depth: size of the pools.
         scripts: that the questions, or the documents, are written in; see `verdicts.scripts_of`.
+        doubt: why it says nothing of the documents, such as that they are in another language; else empty.
         chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
         changes: how many documents of the index had been added, replaced or removed until it was measured.
         changed: how many were since; not kept in files.
@@ -106,6 +107,7 @@ class QuestionBackground:
     made: str = ""
     depth: int = 100
     scripts: frozenset[str] = frozenset()
+    doubt: str = ""
     chance: AnswerChance | None = None
     changes: int = 0
     changed: int = 0
@@ -262,6 +264,8 @@ class QuestionBackground:
 
     def _doubt(self, question: str, compared: int) -> str:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
+        if self.doubt and self.chance is None:
+            return self.doubt
         if self.staleness:
             return self.staleness
         needed = verdicts.FEWEST_DOCUMENTS
@@ -277,8 +281,10 @@ class QuestionBackground:
         return verdicts.wordless(question, self.scripts)
 
     def check(self, min_percentile: float) -> None:
-        """Refuse a threshold that is no share, or is above `highest`, by a DataError."""
+        """Refuse a threshold that is no share, is above `highest`, or is in `doubt`, by a DataError."""
         min_percentile = border.share("min_percentile", min_percentile)
+        if self.doubt:
+            raise DataError(f"min_percentile={min_percentile} would keep unrelated documents: {self.doubt}")
         if min_percentile > self.highest + ROUNDING:
             # 1 has no number of questions.
             needed = (

@@ -27,7 +27,10 @@ ROOMS = [
     *("rerank", "thresholds", "classify", "explanation", "answers", "pipeline", "text_pool"),
     "text_reranker",
     *("connectors.progress", "connectors.lucene"),
-    *(f"connectors.qdrant.{own}" for own in ("lexical", "location", "multivectors", "schema", "manifest")),
+    *(
+        f"connectors.qdrant.{own}"
+        for own in ("lexical", "languages", "location", "multivectors", "schema", "manifest")
+    ),
     *(f"connectors.qdrant.{own}" for own in ("engines", "storage", "writing", "search", "retrievers")),
     *(f"connectors.{own}" for own in ("highlights", "readers", "systems", "ranked", "document_index")),
     *(f"connectors.{own}" for own in ("attached", "qdrant", "similar", "server", "components", "filters")),

@@ -11,11 +11,14 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.languages import unread
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.storage import files as storage_files
 from surprise_rerank.connectors.systems import backgrounds
 from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.surprise_rerank.status import _of_index as status_of_index
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
 
 TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")
@@ -182,6 +185,59 @@ def test_an_attached_collection_is_measured_when_it_is_asked_to_and_when_its_sco
     assert again is not None
     assert set(again.names) == {"bm25", "cosine", "dynamax"}
     assert (set(again.texts), again.origin) == (set(GIVEN), "logs")
+
+
+GERMAN = ["der Hund", "die Katze", "das Haus", "ein Berg", "eine Straße", "der Wald", "die Stadt", "das Dorf"]
+
+
+def german(count: int, say: str) -> list[str]:
+    return [f"{say} {GERMAN[i % 8]} und was ist mit der Nummer {i} oder {i * i}?" for i in range(count)]
+
+
+def test_questions_in_another_language_than_the_documents_tell_nothing(few: None, tmp_path: Path):
+    texts = [Document(f"d{i}", text) for i, text in enumerate(german(120, "Hier steht nicht nur"))]
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync(texts)
+        verdict = index.pipeline().search("wo ist der Hund?").verdict
+        assert verdict is not None
+        assert verdict.status == "unknown"
+        told = "the documents are in German, and the background questions are in English; give questions in"
+        assert verdict.reason.startswith(told)
+        with pytest.raises(DataError, match=told):
+            index.pipeline(min_percentile=0.5)
+        index.measure_background(questions=german(80, "Warum hat"))
+        verdict = index.pipeline(min_percentile=0.5).search("wo ist der Hund?").verdict
+        assert verdict is not None
+        assert verdict.status != "unknown"
+
+
+def test_documents_that_the_model_does_not_read_are_told(few: None, tmp_path: Path):
+    texts = [Document(f"d{i}", f"第{i}条: 我们看到的房子在山上") for i in range(120)]
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(name="hub/all-MiniLM-L6-v2")) as index:
+        index.sync(texts)
+        verdict = index.pipeline().search("what is a house").verdict
+        assert verdict is not None
+        assert (verdict.status, verdict.reason) == ("unknown", unread(index.model, "chinese"))
+        assert "all-MiniLM-L6-v2 reads English only" in verdict.reason
+    _, facts = status_of_index(Location(tmp_path / "index"))
+    assert dict(facts)["language"] == verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("model", "language", "is_told"),
+    [
+        ("all-MiniLM-L6-v2", "german", True),
+        ("BAAI/bge-small-en-v1.5", "cyrillic script", True),
+        ("glove-6b-50d", "mixed", True),
+        ("all-MiniLM-L6-v2", "english", False),
+        ("all-MiniLM-L6-v2", "unknown", False),
+        ("all-MiniLM-L6-v2", "", False),
+        ("multilingual-e5-small", "chinese", False),
+        ("paraphrase-multilingual-MiniLM-L12-v2", "chinese", False),
+    ],
+)
+def test_models_of_english_are_known_by_name(model: str, language: str, is_told: bool):
+    assert bool(unread(model, language)) == is_told
 
 
 def test_titles_of_another_corpus_stand_for_questions():

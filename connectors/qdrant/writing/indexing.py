@@ -19,6 +19,7 @@ from surprise_rerank.border import instances
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines import Engine
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
+from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.multivectors import document_vectors, token_payload
 from surprise_rerank.connectors.qdrant.schema import (
@@ -93,6 +94,7 @@ class Indexer:
     points: PointWriter
     maker: PointMaker
     work: Advance
+    settle: Callable[[Sequence[Document]], Bm25 | None]  # from the first documents, how words are made
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
     _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
     _sources: set[str] = field(default_factory=set)  # that documents were read from
@@ -107,6 +109,8 @@ class Indexer:
         with Writer(self.points) as writer:
             while chunk := list(islice(source, _CHUNK)):
                 try:
+                    if not row:
+                        self.maker = replace(self.maker, words=self.settle(chunk))
                     part = None if encoded is None else slice_encoded(encoded, row, len(chunk))
                     self._chunk(chunk, known, part, writer)
                     row += len(chunk)
@@ -492,6 +496,7 @@ class PointMaker:
     options: IndexOptions  # what is stored
     encoder: Encoder  # makes the vectors
     statistics: Statistics | None  # gives the moments; None where the index has none yet
+    words: Bm25 | None = None  # how words are made, in the documents' language
 
     def pieces(self, documents: Sequence[Document]) -> list[list[Piece]]:
         """Each document in one piece, or in as many as it has passages."""
@@ -524,8 +529,8 @@ class PointMaker:
                 own[TOKEN_VECTORS] = document_vectors(tokens, i)
                 payloads[i].update(token_payload(tokens, i))
         self._add_statistics(encoded.dense, vectors, payloads)
-        if self.options.bm25 is not None:
-            sparse = self.options.bm25.documents([piece.text for piece in pieces])
+        if self.words is not None:
+            sparse = self.words.documents([piece.text for piece in pieces])
             for own, terms in zip(vectors, sparse, strict=True):
                 # Engines differ in whether such a text counts in the IDF; one without a vector never does.
                 if len(terms.indices):

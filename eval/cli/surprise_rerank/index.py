@@ -341,6 +341,8 @@ def _report(
     sources: Sources,
     begun: float,
 ) -> None:
+    from surprise_rerank.connectors.qdrant.languages import unread
+
     skipped, seconds = sources.skipped(), time.perf_counter() - begun
     indexed = done.added + done.updated
     elsewhere = max(0, len(opened) - indexed - done.unchanged)
@@ -348,6 +350,7 @@ def _report(
         "index": str(location),
         "engine": opened.engine,
         "model": opened.manifest.model,
+        "language": opened.manifest.language,
         "documents": len(opened),
         **asdict(done),
         "elsewhere": elsewhere,
@@ -364,3 +367,5 @@ def _report(
     if elsewhere:
         told.append(f"{elsewhere} stored documents are in no source that was given")
     out.result(values, [first, *told, *skipped_lines(skipped)])
+    if problem := unread(opened.manifest.model, opened.manifest.language):
+        out.note(problem)

@@ -119,6 +119,7 @@ def _background(index: Searched, system: str) -> tuple[dict[str, Any], str] | No
     parts = [own.origin, own.made, f"over {own.documents} documents"]
     if own.chance is not None:
         parts.append(f"calibrated on {own.chance.judged} judged questions")
+    parts += [f"not compared with: {own.doubt}"] * bool(own.doubt)
     text = f"{own.size}; {', '.join(filter(None, parts))}"
     values = {**background_facts(system, own), "stale": stale}
     return values, f"{text}; {stale}" if stale else text
@@ -135,6 +136,7 @@ def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:
         "questions": own.count,
         "effective": own.effective,
         "origin": own.origin,
+        "doubt": own.doubt,
         "made": own.made,
         "calibrated_on": 0 if own.chance is None else own.chance.judged,
         "documents": own.documents,
@@ -167,6 +169,8 @@ def _bytes_on_disk(folder: str | os.PathLike[str]) -> int:
 
 
 def _facts(state: IndexStatus) -> list[tuple[str, str]]:
+    from surprise_rerank.connectors.qdrant.languages import unread
+
     manifest, used, latest = state.manifest, state.manifest.statistics, state.manifest.latest
     options = manifest.options
     facts = [
@@ -176,6 +180,7 @@ def _facts(state: IndexStatus) -> list[tuple[str, str]]:
         ("model", f"{manifest.model} ({manifest.dimension} dimensions, weights {manifest.fingerprint})"),
         ("precision", manifest.precision),
         ("schema", str(manifest.schema)),
+        ("language", unread(manifest.model, manifest.language) or manifest.language or "none yet"),
         *((name.replace("_", " "), _shown(getattr(options, name))) for name in options.__dataclass_fields__),
     ]
     if latest is None:
