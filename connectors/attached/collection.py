@@ -62,7 +62,6 @@ from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.rerankers import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.thresholds.background import QuestionBackground
 
 Keep: TypeAlias = str | os.PathLike[str] | Literal["qdrant"] | None
 
@@ -178,10 +177,6 @@ class Collection(Ranked):
 
     def __len__(self) -> int:
         return self.points.count()
-
-    def changed_since(self, background: QuestionBackground) -> int:
-        """How many documents changed since a background was measured: the difference, as others write."""
-        return max(super().changed_since(background), abs(len(self) - background.documents))
 
     def close(self) -> None:
         """Close the connection, if it was opened here."""

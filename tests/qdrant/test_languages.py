@@ -121,7 +121,7 @@ def test_enriched_words_are_in_the_documents_language() -> None:
         for i, (document, vector) in enumerate(zip(HOUSES, vectors, strict=True))
     ]
     client.upsert("houses", points)
-    collection = Collection.attach(client, "houses", embed=encoder, background=False)
+    collection = Collection.attach(client, "houses", embed=encoder)
     collection.enrich(tokens=False)
     assert collection.language == "german"
     assert str(collection.enrich(tokens=False)).startswith("0 enriched, 2 unchanged")

@@ -69,7 +69,7 @@ def test_many_questions_find_what_each_finds(collection: Ranked, system: str) ->
         pipeline.search(subject, 4, filter=where(old=True)).ids for subject in SUBJECTS
     ]
     assert pipeline.search_many([]) == []
-    with pytest.raises(DataError, match="questions must be a list of strings, got one string"):
+    with pytest.raises(DataError, match="questions must be a list of strings, got 'wing'"):
         pipeline.search_many("wing")
 
 

@@ -185,8 +185,12 @@ class Searched(ABC):
             self.last_changes = after
 
     def changed_since(self, background: QuestionBackground) -> int:
-        """How many documents came, changed or went since a background was measured."""
-        return max(self.changes().documents - background.changes, 0)
+        """How many documents came, changed or went since a background was measured.
+
+        What others wrote, or a killed process did not count, shows in the number of documents alone.
+        """
+        counted = self.changes().documents - background.changes
+        return max(counted, abs(len(self) - background.documents))
 
     def statistics(self) -> Statistics | None:
         """The statistics that documents carry; None where they carry none."""

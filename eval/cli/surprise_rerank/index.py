@@ -240,7 +240,7 @@ def _require_reading(settings: Given) -> None:
 
 def _delete(location: Location, out: Output, ids: Sequence[str]) -> None:
     with open_index(location) as opened:
-        removed, left = opened.delete(dict.fromkeys(ids)), len(opened)
+        removed, left = opened.delete(list(dict.fromkeys(ids))), len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
     out.result(values, [f"{location}: {removed} removed; {left} documents"])
     missing = len(set(ids)) - removed
