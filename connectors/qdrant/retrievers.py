@@ -61,8 +61,20 @@ class ExplainingRetriever(ABC):
 
     def among(self, condition: models.Filter | None, tenant: str | None = None) -> Self:
         """The same over the documents of a tenant that a filter lets through, beside its own filter."""
-        retriever = cast(Any, self)
-        return cast(Self, replace(retriever, options=retriever.options.among(condition, tenant)))
+        retriever = cast(Any, self if tenant is None else self.of_tenant(tenant))
+        return cast(Self, replace(retriever, options=retriever.options.among(condition)))
+
+    def of_tenant(self, tenant: str) -> Self:
+        """The same over the documents of one tenant, which are named by their ids; see `Searched.of_tenant`.
+
+        Raises:
+            DataError: if the index has no tenants.
+        """
+        return self.over(self.index.of_tenant(tenant))
+
+    def over(self, index: Searched) -> Self:
+        """The same over other documents of the same index."""
+        return cast(Self, replace(cast(Any, self), index=index))
 
 
 def filterable(pipeline: Pipeline) -> ExplainingRetriever:
@@ -83,8 +95,8 @@ def in_words(index: Searched, stages: Sequence[Stage], options: SearchOptions) -
     first = f"all {len(index)} documents"
     if options.filter is not None:
         first += " that the filter lets through"
-    if options.tenant is not None:
-        first += f" of tenant {options.tenant!r}"
+    if index.tenant is not None:
+        first += f" of tenant {index.tenant!r}"
     sources = [first, *(f"the {stage.limit} best of these" for stage in stages[:-1])]
     return [
         f"{index.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)
@@ -311,7 +323,8 @@ class SparseRetriever(ExplainingRetriever):
 
     def finding(self, sparse: SparseVector, depth: int, fields: frozenset[Field]) -> tuple[Search, bool]:
         """A search for the best documents, and whether `measured` can be told of what it finds."""
-        measures = self.options == NO_OPTIONS and depth >= _BEST
+        is_of_all = self.options == NO_OPTIONS and self.index.tenant is None
+        measures = is_of_all and depth >= _BEST
         vectors = (self.words.vector,) if measures else ()
         return Search(self._plan(sparse), depth, fields, self.options, vectors), measures
 
@@ -464,8 +477,22 @@ class HybridRetriever(ExplainingRetriever):
                 f"a filter does not reach the words of a {type(self.lexical).__name__}; leave it out, or "
                 "search by a system whose words are Qdrant's"
             )
-        options, lexical = self.options.among(condition, tenant), self.lexical.among(condition, tenant)
-        return replace(self, options=options, lexical=lexical)
+        if tenant is not None:
+            return self.of_tenant(tenant).among(condition)
+        return replace(self, options=self.options.among(condition), lexical=self.lexical.among(condition))
+
+    def over(self, index: Searched) -> HybridRetriever:
+        """The same over other documents of the same index, by both.
+
+        Raises:
+            DataError: if the lexical index is another one.
+        """
+        if not isinstance(self.lexical, ExplainingRetriever):
+            raise DataError(
+                f"a tenant does not reach the words of a {type(self.lexical).__name__}; leave it out, or "
+                "search by a system whose words are Qdrant's"
+            )
+        return replace(self, index=index, lexical=self.lexical.over(index))
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
@@ -557,7 +584,22 @@ class InclusionScored(ExplainingRetriever):
                 f"a filter does not reach a {type(self.retriever).__name__}; leave it out, or search by a "
                 "system of the index"
             )
-        return replace(self, retriever=self.retriever.among(condition, tenant))
+        if tenant is not None:
+            return self.of_tenant(tenant).among(condition)
+        return replace(self, retriever=self.retriever.among(condition))
+
+    def over(self, index: Searched) -> InclusionScored:
+        """The same over other documents of the same index.
+
+        Raises:
+            DataError: if the other retriever is of no index.
+        """
+        if not isinstance(self.retriever, ExplainingRetriever):
+            raise DataError(
+                f"a tenant does not reach a {type(self.retriever).__name__}; leave it out, or search by a "
+                "system of the index"
+            )
+        return replace(self, retriever=self.retriever.over(index), index=index)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""

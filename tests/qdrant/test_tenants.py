@@ -13,8 +13,9 @@ from qdrant_client import models
 from words import WordEncoder
 
 from surprise_rerank.candidates import Field
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
+from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions, SearchOptions
 from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SparseRetriever
+from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
 from surprise_rerank.encoders.base import encode_queries
@@ -42,7 +43,7 @@ def query() -> Any:
     return made
 
 
-def hybrid(index: DocumentIndex, options: SearchOptions = SearchOptions()) -> set[str]:  # noqa: B008
+def hybrid(index: Ranked, options: SearchOptions = SearchOptions()) -> set[str]:  # noqa: B008
     words = SparseRetriever(index, options)
     return set(HybridRetriever(index, words, options=options).retrieve(query(), 31, EVERYTHING).ids)
 
@@ -54,12 +55,14 @@ def ids(tenant: str) -> set[str]:
 def test_a_search_of_a_tenant_finds_its_documents_only(open_index: Opener) -> None:
     with open_index(WordEncoder(), options=BY_TENANT) as index:
         index.sync([*DOCUMENTS, Document("nobody's", "cats")])
-        assert "nobody's" in hybrid(index)
+        assert "/nobody's" in hybrid(index)
+        assert hybrid(index.of_tenant("")) == {"nobody's"}
         for name in TENANTS:
-            found = hybrid(index, SearchOptions(tenant=name))
-            assert found == ids(name) == hybrid(index, SearchOptions(filter=of(name)))
-        assert not hybrid(index, SearchOptions(tenant="nobody"))
-        steps = DenseRetriever(index, options=SearchOptions(tenant="acme")).steps(query(), 5)
+            assert hybrid(index.of_tenant(name)) == ids(name)
+            filtered = hybrid(index, SearchOptions(filter=of(name)))
+            assert filtered == {f"{name}/{own}" for own in ids(name)}
+        assert not hybrid(index.of_tenant("nobody"))
+        steps = DenseRetriever(index.of_tenant("acme")).steps(query(), 5)
         assert "of tenant 'acme'" in steps[0]
     with open_index(None) as index:
         assert index.manifest.options.tenant == "customer"
@@ -69,7 +72,7 @@ def test_an_index_without_tenants_says_how_to_get_them(open_index: Opener) -> No
     with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS[:3])
         with pytest.raises(DataError, match=r"has no tenants; index with --tenant KEY"):
-            DenseRetriever(index, options=SearchOptions(tenant="acme")).retrieve(query(), 3)
+            index.of_tenant("acme")
     with pytest.raises(IndexMismatchError, match="tenant=None, asked for is tenant='customer'"):
         open_index(WordEncoder(), options=BY_TENANT)
 

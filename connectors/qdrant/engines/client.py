@@ -282,11 +282,13 @@ class ClientEngine:
 
         return pages(page)
 
-    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+    def smallest(
+        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
+    ) -> list[Record]:
         """The points of the smallest ids: the first of a scroll, but in local mode, which does not sort."""
         if self.kind == "server":
-            return next(self.scroll(fields, batch=limit))
-        ids = sorted(record.id for batch in self.scroll(()) for record in batch)
+            return next(self.scroll(fields, batch=limit, condition=condition))
+        ids = sorted(record.id for batch in self.scroll((), condition=condition) for record in batch)
         return sorted(self.retrieve(ids[:limit], fields), key=lambda record: record.id)
 
     def close(self) -> None:

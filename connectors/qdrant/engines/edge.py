@@ -129,9 +129,11 @@ class EdgeEngine:
 
         return pages(page)
 
-    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+    def smallest(
+        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
+    ) -> list[Record]:
         """The points of the smallest ids, in their order."""
-        return next(self.scroll(fields, batch=limit))
+        return next(self.scroll(fields, batch=limit, condition=condition))
 
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk."""
