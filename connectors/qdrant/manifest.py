@@ -120,8 +120,8 @@ class IndexOptions:
             return document_key(document.id, "")
         if not isinstance(tenant, str):
             raise DataError(
-                f"the tenant of document {document.id!r} (metadata {self.tenant!r}) is {tenant!r}; give it the "
-                "name of one tenant, as a string"
+                f"the tenant of document {document.id!r} (metadata {self.tenant!r}) is {tenant!r}; give it "
+                "the name of one tenant, as a string"
             )
         return document_key(document.id, encodable(tenant))
 

@@ -280,8 +280,8 @@ def _require_same_source(document: Document, stored: Stored | None) -> None:
     raise DataError(
         f"the document {document.id!r} of {document.source} would take the place of another one of that id, "
         f"which was read from {stored.source}; give ids of their own (--set id_prefix=NAME/, in Python "
-        "open_documents(..., id_prefix=)), or, if the source has moved, replace them (--set replace=yes, "
-        "sync(..., replace=True))"
+        "open_documents(...).with_prefix('NAME/')), or, if the source has moved, replace them (--set "
+        "replace=yes, sync(..., replace=True))"
     )
 
 
