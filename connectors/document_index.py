@@ -294,6 +294,8 @@ class DocumentIndex(Ranked):
     def delete(self, ids: Iterable[str], *, tenant: str | None = None) -> int:
         """Remove documents; unknown ids are ignored. Returns how many there were.
 
+        In a folder their texts are gone from all files when the index is closed, or after `purge`.
+
         Raises:
             DataError: if the index has tenants and none is given, or the other way round.
         """
@@ -317,6 +319,14 @@ class DocumentIndex(Ranked):
                 removed += len(records)
         self.count_changes(removed)
         return removed
+
+    @_exclusive
+    def purge(self) -> None:
+        """Take texts that were deleted or replaced out of an index's files now, not when it is closed.
+
+        A server does that by itself, later; see docs/indexing.md. All segments with such texts are rewritten.
+        """
+        self.storage.engine.purge()
 
     @_exclusive
     def rebuild(

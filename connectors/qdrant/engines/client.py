@@ -205,6 +205,9 @@ class ClientEngine:
 
         self._in_parts(point_ids, 10 * _OPERATIONS, send)
 
+    def purge(self) -> None:
+        """Nothing: a server rewrites its segments and truncates its log by itself; memory has no files."""
+
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points."""
 

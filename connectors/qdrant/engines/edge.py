@@ -77,7 +77,11 @@ class EdgeEngine:
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points."""
         if point_ids:
-            self._shard.update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))
+            self._shard.delete(point_ids)
+
+    def purge(self) -> None:
+        """Take deleted points out of the files now, rather than when the engine is closed."""
+        self._shard.purge()
 
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points; an operation each, as Edge has none for several payloads."""
