@@ -90,6 +90,20 @@ def filterable(pipeline: Pipeline) -> ExplainingRetriever:
     )
 
 
+def _narrowable(part: object) -> ExplainingRetriever:
+    """Return the retriever or the words that another retriever asks, which take filters and tenants.
+
+    Raises:
+        DataError: if they take none.
+    """
+    if isinstance(part, ExplainingRetriever):
+        return part
+    raise DataError(
+        f"a filter or a tenant does not reach a {type(part).__name__}; leave it out, or search by a system "
+        "of the index, whose words are Qdrant's"
+    )
+
+
 def in_words(index: Searched, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
     """The stages in words."""
     first = f"all {len(index)} documents"
@@ -472,14 +486,12 @@ class HybridRetriever(ExplainingRetriever):
         Raises:
             DataError: if the lexical index has no filter.
         """
-        if not isinstance(self.lexical, ExplainingRetriever):
-            raise DataError(
-                f"a filter does not reach the words of a {type(self.lexical).__name__}; leave it out, or "
-                "search by a system whose words are Qdrant's"
-            )
         if tenant is not None:
             return self.of_tenant(tenant).among(condition)
-        return replace(self, options=self.options.among(condition), lexical=self.lexical.among(condition))
+        words = _narrowable(self.lexical)
+        return replace(
+            self, options=self.options.among(condition), lexical=cast(LexicalIndex, words.among(condition))
+        )
 
     def over(self, index: Searched) -> HybridRetriever:
         """The same over other documents of the same index, by both.
@@ -487,12 +499,8 @@ class HybridRetriever(ExplainingRetriever):
         Raises:
             DataError: if the lexical index is another one.
         """
-        if not isinstance(self.lexical, ExplainingRetriever):
-            raise DataError(
-                f"a tenant does not reach the words of a {type(self.lexical).__name__}; leave it out, or "
-                "search by a system whose words are Qdrant's"
-            )
-        return replace(self, index=index, lexical=self.lexical.over(index))
+        words = cast(LexicalIndex, _narrowable(self.lexical).over(index))
+        return replace(self, index=index, lexical=words)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
@@ -579,14 +587,9 @@ class InclusionScored(ExplainingRetriever):
         Raises:
             DataError: if the other retriever has no filter.
         """
-        if not isinstance(self.retriever, ExplainingRetriever):
-            raise DataError(
-                f"a filter does not reach a {type(self.retriever).__name__}; leave it out, or search by a "
-                "system of the index"
-            )
         if tenant is not None:
             return self.of_tenant(tenant).among(condition)
-        return replace(self, retriever=self.retriever.among(condition))
+        return replace(self, retriever=_narrowable(self.retriever).among(condition))
 
     def over(self, index: Searched) -> InclusionScored:
         """The same over other documents of the same index.
@@ -594,12 +597,7 @@ class InclusionScored(ExplainingRetriever):
         Raises:
             DataError: if the other retriever is of no index.
         """
-        if not isinstance(self.retriever, ExplainingRetriever):
-            raise DataError(
-                f"a tenant does not reach a {type(self.retriever).__name__}; leave it out, or search by a "
-                "system of the index"
-            )
-        return replace(self, retriever=self.retriever.over(index), index=index)
+        return replace(self, retriever=_narrowable(self.retriever).over(index), index=index)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""

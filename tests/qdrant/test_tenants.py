@@ -172,12 +172,14 @@ def test_prune_and_rebuild_stay_inside_the_tenants_that_are_named(open_index: Op
 
         with pytest.raises(DataError, match="'1' is of tenant 'bolt', and the documents of tenant='acme'"):
             index.sync(bolts, prune=True, tenant="acme")
-        assert index.sync([], prune=True, tenant="acme").removed == 1
+        other = replace(SAME_IDS[0], id="4", text="Acme starts again.")
+        assert index.sync([other], prune=True, tenant="acme").removed == 1
         del left["acme/1"]
+        left["acme/4"] = other.text
         assert held(index) == left
 
         report = index.rebuild([Document("9", "Cord has a plan, too.", metadata={"customer": "cord"})])
-        assert report.added == len(index) == 3
+        assert report.added == len(index) == 4
         left["cord/9"] = "Cord has a plan, too."
         assert held(index) == left
         again = index.sync([replace(SAME_IDS[2], id="3")], prune=True)  # of the source that bolt/1 is from
