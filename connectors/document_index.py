@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
-from qdrant_client import models
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
@@ -34,13 +33,13 @@ from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     ID,
     METADATA,
-    NUMBER,
     PASSAGES,
     TOKEN_VECTORS,
     PointId,
+    document_key,
     point_id,
 )
-from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
@@ -75,7 +74,6 @@ T = TypeVar("T")
 
 _LOOKED_UP = 1000  # documents in a request
 _FEWEST = 32  # documents of a sample, where each has many passages
-_FIRST_POINTS = models.Filter(must=[models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))])
 
 
 def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
@@ -246,8 +244,7 @@ class DocumentIndex(Ranked):
         return Words(BM25, self._weighted, self.term_statistics)
 
     def __len__(self) -> int:
-        splits = self.manifest.options.passages is not None
-        return self.storage.engine.count(_FIRST_POINTS if splits else None)
+        return self.storage.engine.count(IndexPools(self.storage, 1.0).firsts())
 
     @_exclusive
     def sync(
@@ -258,15 +255,18 @@ class DocumentIndex(Ranked):
         encoded: Encoded | None = None,
         show_progress: bool = False,
         background: bool = True,
+        tenant: str | None = None,
+        replace: bool = False,
     ) -> SyncReport:
         """Bring the index up to date: only new and changed documents are encoded and stored.
 
         After an interruption the next call continues. `prune` removes stored documents that are not among
-        these, of the sources that these name. `encoded` are vectors that exist already; no document is split
-        then. Then backgrounds are measured that are missing or stale.
+        these, of the sources and of the tenants that these name, or of the `tenant`. `encoded` are vectors
+        that exist already; no document is split then. `replace` lets a document take the place of one of its
+        id that was read from another source. Then backgrounds are measured that are missing or stale.
 
         Raises:
-            DataError: if an id occurs twice; what was stored before stays.
+            DataError: if an id occurs twice, or is another source's; what was stored before stays.
             EmptySourceError: if there is no document, and `prune` would remove all that are stored.
             IndexMismatchError: if the encoder computes in another precision than the index holds.
             IndexingError: if documents cannot be stored; names those that are not, the others are.
@@ -279,28 +279,54 @@ class DocumentIndex(Ranked):
         self._density = None
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
-            indexer = Indexer(self.storage.engine, points, maker, work, self._settle_words)
+            indexer = Indexer(
+                self.storage.engine, points, maker, work, self._settle_words, tenant, replaces=replace
+            )
             report = indexer.run(documents, prune=prune, encoded=encoded)
         self.count_changes(report.added + report.updated + report.removed)
         if not background:
             return report
         begun = time.perf_counter()
         look_after_backgrounds(self, show_progress=show_progress)
-        return replace(report, background_seconds=time.perf_counter() - begun)
+        return dataclasses.replace(report, background_seconds=time.perf_counter() - begun)
 
     @_exclusive
-    def delete(self, ids: Iterable[str]) -> int:
-        """Remove documents; unknown ids are ignored. Returns how many there were."""
+    def delete(self, ids: Iterable[str], *, tenant: str | None = None) -> int:
+        """Remove documents; unknown ids are ignored. Returns how many there were.
+
+        In a folder their texts are gone from all files when the index is closed, or after `purge`.
+
+        Raises:
+            DataError: if the index has tenants and none is given, or the other way round.
+        """
+        options = self.manifest.options
+        if tenant is not None:
+            options.tenant_filter(tenant)  # refuses an index without tenants
+        elif options.tenant is not None:
+            raise DataError(
+                f"{self.where} has tenants, and an id is one of its tenant's: say whose documents are to be "
+                "deleted with tenant= (--tenant NAME), '' for those of no tenant"
+            )
         self._density = None
-        engine, named, removed = self.storage.engine, border.texts("ids", ids), 0
+        engine, removed = self.storage.engine, 0
+        keys = [document_key(name, tenant) for name in border.texts("ids", ids)]
         with self._changing_points() as points:
-            for start in range(0, len(named), _LOOKED_UP):
-                part = [point_id(name) for name in named[start : start + _LOOKED_UP]]
-                found = engine.retrieve(part, (ID, PASSAGES))
-                delete_documents(points, [(r.payload[ID], r.payload.get(PASSAGES, 1)) for r in found])
-                removed += len(found)
+            for start in range(0, len(keys), _LOOKED_UP):
+                part = [point_id(key) for key in keys[start : start + _LOOKED_UP]]
+                records = engine.retrieve(part, (options.key_field, PASSAGES))
+                passages = [(r.payload[options.key_field], r.payload.get(PASSAGES, 1)) for r in records]
+                delete_documents(points, passages)
+                removed += len(records)
         self.count_changes(removed)
         return removed
+
+    @_exclusive
+    def purge(self) -> None:
+        """Take texts that were deleted or replaced out of an index's files now, not when it is closed.
+
+        A server does that by itself, later; see docs/indexing.md. All segments with such texts are rewritten.
+        """
+        self.storage.engine.purge()
 
     @_exclusive
     def rebuild(
@@ -318,7 +344,8 @@ class DocumentIndex(Ranked):
 
         Until then this version answers. After an error it stays in use, and another call continues. Models
         and options are as for `open`, or those of now. The ensemble stays if the model does; the questions
-        of backgrounds are asked again.
+        of backgrounds are asked again. Documents of tenants that these do not name are taken from this
+        version, and stay.
 
         Raises:
             IndexingError: if documents cannot be stored.
@@ -334,6 +361,9 @@ class DocumentIndex(Ranked):
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
                 statistics.carry_over(self.storage, made)
+            tenant = chosen.tenant
+            if tenant is not None and tenant == self.manifest.options.tenant:
+                documents = WithOtherTenants(documents, self.storage)
             report = successor.sync(documents, prune=True, show_progress=show_progress, background=False)
             if not len(successor) and len(self):
                 raise no_documents(len(self), self.where)
@@ -356,7 +386,7 @@ class DocumentIndex(Ranked):
             return report
         begun = time.perf_counter()
         measure_again(self, asked, show_progress=show_progress)
-        return replace(report, background_seconds=time.perf_counter() - begun)
+        return dataclasses.replace(report, background_seconds=time.perf_counter() - begun)
 
     @classmethod
     def renew(
@@ -406,8 +436,8 @@ class DocumentIndex(Ranked):
 
     def sample_ids(self, size: int) -> tuple[str, ...]:
         """Ids of a sample of the documents, fewer where they have many passages; see `token_sample`."""
-        records = self.storage.engine.smallest(border.count("size", size), (ID,))
-        return tuple(dict.fromkeys(record.payload[ID] for record in records))
+        records = self.storage.engine.smallest(border.count("size", size), (self.manifest.options.key_field,))
+        return tuple(self.pools.names(records).values())
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample with these fields; see `Searched.sample`."""
@@ -419,11 +449,11 @@ class DocumentIndex(Ranked):
 
         Point ids are hashes: this is a uniform sample, the same in every engine.
         """
-        engine, fields = self.storage.engine, (ID, *TOKEN_FIELDS)
+        engine, fields = self.storage.engine, (ID, self.manifest.options.key_field, *TOKEN_FIELDS)
         points = [record.id for record in engine.smallest(border.count("size", size), ())]
         found = {record.id: record for record in engine.retrieve(points, fields, (TOKEN_VECTORS,))}
         records = [found[point] for point in points if point in found]
-        return tuple(record.payload[ID] for record in records), self.pools.tokens_of(records)
+        return tuple(map(self.pools.key, records)), self.pools.tokens_of(records)
 
     def surprise_reranker(self) -> SurpriseReranker:
         """What orders given documents by surprise, as their moments do; see `Searched.surprise_reranker`."""
@@ -443,8 +473,7 @@ class DocumentIndex(Ranked):
 
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates and their points."""
-        numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
-        return pool, [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
+        return pool, self.pools.points_of(pool)
 
     def term_statistics(self) -> TermStatistics:
         """What every term weighs over all documents, or passages; see `KeptTerms`.
@@ -472,7 +501,9 @@ class DocumentIndex(Ranked):
         if self.manifest.language or not documents:
             return words
         sample = documents[:: -(-len(documents) // SAMPLED)]
-        self.storage.save(replace(self.manifest, language=language_of(own.content for own in sample)))
+        self.storage.save(
+            dataclasses.replace(self.manifest, language=language_of(own.content for own in sample))
+        )
         return self.manifest.words
 
     def _changing_points(self) -> AbstractContextManager[PointWriter]:

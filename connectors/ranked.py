@@ -5,18 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 
 from surprise_rerank.answers import SearchOptions, SearchSettings
+from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     LexicalIndex,
     StoredCandidates,
     SurpriseMode,
 )
+from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, PointId, to_document
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.storage.files import TenantFiles
 from surprise_rerank.connectors.systems.backgrounds import (
     all_backgrounds,
     kept_background,
@@ -26,6 +31,7 @@ from surprise_rerank.connectors.systems.backgrounds import (
 from surprise_rerank.connectors.systems.building import build_system, possible_systems, with_scorers
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
+from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
@@ -40,6 +46,10 @@ _PATIENCE = 0.5
 
 class Ranked(Searched):
     """A collection with its systems, and with their backgrounds of other questions."""
+
+    def of_tenant(self, tenant: str) -> Ranked:
+        """One tenant's documents, with the same methods; see `Searched.of_tenant`."""
+        return TenantDocuments(self, tenant)
 
     def pipeline(
         self,
@@ -71,7 +81,8 @@ class Ranked(Searched):
         # Words alone rank without a model, so that none needs to be loaded.
         encoder = self.encoder if encodes else cast(Encoder, self._encoder)
         options = SearchOptions().changed(**settings)
-        background = kept_background(self, built, options.min_percentile)
+        owner = self if options.tenant is None else self.of_tenant(options.tenant)
+        background = kept_background(owner, built, options.min_percentile)
         return Pipeline(encoder, built.retriever, built.reranker, options, background, encodes)
 
     def text_reranker(
@@ -89,6 +100,10 @@ class Ranked(Searched):
         Raises:
             DataError: if the system cannot rank given texts; as `pipeline`.
         """
+        tenant = settings.pop("tenant", None)
+        if tenant is not None:
+            owner = self.of_tenant(tenant)
+            return owner.text_reranker(system, scorers=scorers, weights=weights, **settings)
         name = system or self.default_system
         chosen = find_system(name)
         if not chosen.ranks_texts:
@@ -154,6 +169,87 @@ class Ranked(Searched):
         assert background.chance is not None
         store_background(self, name, background)
         return background.chance
+
+
+def _shared(name: str) -> Any:
+    """Return a property of a tenant's documents that is what the whole index has."""
+    return property(attrgetter(f"corpus.{name}"))
+
+
+class TenantDocuments(Ranked):
+    """One tenant's documents of an index: these alone are found, and an id is one of them.
+
+    What scores are measured against is the whole index: its ensembles, samples and statistics of words, so
+    that scores are those of a pipeline of the whole index that searches for the tenant. Backgrounds and
+    fitted weights are the tenant's, where it has some, else the index's.
+
+    Raises:
+        DataError: if the collection is no index with tenants.
+    """
+
+    def __init__(self, corpus: Ranked, tenant: str) -> None:
+        if corpus.storage is None:
+            raise DataError(
+                f"tenant={tenant!r} is for an index of surprise-rerank, and {corpus.where} is none; leave it "
+                "away, or filter"
+            )
+        corpus.storage.manifest.options.tenant_filter(tenant)
+        self._corpus, self.tenant = corpus, tenant
+        self.files = TenantFiles(lambda: corpus.files, tenant)
+        self.where = f"{corpus.where}, tenant {tenant!r}"
+
+    storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
+    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
+    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
+    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
+    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
+    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
+    surprise_reranker, _encoder = map(_shared, ("surprise_reranker", "_encoder"))
+    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
+
+    @property
+    def corpus(self) -> Ranked:
+        """The whole index."""
+        return self._corpus
+
+    @property
+    def pools(self) -> IndexPools:
+        """Candidates of the tenant's documents; what retrievers are made of."""
+        return IndexPools(self.storage, self.corpus.pools.density, self.tenant)
+
+    @property
+    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
+        """Reads documents by id; see `Searched.documents`."""
+        return self.pools.documents
+
+    def __len__(self) -> int:
+        return int(self.storage.engine.count(self.pools.firsts()))
+
+    def changed_since(self, background: QuestionBackground) -> int:
+        """How many documents came, changed or went since a background was measured.
+
+        One that was measured over the whole index has its number of documents, and its changes count. Of the
+        tenant's, which has about the tenant's number, only the difference in numbers is known.
+        """
+        return min(self._corpus.changed_since(background), abs(len(self) - background.documents))
+
+    def sample_documents(self, size: int) -> tuple[Document, ...]:
+        """A uniform sample of so many of the tenant's documents, the same in every run."""
+        records = self.storage.engine.smallest(size, DOCUMENT_FIELDS, self.pools.firsts())
+        return tuple(to_document(record.payload) for record in records)
+
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates and their points."""
+        return pool, self.pools.points_of(pool)
+
+    def of_tenant(self, tenant: str) -> TenantDocuments:
+        """The same documents; a DataError for those of another tenant."""
+        if tenant != self.tenant:
+            raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
+        return self
+
+    def close(self) -> None:
+        """Nothing: whoever opened the index closes it."""
 
 
 class RankedPipelines(Mapping[str, Pipeline]):

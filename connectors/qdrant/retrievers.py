@@ -68,8 +68,20 @@ class ExplainingRetriever(ABC):
 
     def among(self, condition: models.Filter | None, tenant: str | None = None) -> Self:
         """The same over the documents of a tenant that a filter lets through, beside its own filter."""
-        retriever = cast(Any, self)
-        return cast(Self, replace(retriever, options=retriever.options.among(condition, tenant)))
+        retriever = cast(Any, self if tenant is None else self.of_tenant(tenant))
+        return cast(Self, replace(retriever, options=retriever.options.among(condition)))
+
+    def of_tenant(self, tenant: str) -> Self:
+        """The same over the documents of one tenant, which are named by their ids; see `Searched.of_tenant`.
+
+        Raises:
+            DataError: if the index has no tenants.
+        """
+        return self.over(self.index.of_tenant(tenant))
+
+    def over(self, index: Searched) -> Self:
+        """The same over other documents of the same index."""
+        return cast(Self, replace(cast(Any, self), index=index))
 
 
 def filterable(pipeline: Pipeline) -> ExplainingRetriever:
@@ -85,13 +97,27 @@ def filterable(pipeline: Pipeline) -> ExplainingRetriever:
     )
 
 
+def _narrowable(part: object) -> ExplainingRetriever:
+    """Return the retriever or the words that another retriever asks, which take filters and tenants.
+
+    Raises:
+        DataError: if they take none.
+    """
+    if isinstance(part, ExplainingRetriever):
+        return part
+    raise DataError(
+        f"a filter or a tenant does not reach a {type(part).__name__}; leave it out, or search by a system "
+        "of the index, whose words are Qdrant's"
+    )
+
+
 def in_words(index: Searched, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
     """The stages in words."""
     first = f"all {len(index)} documents"
     if options.filter is not None:
         first += " that the filter lets through"
-    if options.tenant is not None:
-        first += f" of tenant {options.tenant!r}"
+    if index.tenant is not None:
+        first += f" of tenant {index.tenant!r}"
     sources = [first, *(f"the {stage.limit} best of these" for stage in stages[:-1])]
     return [
         f"{index.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)
@@ -318,7 +344,8 @@ class SparseRetriever(ExplainingRetriever):
 
     def finding(self, sparse: SparseVector, depth: int, fields: frozenset[Field]) -> tuple[Search, bool]:
         """A search for the best documents, and whether `measured` can be told of what it finds."""
-        measures = self.options == NO_OPTIONS and depth >= _BEST
+        is_of_all = self.options == NO_OPTIONS and self.index.tenant is None
+        measures = is_of_all and depth >= _BEST
         vectors = (self.words.vector,) if measures else ()
         return Search(self._plan(sparse), depth, fields, self.options, vectors), measures
 
@@ -466,13 +493,21 @@ class HybridRetriever(ExplainingRetriever):
         Raises:
             DataError: if the lexical index has no filter.
         """
-        if not isinstance(self.lexical, ExplainingRetriever):
-            raise DataError(
-                f"a filter does not reach the words of a {type(self.lexical).__name__}; leave it out, or "
-                "search by a system whose words are Qdrant's"
-            )
-        options, lexical = self.options.among(condition, tenant), self.lexical.among(condition, tenant)
-        return replace(self, options=options, lexical=lexical)
+        if tenant is not None:
+            return self.of_tenant(tenant).among(condition)
+        words = _narrowable(self.lexical)
+        return replace(
+            self, options=self.options.among(condition), lexical=cast(LexicalIndex, words.among(condition))
+        )
+
+    def over(self, index: Searched) -> HybridRetriever:
+        """The same over other documents of the same index, by both.
+
+        Raises:
+            DataError: if the lexical index is another one.
+        """
+        words = cast(LexicalIndex, _narrowable(self.lexical).over(index))
+        return replace(self, index=index, lexical=words)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
@@ -559,12 +594,17 @@ class InclusionScored(ExplainingRetriever):
         Raises:
             DataError: if the other retriever has no filter.
         """
-        if not isinstance(self.retriever, ExplainingRetriever):
-            raise DataError(
-                f"a filter does not reach a {type(self.retriever).__name__}; leave it out, or search by a "
-                "system of the index"
-            )
-        return replace(self, retriever=self.retriever.among(condition, tenant))
+        if tenant is not None:
+            return self.of_tenant(tenant).among(condition)
+        return replace(self, retriever=_narrowable(self.retriever).among(condition))
+
+    def over(self, index: Searched) -> InclusionScored:
+        """The same over other documents of the same index.
+
+        Raises:
+            DataError: if the other retriever is of no index.
+        """
+        return replace(self, retriever=_narrowable(self.retriever).over(index), index=index)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""

@@ -26,8 +26,8 @@ from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
     HASH,
-    ID,
     INCOMPLETE,
+    KEY,
     NUMBER,
     PASSAGES,
     SOURCE,
@@ -36,10 +36,12 @@ from surprise_rerank.connectors.qdrant.schema import (
     Payload,
     Point,
     StoredVector,
+    document_key,
     document_payload,
     passage_payload,
     point_id,
     stored_hash,
+    tenant_of_key,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import PointWriter
@@ -95,14 +97,18 @@ class Indexer:
     maker: PointMaker
     work: Advance
     settle: Callable[[Sequence[Document]], Bm25 | None]  # from the first documents, how words are made
+    tenant: str | None = None  # whose documents alone are taken and pruned; None for those of all
+    replaces: bool = False  # whether a document may take the place of one that was read from elsewhere
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
-    _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
+    _seen: dict[str, None] = field(default_factory=dict)  # documents' keys, in their order
     _sources: set[str] = field(default_factory=set)  # that documents were read from
 
     def run(
         self, documents: Iterable[Document], *, prune: bool = False, encoded: Encoded | None = None
     ) -> SyncReport:
         """Store what is new or changed; see `DocumentIndex.sync`."""
+        if self.tenant is not None:
+            self.maker.options.tenant_filter(self.tenant)  # refuses an index without tenants
         known = dict(self._all_stored()) if prune else None
         source = instances("documents", documents, Document, "make it of Document(id=..., text=...)")
         row = 0
@@ -116,8 +122,8 @@ class Indexer:
                     row += len(chunk)
                 except StoppedError:
                     # Later ids are reported if that needs no reading of a stream, which may have no end.
-                    rest = [d.id for d in source] if isinstance(documents, Sequence) else []
-                    writer.give_up(self._seen, rest)
+                    later = map(self.maker.options.key_of, source) if isinstance(documents, Sequence) else ()
+                    writer.give_up(self._seen, list(later))
             writer.finish(self._seen)
         removed = 0
         if known is not None:
@@ -137,14 +143,20 @@ class Indexer:
         encoded: Encoded | None,
         writer: Writer,
     ) -> None:
-        self._require_unique(documents)
-        writer.expect([d.id for d in documents])
+        keys = self._unique_keys(documents)
         # This also finds what cannot be stored before anything is encoded.
         hashes = [stored_hash(d) for d in documents]
-        stored = known if known is not None else self._stored(documents, writer)
-        pairs = zip(documents, hashes, strict=True)
-        current = {d.id: d for d, own in pairs if d.id in stored and stored[d.id].hash == own}
-        rows = [i for i, d in enumerate(documents) if d.id not in current]
+        writer.expect(keys)
+        stored = known if known is not None else self._stored(keys, writer)
+        current = {
+            key: None
+            for key, own in zip(keys, hashes, strict=True)
+            if key in stored and stored[key].hash == own
+        }
+        rows = [i for i, key in enumerate(keys) if key not in current]
+        if not self.replaces:
+            for i in rows:
+                _require_same_source(documents[i], stored.get(keys[i]))
         writer.acknowledge(current)
         self._counts["unchanged"] += len(current)
         self.work(len(current))
@@ -154,8 +166,8 @@ class Indexer:
             points = self._points_of(pieces, list(window), encoded)
             parts = []
             for i, own in window.items():
-                before = stored.get(documents[i].id)
-                parts.append((documents[i], len(own), before.passages if before else 0))
+                before = stored.get(keys[i])
+                parts.append((keys[i], len(own), before.passages if before else 0))
                 self._counts["added" if before is None else "updated"] += 1
                 self._counts["split"] += len(own) > 1
             writer.put(partial(_jobs, parts, points))
@@ -206,41 +218,77 @@ class Indexer:
         self.engine.claim()  # before the work, not after it
         return encode_documents(self.maker.encoder, [piece.text for piece in pieces])
 
-    def _require_unique(self, documents: Sequence[Document]) -> None:
+    def _unique_keys(self, documents: Sequence[Document]) -> list[str]:
+        """Return what each document is known by.
+
+        Raises:
+            DataError: if one is known already, or is of another tenant than these are to be of.
+        """
+        keys = []
         for document in documents:
             if not document.id:
                 raise DataError(f"a document has an empty id (its text begins {document.text[:40]!r})")
-            if document.id in self._seen:
+            key = self.maker.options.key_of(document)
+            if self.tenant is not None and key != document_key(document.id, self.tenant):
+                raise DataError(
+                    f"document {document.id!r} is of tenant {tenant_of_key(key)!r}, and the documents of "
+                    f"tenant={self.tenant!r} are brought up to date; leave the tenant away, or the document"
+                )
+            if key in self._seen:
                 raise DataError(f"the document id {document.id!r} occurs twice; ids must be unique")
-            self._seen[document.id] = None
+            self._seen[key] = None
+            keys.append(key)
             if document.source:
                 self._sources.add(document.source)
+        return keys
 
     def _all_stored(self) -> Iterator[tuple[str, Stored]]:
-        for batch in self.engine.scroll((ID, HASH, PASSAGES, NUMBER, SOURCE), batch=5000):
+        options = self.maker.options
+        condition = None if self.tenant is None else options.tenant_filter(self.tenant)
+        fields = (options.key_field, HASH, PASSAGES, NUMBER, SOURCE)
+        for batch in self.engine.scroll(fields, batch=5000, condition=condition):
             for record in batch:
                 if record.payload.get(NUMBER, 0) == 0:
-                    yield record.payload[ID], _stored(record.payload)
+                    yield record.payload[options.key_field], _stored(record.payload)
 
-    def _stored(self, documents: Sequence[Document], writer: Writer) -> dict[str, Stored]:
-        found = writer.asking(
-            lambda: self.engine.retrieve([point_id(d.id) for d in documents], (ID, HASH, PASSAGES))
-        )
-        return {record.payload[ID]: _stored(record.payload) for record in found}
+    def _stored(self, keys: Sequence[str], writer: Writer) -> dict[str, Stored]:
+        key_field = self.maker.options.key_field
+        fields = (key_field, HASH, PASSAGES, SOURCE)
+        records = writer.asking(lambda: self.engine.retrieve([point_id(key) for key in keys], fields))
+        return {record.payload[key_field]: _stored(record.payload) for record in records}
 
     def _prune(self, known: Mapping[str, Stored]) -> int:
-        own = self._sources
-        gone = sorted(
-            name for name in known if name not in self._seen and (not own or known[name].source in own)
-        )
-        delete_documents(self.points, [(name, known[name].passages) for name in gone])
+        """Remove what is not among the documents, of the sources and of the tenants that these name."""
+        sources, gone = self._sources, known.keys() - self._seen.keys()
+        if sources:
+            gone = {key for key in gone if known[key].source in sources}
+        if self.maker.options.tenant is not None and self.tenant is None:
+            tenants = {tenant_of_key(key) for key in self._seen}
+            gone = {key for key in gone if tenant_of_key(key) in tenants}
+        delete_documents(self.points, [(key, known[key].passages) for key in sorted(gone)])
         return len(gone)
 
 
-def _jobs(parts: Sequence[tuple[Document, int, int]], points: Callable[[], list[Point]]) -> list[Job]:
+def _require_same_source(document: Document, stored: Stored | None) -> None:
+    """Refuse to put a document of one source into the place of another source's.
+
+    Raises:
+        DataError: names both sources.
+    """
+    if stored is None or not document.source or stored.source in ("", document.source):
+        return
+    raise DataError(
+        f"the document {document.id!r} of {document.source} would take the place of another one of that id, "
+        f"which was read from {stored.source}; give ids of their own (--set id_prefix=NAME/, in Python "
+        "open_documents(...).with_prefix('NAME/')), or, if the source has moved, replace them (--set "
+        "replace=yes, sync(..., replace=True))"
+    )
+
+
+def _jobs(parts: Sequence[tuple[str, int, int]], points: Callable[[], list[Point]]) -> list[Job]:
     """What is to be stored of documents: each with how many pieces it has now, and had before."""
     made = iter(points())
-    return [Job(document, list(islice(made, count)), before) for document, count, before in parts]
+    return [Job(key, list(islice(made, count)), before) for key, count, before in parts]
 
 
 def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
@@ -282,7 +330,7 @@ def _require_all_read(documents: Iterable[Document]) -> None:
 
 
 T = TypeVar("T")
-_Named: TypeAlias = tuple[str, Point]  # with the document's id
+_Named: TypeAlias = tuple[str, Point]  # with the document's key
 
 _UPSERT_POINTS = 64
 _UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
@@ -292,9 +340,9 @@ _NAMED = 5  # ids that an error shows
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A document to store: a point for each of its passages, and how many it had before."""
+    """A document to store, by its key: a point for each of its passages, and how many it had before."""
 
-    document: Document
+    key: str
     points: Sequence[Point]
     before: int
 
@@ -408,18 +456,18 @@ class Writer:
         """A window. A document of several points counts as stored when the last of them is."""
         single = [job for job in jobs if len(job.points) == 1 and job.before <= 1]
         several = [job for job in jobs if not (len(job.points) == 1 and job.before <= 1)]
-        for batch in _batches((job.document.id, job.points[0]) for job in single):
+        for batch in _batches((job.key, job.points[0]) for job in single):
             failed = self._upsert(batch)
             self.acknowledge({name for name, _ in batch} - failed)
         if not several:
             return
         failed = set()
-        firsts = [(job.document.id, _incomplete(job)) for job in several]
-        others = [(job.document.id, point) for job in several for point in job.points[1:]]
+        firsts = [(job.key, _incomplete(job)) for job in several]
+        others = [(job.key, point) for job in several for point in job.points[1:]]
         for batch in (*_batches(firsts), *_batches(others)):
             failed |= self._upsert(batch)
-        whole = [job for job in several if job.document.id not in failed]
-        surplus = [p for job in whole for p in points_of(job.document.id, range(len(job.points), job.before))]
+        whole = [job for job in several if job.key not in failed]
+        surplus = [p for job in whole for p in points_of(job.key, range(len(job.points), job.before))]
         self._points.delete(surplus)
         self._points.set_payloads(
             [
@@ -427,7 +475,7 @@ class Writer:
                 for job in whole
             ]
         )
-        self.acknowledge([job.document.id for job in whole])
+        self.acknowledge([job.key for job in whole])
 
     def _upsert(self, batch: Sequence[_Named]) -> set[str]:
         """Store points; returns the ids of documents whose point no request can hold."""
@@ -443,9 +491,9 @@ class Writer:
         return set()
 
 
-def points_of(document_id: str, numbers: Iterable[int]) -> list[str]:
-    """Ids of the points of some passages."""
-    return [point_id(document_id, number) for number in numbers]
+def points_of(key: str, numbers: Iterable[int]) -> list[str]:
+    """Ids of the points of some passages of a document."""
+    return [point_id(key, number) for number in numbers]
 
 
 def _incomplete(job: Job) -> Point:
@@ -473,10 +521,10 @@ def delete_documents(writer: PointWriter, documents: Sequence[tuple[str, int]]) 
 
     Args:
         writer: deletes points.
-        documents: id and number of passages of each.
+        documents: key and number of passages of each.
     """
-    writer.delete([p for name, passages in documents for p in points_of(name, range(1, passages))])
-    writer.delete([p for name, _ in documents for p in points_of(name, [0])])
+    writer.delete([p for key, passages in documents for p in points_of(key, range(1, passages))])
+    writer.delete([p for key, _ in documents for p in points_of(key, [0])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,7 +570,11 @@ class PointMaker:
                 f"got {encoded.dense.shape}"
             )
         vectors: list[dict[str, StoredVector]] = [{DENSE: row} for row in encoded.dense]
+        keys = [self.options.key_of(piece.document) for piece in pieces]
         payloads = [_payload(piece) for piece in pieces]
+        if self.options.tenant is not None:
+            for payload, key in zip(payloads, keys, strict=True):
+                payload[KEY] = key
         if self.options.tokens:
             tokens = pooled_tokens(self._tokens(encoded, len(pieces)), self.options.pooling)
             for i, own in enumerate(vectors):
@@ -536,8 +588,8 @@ class PointMaker:
                 if len(terms.indices):
                     own[BM25] = terms
         return [
-            Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload)
-            for p, own, payload in zip(pieces, vectors, payloads, strict=True)
+            Point(point_id(key, p.passage.number if p.passage else 0), own, payload)
+            for key, p, own, payload in zip(keys, pieces, vectors, payloads, strict=True)
         ]
 
     def _tokens(self, encoded: Encoded, count: int) -> TokenBatch:
