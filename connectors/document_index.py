@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
@@ -22,7 +21,6 @@ from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
-    MEMORY,
     Location,
     RetryPolicy,
 )
@@ -42,8 +40,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
-from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
+from surprise_rerank.connectors.qdrant.storage.opening import new_version, open_storage
 from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import (
     Indexer,
@@ -59,9 +56,8 @@ from surprise_rerank.connectors.systems.backgrounds import look_after_background
 from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
-from surprise_rerank.encoders.paired import PairedEncoder
+from surprise_rerank.encoders.paired import paired_encoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -147,7 +143,7 @@ class DocumentIndex(Ranked):
             IndexMismatchError: if the index was made by another model, or with other options or settings.
             DataError: if what is given makes no vectors, or no tokens where these are to be stored.
         """
-        model = _given_model(encoder, token_encoder)
+        model = paired_encoder(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
         if url is None and location is not None and not isinstance(location, Location):
             named = Location.at(location, collection)
@@ -166,7 +162,7 @@ class DocumentIndex(Ranked):
             if where != Location():
                 raise DataError("a Location is given; put url, collection, api_key and so on into it")
             where = location
-        return cls(_open_storage(where, expected, options, collection_settings or {}), model)
+        return cls(open_storage(where, expected, options, collection_settings or {}), model)
 
     def close(self) -> None:
         """Write what is pending; close files and connections, and release locks."""
@@ -353,7 +349,7 @@ class DocumentIndex(Ranked):
         """
         border.flags(show_progress=show_progress, background=background)
         asked = self.backgrounds() if background else {}
-        model = _given_model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
+        model = paired_encoder(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
         made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
         try:
@@ -411,8 +407,8 @@ class DocumentIndex(Ranked):
             IndexingError: if documents cannot be stored; another call continues.
         """
         border.flags(show_progress=show_progress, background=background)
-        model = _given_model(encoder, token_encoder) or as_encoder(encoder)
-        made = _new_version(location, Manifest.of(model, options), collection_settings or {})
+        model = paired_encoder(encoder, token_encoder) or as_encoder(encoder)
+        made = new_version(location, Manifest.of(model, options), collection_settings or {})
         with cls(made, model) as index:
             report = index.sync(documents, prune=True, show_progress=show_progress, background=background)
             if not len(index):
@@ -616,37 +612,3 @@ class DocumentIndex(Ranked):
     def placement(self) -> Placement | None:
         """How the points are spread over the nodes of a server; None where the index is on this machine."""
         return self.storage.engine.placement()
-
-
-def _given_model(encoder: object | None, token_encoder: object | None) -> Encoder | None:
-    """The encoder that a caller gives, with the token vectors of another one where that is given."""
-    if encoder is None and token_encoder is not None:
-        raise DataError("token_encoder= goes with the encoder of the dense vectors; give encoder=, too")
-    model = None if encoder is None else as_encoder(encoder)
-    if model is None or token_encoder is None:
-        return model
-    return PairedEncoder(model, as_encoder(token_encoder))
-
-
-def _new_version(
-    location: Location | str | os.PathLike[str], manifest: Manifest, settings: Mapping[str, Any]
-) -> FolderStorage | ServerStorage:
-    """An empty version beside an index that cannot be opened; see `DocumentIndex.renew`."""
-    where = location if isinstance(location, Location) else Location(location)
-    if where.folder is None:
-        return ServerStorage.anew(where, manifest, settings)
-    return FolderStorage.anew(Path(where.folder), manifest)
-
-
-def _open_storage(
-    location: Location,
-    expected: Manifest | None,
-    options: IndexOptions | None,
-    settings: Mapping[str, Any],
-) -> Storage:
-    """Open an index, or make an empty one; see `DocumentIndex.open`."""
-    if location.url is not None or str(location.folder) == MEMORY:
-        return ServerStorage.open(location, expected, options, settings if location.url is not None else {})
-    if location.folder is None:
-        raise StoreError("give a folder, ':memory:', or the url of a Qdrant server")
-    return FolderStorage.open(Path(location.folder), expected, options)
