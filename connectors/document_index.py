@@ -407,7 +407,8 @@ class DocumentIndex(Ranked):
             IndexingError: if documents cannot be stored; another call continues.
         """
         border.flags(show_progress=show_progress, background=background)
-        model = paired_encoder(encoder, token_encoder) or as_encoder(encoder)
+        model = paired_encoder(encoder, token_encoder)
+        assert model is not None
         made = new_version(location, Manifest.of(model, options), collection_settings or {})
         with cls(made, model) as index:
             report = index.sync(documents, prune=True, show_progress=show_progress, background=background)
