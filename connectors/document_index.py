@@ -46,11 +46,11 @@ from surprise_rerank.connectors.qdrant.writing.indexing import (
     Indexer,
     PointMaker,
     SyncReport,
-    delete_documents,
     no_documents,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
+from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
 from surprise_rerank.core.arrays import VectorSimilarity

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Unpack, cast
 
 from surprise_rerank.answers import SearchOptions, SearchSettings
-from surprise_rerank.candidates import Candidates
+from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     LexicalIndex,
-    StoredCandidates,
     SurpriseMode,
+    with_words,
 )
 from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, PointId, to_document
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
@@ -42,6 +42,24 @@ from surprise_rerank.thresholds.chance import AnswerChance
 NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 # Seconds to wait for another thread that makes a system: making one without a background takes less.
 _PATIENCE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCandidates:
+    """What an index has of documents that are named."""
+
+    index: Searched  # where vectors, tokens and texts come from
+    words: LexicalIndex | None = None  # for BM25's scores of them, and its moments; none where None
+
+    @property
+    def pooling(self) -> float:
+        """Tokens that are merged into one of their vectors, on average."""
+        return self.index.pooling
+
+    def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+        """Those of these documents that the index has, in this order; with BM25's scores, if any."""
+        pool = self.index.fetch(ids, fields, skip_missing=True)
+        return pool if self.words is None else with_words(pool, self.words, query.text)
 
 
 class Ranked(Searched):

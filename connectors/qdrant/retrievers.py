@@ -67,20 +67,20 @@ class ExplainingRetriever(ABC):
         """What `retrieve` does, in words."""
 
     def among(self, condition: models.Filter | None, tenant: str | None = None) -> Self:
-        """The same over the documents of a tenant that a filter lets through, beside its own filter."""
-        retriever = cast(Any, self if tenant is None else self.of_tenant(tenant))
-        return cast(Self, replace(retriever, options=retriever.options.among(condition)))
-
-    def of_tenant(self, tenant: str) -> Self:
-        """The same over the documents of one tenant, which are named by their ids; see `Searched.of_tenant`.
+        """The same over the documents of a tenant that a filter lets through, beside its own filter.
 
         Raises:
-            DataError: if the index has no tenants.
+            DataError: if the index has no tenants, or something that is asked, too, has no filter.
         """
-        return self.over(self.index.of_tenant(tenant))
+        return (self if tenant is None else self.over(self.index.of_tenant(tenant))).filtered(condition)
+
+    def filtered(self, condition: models.Filter | None) -> Self:
+        """The same over what a filter lets through."""
+        retriever = cast(Any, self)
+        return cast(Self, replace(retriever, options=retriever.options.among(condition)))
 
     def over(self, index: Searched) -> Self:
-        """The same over other documents of the same index."""
+        """The same over other documents of the same index, such as a tenant's."""
         return cast(Self, replace(cast(Any, self), index=index))
 
 
@@ -487,25 +487,13 @@ class HybridRetriever(ExplainingRetriever):
             return pool
         return pools.included(pool, [record.id for record in records], inclusion, answers["inclusion"])
 
-    def among(self, condition: models.Filter | None, tenant: str | None = None) -> HybridRetriever:
-        """The same over the documents of a tenant that a filter lets through, by both.
-
-        Raises:
-            DataError: if the lexical index has no filter.
-        """
-        if tenant is not None:
-            return self.of_tenant(tenant).among(condition)
-        words = _narrowable(self.lexical)
-        return replace(
-            self, options=self.options.among(condition), lexical=cast(LexicalIndex, words.among(condition))
-        )
+    def filtered(self, condition: models.Filter | None) -> HybridRetriever:
+        """The same over what a filter lets through, by both."""
+        words = cast(LexicalIndex, _narrowable(self.lexical).filtered(condition))
+        return replace(self, options=self.options.among(condition), lexical=words)
 
     def over(self, index: Searched) -> HybridRetriever:
-        """The same over other documents of the same index, by both.
-
-        Raises:
-            DataError: if the lexical index is another one.
-        """
+        """The same over other documents of the same index, by both."""
         words = cast(LexicalIndex, _narrowable(self.lexical).over(index))
         return replace(self, index=index, lexical=words)
 
@@ -588,22 +576,12 @@ class InclusionScored(ExplainingRetriever):
         pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
         return pool if asked is None else self.index.with_inclusion(pool, asked)
 
-    def among(self, condition: models.Filter | None, tenant: str | None = None) -> InclusionScored:
-        """The same over the documents of a tenant that a filter lets through.
-
-        Raises:
-            DataError: if the other retriever has no filter.
-        """
-        if tenant is not None:
-            return self.of_tenant(tenant).among(condition)
-        return replace(self, retriever=_narrowable(self.retriever).among(condition))
+    def filtered(self, condition: models.Filter | None) -> InclusionScored:
+        """The same over what a filter lets through."""
+        return replace(self, retriever=_narrowable(self.retriever).filtered(condition))
 
     def over(self, index: Searched) -> InclusionScored:
-        """The same over other documents of the same index.
-
-        Raises:
-            DataError: if the other retriever is of no index.
-        """
+        """The same over other documents of the same index."""
         return replace(self, retriever=_narrowable(self.retriever).over(index), index=index)
 
     def steps(self, query: Query, depth: int) -> list[str]:
@@ -611,21 +589,3 @@ class InclusionScored(ExplainingRetriever):
         own = self.retriever
         before = own.steps(query, depth) if isinstance(own, ExplainingRetriever) else []
         return [*before, self.sample.step(self.index.engine)]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCandidates:
-    """What an index has of documents that are named."""
-
-    index: Searched  # where vectors, tokens and texts come from
-    words: LexicalIndex | None = None  # for BM25's scores of them, and its moments; none where None
-
-    @property
-    def pooling(self) -> float:
-        """Tokens that are merged into one of their vectors, on average."""
-        return self.index.pooling
-
-    def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
-        """Those of these documents that the index has, in this order; with BM25's scores, if any."""
-        pool = self.index.fetch(ids, fields, skip_missing=True)
-        return pool if self.words is None else with_words(pool, self.words, query.text)
