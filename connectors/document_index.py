@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -55,6 +56,7 @@ from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms,
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
 from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.adapting import as_encoder
@@ -67,6 +69,8 @@ if TYPE_CHECKING:  # which needs torch
     from surprise_rerank.rerank.rerankers import SurpriseReranker
 
 Index = TypeVar("Index", bound="DocumentIndex")
+# The indexes that are alive in this process: a folder that one of them changes cannot be opened again.
+_opened: weakref.WeakSet[DocumentIndex] = weakref.WeakSet()
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -80,13 +84,13 @@ def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatena
 
     @functools.wraps(change)
     def changed(self: Index, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.changing, self.storage.engine.changing():
+        with self.changing.get(), self.storage.engine.changing():
             return change(self, *args, **kwargs)
 
     return changed
 
 
-class DocumentIndex(Ranked):
+class DocumentIndex(NeverCopied, Ranked):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. `docs/indexing.md` has examples.
@@ -104,12 +108,13 @@ class DocumentIndex(Ranked):
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
         self._use(storage)
         self._encoder = encoder
+        _opened.add(self)
         self._statistics: Statistics | None = None
         self._terms = KeptTerms(storage)
         self._density: float | None = None
         self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
-        self.changing = threading.RLock()
+        self.changing = PerProcess(threading.RLock)
 
     def _use(self, storage: Storage) -> None:
         self.storage = self.files = storage
@@ -166,6 +171,14 @@ class DocumentIndex(Ranked):
                 raise DataError("a Location is given; put url, collection, api_key and so on into it")
             where = location
         return cls(_open_storage(where, expected, options, collection_settings or {}), model)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.storage.location.folder == MEMORY:
+            raise StoreError(
+                "an index in memory cannot be pickled, as no other process sees it; open it in a folder or "
+                "on a server"
+            )
+        return _opened_again, (type(self), self.storage.location, self._encoder)
 
     def close(self) -> None:
         """Write what is pending; close files and connections, and release locks."""
@@ -564,6 +577,15 @@ def _new_version(
     if where.folder is None:
         return ServerStorage.anew(where, manifest, settings)
     return FolderStorage.anew(Path(where.folder), manifest)
+
+
+def _opened_again(kind: type[DocumentIndex], location: Location, encoder: Encoder | None) -> DocumentIndex:
+    """The index that a pickle names: the one that this process has open, or else one that is opened."""
+    for index in list(_opened):
+        is_same = type(index) is kind and index.storage.location == location
+        if is_same and not index.is_closed and (index._encoder is None) == (encoder is None):
+            return index
+    return kind.open(location, encoder)
 
 
 def _open_storage(

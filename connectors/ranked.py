@@ -29,6 +29,7 @@ from surprise_rerank.connectors.systems.backgrounds import (
 )
 from surprise_rerank.connectors.systems.building import build_system, possible_systems, with_scorers
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import NO_DIVERSITY, DiversityOptions
@@ -177,7 +178,7 @@ class RankedPipelines(Mapping[str, Pipeline]):
         self.index = index
         self.first = system or index.default_system
         own = index.pipeline(self.first, depth=depth, min_percentile=min_percentile, **diversity)
-        self._made, self._lock = {self.first: own}, threading.Lock()
+        self._made, self._lock = {self.first: own}, PerProcess(threading.Lock)
         self._names = tuple(dict.fromkeys((self.first, *possible_systems(index))))
 
     def __getitem__(self, name: str) -> Pipeline:
@@ -186,7 +187,8 @@ class RankedPipelines(Mapping[str, Pipeline]):
             raise KeyError(name)
         if name not in self._made:
             # Whoever would wait for seconds holds a thread that others could be served by.
-            if not self._lock.acquire(timeout=_PATIENCE):
+            lock = self._lock.get()
+            if not lock.acquire(timeout=_PATIENCE):
                 raise TimeoutError(name)
             try:
                 if name not in self._made:
@@ -194,7 +196,7 @@ class RankedPipelines(Mapping[str, Pipeline]):
                     own = self.index.pipeline(name, depth=first.depth)
                     self._made[name] = replace(own, diversity=first.diversity)
             finally:
-                self._lock.release()
+                lock.release()
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:

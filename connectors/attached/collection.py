@@ -6,8 +6,10 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias, cast
+
+from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.attached.enrichment import (
@@ -43,8 +45,16 @@ from surprise_rerank.connectors.attached.layouts import (
 from surprise_rerank.connectors.attached.pools import ForeignPools
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.engines.connections import Connection, Reached, connect, existing
+from surprise_rerank.connectors.qdrant.engines.connections import (
+    Connection,
+    Reached,
+    connect,
+    existing,
+    place_of,
+)
+from surprise_rerank.connectors.qdrant.engines.nodes import is_remote
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
@@ -53,10 +63,11 @@ from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import is_automatic, look_after_backgrounds
 from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.arrays import is_linear
+from surprise_rerank.core.process import NeverCopied, PerProcess, require_no_secret
 from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.rerank.rerankers import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -73,11 +84,14 @@ _BYTES, _NUMBER = 8 * 2**20, 12  # of a page of vectors, as JSON, and of a numbe
 _PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
 
 
-class Collection(Ranked):
+class Collection(NeverCopied, Ranked):
     """A Qdrant collection that LangChain, LlamaIndex, Haystack, Mem0 or somebody's own code made.
 
-    Use `Collection.attach`. Nothing is written into the collection. Threads may share it.
+    Use `Collection.attach`. Nothing is written into the collection. Threads may share it. A pickle has what
+    `attach` was called with.
     """
+
+    _attached: tuple[Reached, str, dict[str, Any]]
 
     def __init__(
         self,
@@ -103,7 +117,7 @@ class Collection(Ranked):
         self._samples: dict[int, tuple[str, ...]] = {}
         self._added: tuple[str, TermStatistics] | None = None  # of added words, with their file's digest
         self._looked = 0.0
-        self._lock = threading.RLock()
+        self._lock = PerProcess(threading.RLock)
 
     @classmethod
     def attach(
@@ -135,6 +149,9 @@ class Collection(Ranked):
             IndexMismatchError: if it is an index of ours, or was filled or enriched otherwise meanwhile.
         """
         names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
+        payload = {"text": text, "title": title, "id": id, "metadata": metadata}
+        given = {"embed": embed, "token_encoder": token_encoder, "sparse": sparse, "keep": keep}
+        arguments = {**given, **names, **payload, "background": background, "api_key": api_key}
         connection = connect(where, api_key)
         try:
             points = existing(connection, collection)
@@ -166,8 +183,23 @@ class Collection(Ranked):
         except BaseException:
             connection.close()
             raise
+        made._attached = (where, collection, arguments)
         made._notes, made.measures_first = (*notes, *told), background and is_automatic()
         return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        where, collection, arguments = self._attached
+        key = arguments["api_key"]
+        if isinstance(where, QdrantClient | AsyncQdrantClient):
+            if not is_remote(where):
+                raise StoreError(
+                    f"{self.where} is in this process alone, so it cannot be pickled; use a server"
+                )
+            options = where.init_options
+            key = options.get("api_key")
+            where = Location(url=place_of(options), prefer_grpc=bool(options.get("prefer_grpc")))
+        require_no_secret(key, "QDRANT_API_KEY", self.where)
+        return _attached_again, (type(self), where, collection, arguments | {"api_key": None})
 
     def __len__(self) -> int:
         return self.points.count()
@@ -268,7 +300,7 @@ class Collection(Ranked):
 
     def refresh(self) -> None:
         """Count the statistics that are kept again; others are counted when they are first needed."""
-        with self._lock:
+        with self._lock.get():
             self._samples = {}
             names = (_VECTORS, self._terms_file)
             kept = [name for name in names if self.files.read_file(name) is not None]
@@ -361,7 +393,7 @@ class Collection(Ranked):
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of so many documents, the same for the same points; see `Searched.sample`."""
-        with self._lock:
+        with self._lock.get():
             if size not in self._samples:
                 self._samples[size] = self._sampled(size)
             points = self._samples[size]
@@ -387,7 +419,7 @@ class Collection(Ranked):
     def added_terms(self) -> TermStatistics:
         """What every term weighs over the words that were added, as the last run has counted them."""
         files = self.enriched.files
-        with self._lock:
+        with self._lock.get():
             if self._added is None or time.monotonic() > self._looked + _PATIENCE:
                 if self._added is None or not files.holds(WORD_STATISTICS, self._added[0]):
                     content = files.read_file(WORD_STATISTICS)
@@ -414,7 +446,7 @@ class Collection(Ranked):
 
     def _statistics(self, name: str) -> Ensemble | TermStatistics:
         """The statistics of a file; counted in one scroll where none are kept that fit."""
-        with self._lock:
+        with self._lock.get():
             if name not in self._counted:
                 self._counted[name] = self._kept(name) or self._count(name)
             return self._counted[name]
@@ -482,3 +514,10 @@ class Collection(Ranked):
             report = enricher.run(advance)
         self.reload()
         return report
+
+
+def _attached_again(
+    kind: type[Collection], where: Reached, collection: str, arguments: Mapping[str, Any]
+) -> Collection:
+    """Attach the collection that a pickle names."""
+    return kind.attach(where, collection, **arguments)
