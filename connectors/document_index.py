@@ -7,6 +7,7 @@ import functools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
@@ -19,11 +20,7 @@ from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.location import (
-    DEFAULT_RETRIES,
-    Location,
-    RetryPolicy,
-)
+from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, Location, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
@@ -40,7 +37,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.storage.opening import new_version, open_storage
+from surprise_rerank.connectors.qdrant.storage.opening import location_of, new_version, open_storage
 from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import (
     Indexer,
@@ -54,6 +51,7 @@ from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
 from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoded, Encoder
@@ -65,6 +63,8 @@ if TYPE_CHECKING:  # which needs torch
     from surprise_rerank.rerank.rerankers import SurpriseReranker
 
 Index = TypeVar("Index", bound="DocumentIndex")
+# The indexes that are alive in this process: a folder that one of them changes cannot be opened again.
+_opened: weakref.WeakSet[DocumentIndex] = weakref.WeakSet()
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -77,13 +77,13 @@ def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatena
 
     @functools.wraps(change)
     def changed(self: Index, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.changing, self.storage.engine.changing():
+        with self.changing.get(), self.storage.engine.changing():
             return change(self, *args, **kwargs)
 
     return changed
 
 
-class DocumentIndex(Ranked):
+class DocumentIndex(NeverCopied, Ranked):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. `docs/indexing.md` has examples.
@@ -101,12 +101,13 @@ class DocumentIndex(Ranked):
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
         self._use(storage)
         self._encoder = encoder
+        _opened.add(self)
         self._statistics: Statistics | None = None
         self._terms = KeptTerms(storage)
         self._density: float | None = None
         self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
-        self.changing = threading.RLock()
+        self.changing = PerProcess(threading.RLock)
 
     def _use(self, storage: Storage) -> None:
         self.storage = self.files = storage
@@ -145,24 +146,17 @@ class DocumentIndex(Ranked):
         """
         model = paired_encoder(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
-        if url is None and location is not None and not isinstance(location, Location):
-            named = Location.at(location, collection)
-            location, url, collection = named.folder, named.url, named.collection
-        where = Location(
-            None if url is not None or isinstance(location, Location) else location,
-            url,
-            collection,
-            api_key,
-            prefer_grpc,
-            grpc_port,
-            timeout,
-            retries,
-        )
-        if isinstance(location, Location):
-            if where != Location():
-                raise DataError("a Location is given; put url, collection, api_key and so on into it")
-            where = location
+        parts = (api_key, prefer_grpc, grpc_port, timeout, retries)
+        where = location_of(location, url, collection, *parts)
         return cls(open_storage(where, expected, options, collection_settings or {}), model)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.storage.location.folder == MEMORY:
+            raise StoreError(
+                "an index in memory cannot be pickled, as no other process sees it; open it in a folder or "
+                "on a server"
+            )
+        return _opened_again, (type(self), self.storage.location, self._encoder)
 
     def close(self) -> None:
         """Write what is pending; close files and connections, and release locks."""
@@ -456,17 +450,12 @@ class DocumentIndex(Ranked):
         """What orders given documents by surprise, as their moments do; see `Searched.surprise_reranker`."""
         from surprise_rerank.rerank.rerankers import SurpriseReranker
 
-        found = self.statistics()
-        if found is None:
+        kept = self.statistics()
+        if kept is None:
             raise statistics.no_ensemble(self.where)
-        shrinks = found.record.shrink_mean or found.record.shrink_deviation
-        return SurpriseReranker(
-            found.ensemble,
-            weight=1.0,
-            shrink_mean=found.record.shrink_mean,
-            shrink_deviation=found.record.shrink_deviation,
-            anchors=self.ensemble() if shrinks else None,
-        )
+        shrinks = (kept.record.shrink_mean, kept.record.shrink_deviation)
+        anchors = self.ensemble() if any(shrinks) else None
+        return SurpriseReranker(kept.ensemble, "gaussian", 1.0, "document", *shrinks, anchors)
 
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates and their points."""
@@ -540,21 +529,10 @@ class DocumentIndex(Ranked):
         shrink_mean = border.share("shrink_mean", shrink_mean)
         shrink_deviation = border.share("shrink_deviation", shrink_deviation)
         border.flags(show_progress=show_progress)
-        statistics.require_model(ensemble, self.manifest.model, self.storage.where)
-        if ensemble.dimension != self.manifest.dimension:
-            raise DataError(
-                f"the ensemble has dimension {ensemble.dimension}, the index {self.manifest.dimension}; "
-                "encode both with one model"
-            )
-        shrinks = bool(shrink_mean or shrink_deviation)
-        latest = Statistics.of(
-            ensemble,
-            source,
-            shrink_mean=shrink_mean,
-            shrink_deviation=shrink_deviation,
-            documents=self.ensemble() if shrinks else None,
-        )
-        statistics.set_latest(self.storage, latest)
+        statistics.require_same_space(ensemble, self.manifest, self.storage.where)
+        documents = self.ensemble() if shrink_mean or shrink_deviation else None
+        shrinks = {"shrink_mean": shrink_mean, "shrink_deviation": shrink_deviation}
+        statistics.set_latest(self.storage, Statistics.of(ensemble, source, documents=documents, **shrinks))
         return self.refresh_statistics(show_progress=show_progress)
 
     @_exclusive
@@ -599,17 +577,19 @@ class DocumentIndex(Ranked):
 
     def status(self) -> IndexStatus:
         """What the index holds, and how far its statistics are behind its ensemble."""
-        manifest, engine = self.manifest, self.storage.engine
-        latest = manifest.latest
-        return IndexStatus(
-            where=self.where,
-            engine=engine.kind,
-            documents=len(self),
-            points=engine.count(),
-            manifest=manifest,
-            behind=0 if latest is None else statistics.documents_behind(self.storage, latest),
-        )
+        engine, latest = self.storage.engine, self.manifest.latest
+        behind = 0 if latest is None else statistics.documents_behind(self.storage, latest)
+        return IndexStatus(self.where, engine.kind, len(self), engine.count(), self.manifest, behind)
 
     def placement(self) -> Placement | None:
         """How the points are spread over the nodes of a server; None where the index is on this machine."""
         return self.storage.engine.placement()
+
+
+def _opened_again(kind: type[DocumentIndex], location: Location, encoder: Encoder | None) -> DocumentIndex:
+    """The index that a pickle names: the one that this process has open, or else one that is opened."""
+    for index in list(_opened):
+        is_same = type(index) is kind and index.storage.location == location
+        if is_same and not index.is_closed and (index._encoder is None) == (encoder is None):
+            return index
+    return kind.open(location, encoder)
