@@ -35,8 +35,6 @@ class OpenAIEncoder(FunctionEncoder):
     own connections. The options are those of `FunctionEncoder`: name, batch, window, unit, attempts, cache.
     """
 
-    _live = ()
-
     def __init__(
         self,
         model: str,
@@ -67,7 +65,7 @@ class OpenAIEncoder(FunctionEncoder):
     def __getstate__(self) -> dict[str, Any]:
         key = self._url.password or (None if self._key is None else self._key.value)
         require_no_secret(key, KEY_VARIABLE, f"the encoder {self.name!r}")
-        return {**super().__getstate__(), "_key": None}
+        return {**vars(self), "_key": None}
 
     def _connect(self) -> httpx.Client:
         given = "" if self._key is None else self._key.value

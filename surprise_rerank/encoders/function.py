@@ -7,7 +7,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import tenacity
@@ -45,8 +45,6 @@ class FunctionEncoder(PortableEncoder):
     >>> encoder.encode(["abc"]).dense.round(3)
     array([[0.949, 0.316]], dtype=float32)
     """
-
-    _live: ClassVar[tuple[str, ...]] = ("_functions",)
 
     def __init__(
         self,
