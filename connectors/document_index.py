@@ -7,9 +7,9 @@ import functools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
@@ -20,12 +20,7 @@ from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.location import (
-    DEFAULT_RETRIES,
-    MEMORY,
-    Location,
-    RetryPolicy,
-)
+from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, Location, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
@@ -42,8 +37,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
-from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
+from surprise_rerank.connectors.qdrant.storage.opening import location_of, new_version, open_storage
 from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import (
     Indexer,
@@ -57,11 +51,11 @@ from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
 from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
-from surprise_rerank.encoders.paired import PairedEncoder
+from surprise_rerank.encoders.paired import paired_encoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -69,6 +63,8 @@ if TYPE_CHECKING:  # which needs torch
     from surprise_rerank.rerank.rerankers import SurpriseReranker
 
 Index = TypeVar("Index", bound="DocumentIndex")
+# The indexes that are alive in this process: a folder that one of them changes cannot be opened again.
+_opened: weakref.WeakSet[DocumentIndex] = weakref.WeakSet()
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -81,13 +77,13 @@ def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatena
 
     @functools.wraps(change)
     def changed(self: Index, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.changing, self.storage.engine.changing():
+        with self.changing.get(), self.storage.engine.changing():
             return change(self, *args, **kwargs)
 
     return changed
 
 
-class DocumentIndex(Ranked):
+class DocumentIndex(NeverCopied, Ranked):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. `docs/indexing.md` has examples.
@@ -105,12 +101,13 @@ class DocumentIndex(Ranked):
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
         self._use(storage)
         self._encoder = encoder
+        _opened.add(self)
         self._statistics: Statistics | None = None
         self._terms = KeptTerms(storage)
         self._density: float | None = None
         self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
-        self.changing = threading.RLock()
+        self.changing = PerProcess(threading.RLock)
 
     def _use(self, storage: Storage) -> None:
         self.storage = self.files = storage
@@ -147,26 +144,19 @@ class DocumentIndex(Ranked):
             IndexMismatchError: if the index was made by another model, or with other options or settings.
             DataError: if what is given makes no vectors, or no tokens where these are to be stored.
         """
-        model = _given_model(encoder, token_encoder)
+        model = paired_encoder(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
-        if url is None and location is not None and not isinstance(location, Location):
-            named = Location.at(location, collection)
-            location, url, collection = named.folder, named.url, named.collection
-        where = Location(
-            None if url is not None or isinstance(location, Location) else location,
-            url,
-            collection,
-            api_key,
-            prefer_grpc,
-            grpc_port,
-            timeout,
-            retries,
-        )
-        if isinstance(location, Location):
-            if where != Location():
-                raise DataError("a Location is given; put url, collection, api_key and so on into it")
-            where = location
-        return cls(_open_storage(where, expected, options, collection_settings or {}), model)
+        parts = (api_key, prefer_grpc, grpc_port, timeout, retries)
+        where = location_of(location, url, collection, *parts)
+        return cls(open_storage(where, expected, options, collection_settings or {}), model)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.storage.location.folder == MEMORY:
+            raise StoreError(
+                "an index in memory cannot be pickled, as no other process sees it; open it in a folder or "
+                "on a server"
+            )
+        return _opened_again, (type(self), self.storage.location, self._encoder)
 
     def close(self) -> None:
         """Write what is pending; close files and connections, and release locks."""
@@ -353,7 +343,7 @@ class DocumentIndex(Ranked):
         """
         border.flags(show_progress=show_progress, background=background)
         asked = self.backgrounds() if background else {}
-        model = _given_model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
+        model = paired_encoder(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
         made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
         try:
@@ -411,8 +401,9 @@ class DocumentIndex(Ranked):
             IndexingError: if documents cannot be stored; another call continues.
         """
         border.flags(show_progress=show_progress, background=background)
-        model = _given_model(encoder, token_encoder) or as_encoder(encoder)
-        made = _new_version(location, Manifest.of(model, options), collection_settings or {})
+        model = paired_encoder(encoder, token_encoder)
+        assert model is not None
+        made = new_version(location, Manifest.of(model, options), collection_settings or {})
         with cls(made, model) as index:
             report = index.sync(documents, prune=True, show_progress=show_progress, background=background)
             if not len(index):
@@ -459,17 +450,12 @@ class DocumentIndex(Ranked):
         """What orders given documents by surprise, as their moments do; see `Searched.surprise_reranker`."""
         from surprise_rerank.rerank.rerankers import SurpriseReranker
 
-        found = self.statistics()
-        if found is None:
+        kept = self.statistics()
+        if kept is None:
             raise statistics.no_ensemble(self.where)
-        shrinks = found.record.shrink_mean or found.record.shrink_deviation
-        return SurpriseReranker(
-            found.ensemble,
-            weight=1.0,
-            shrink_mean=found.record.shrink_mean,
-            shrink_deviation=found.record.shrink_deviation,
-            anchors=self.ensemble() if shrinks else None,
-        )
+        shrinks = (kept.record.shrink_mean, kept.record.shrink_deviation)
+        anchors = self.ensemble() if any(shrinks) else None
+        return SurpriseReranker(kept.ensemble, "gaussian", 1.0, "document", *shrinks, anchors)
 
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates and their points."""
@@ -543,21 +529,10 @@ class DocumentIndex(Ranked):
         shrink_mean = border.share("shrink_mean", shrink_mean)
         shrink_deviation = border.share("shrink_deviation", shrink_deviation)
         border.flags(show_progress=show_progress)
-        statistics.require_model(ensemble, self.manifest.model, self.storage.where)
-        if ensemble.dimension != self.manifest.dimension:
-            raise DataError(
-                f"the ensemble has dimension {ensemble.dimension}, the index {self.manifest.dimension}; "
-                "encode both with one model"
-            )
-        shrinks = bool(shrink_mean or shrink_deviation)
-        latest = Statistics.of(
-            ensemble,
-            source,
-            shrink_mean=shrink_mean,
-            shrink_deviation=shrink_deviation,
-            documents=self.ensemble() if shrinks else None,
-        )
-        statistics.set_latest(self.storage, latest)
+        statistics.require_same_space(ensemble, self.manifest, self.storage.where)
+        documents = self.ensemble() if shrink_mean or shrink_deviation else None
+        shrinks = {"shrink_mean": shrink_mean, "shrink_deviation": shrink_deviation}
+        statistics.set_latest(self.storage, Statistics.of(ensemble, source, documents=documents, **shrinks))
         return self.refresh_statistics(show_progress=show_progress)
 
     @_exclusive
@@ -602,51 +577,19 @@ class DocumentIndex(Ranked):
 
     def status(self) -> IndexStatus:
         """What the index holds, and how far its statistics are behind its ensemble."""
-        manifest, engine = self.manifest, self.storage.engine
-        latest = manifest.latest
-        return IndexStatus(
-            where=self.where,
-            engine=engine.kind,
-            documents=len(self),
-            points=engine.count(),
-            manifest=manifest,
-            behind=0 if latest is None else statistics.documents_behind(self.storage, latest),
-        )
+        engine, latest = self.storage.engine, self.manifest.latest
+        behind = 0 if latest is None else statistics.documents_behind(self.storage, latest)
+        return IndexStatus(self.where, engine.kind, len(self), engine.count(), self.manifest, behind)
 
     def placement(self) -> Placement | None:
         """How the points are spread over the nodes of a server; None where the index is on this machine."""
         return self.storage.engine.placement()
 
 
-def _given_model(encoder: object | None, token_encoder: object | None) -> Encoder | None:
-    """The encoder that a caller gives, with the token vectors of another one where that is given."""
-    if encoder is None and token_encoder is not None:
-        raise DataError("token_encoder= goes with the encoder of the dense vectors; give encoder=, too")
-    model = None if encoder is None else as_encoder(encoder)
-    if model is None or token_encoder is None:
-        return model
-    return PairedEncoder(model, as_encoder(token_encoder))
-
-
-def _new_version(
-    location: Location | str | os.PathLike[str], manifest: Manifest, settings: Mapping[str, Any]
-) -> FolderStorage | ServerStorage:
-    """An empty version beside an index that cannot be opened; see `DocumentIndex.renew`."""
-    where = location if isinstance(location, Location) else Location(location)
-    if where.folder is None:
-        return ServerStorage.anew(where, manifest, settings)
-    return FolderStorage.anew(Path(where.folder), manifest)
-
-
-def _open_storage(
-    location: Location,
-    expected: Manifest | None,
-    options: IndexOptions | None,
-    settings: Mapping[str, Any],
-) -> Storage:
-    """Open an index, or make an empty one; see `DocumentIndex.open`."""
-    if location.url is not None or str(location.folder) == MEMORY:
-        return ServerStorage.open(location, expected, options, settings if location.url is not None else {})
-    if location.folder is None:
-        raise StoreError("give a folder, ':memory:', or the url of a Qdrant server")
-    return FolderStorage.open(Path(location.folder), expected, options)
+def _opened_again(kind: type[DocumentIndex], location: Location, encoder: Encoder | None) -> DocumentIndex:
+    """The index that a pickle names: the one that this process has open, or else one that is opened."""
+    for index in list(_opened):
+        is_same = type(index) is kind and index.storage.location == location
+        if is_same and not index.is_closed and (index._encoder is None) == (encoder is None):
+            return index
+    return kind.open(location, encoder)

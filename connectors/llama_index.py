@@ -40,7 +40,14 @@ try:
     from llama_index.core.instrumentation.events import BaseEvent
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
-    from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+    from llama_index.core.schema import (
+        BaseComponent,
+        BaseNode,
+        MetadataMode,
+        NodeWithScore,
+        QueryBundle,
+        TextNode,
+    )
     from llama_index.core.vector_stores.types import MetadataFilters
 except ImportError as error:
     raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
@@ -86,6 +93,10 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     def class_name(cls) -> str:
         """The name that it is told apart by."""
         return "SurpriseRerank"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # LlamaIndex' own takes what cannot be pickled away from this object, which could rank no more.
+        return super(BaseComponent, self).__getstate__()
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None

@@ -31,6 +31,7 @@ from surprise_rerank.connectors.systems.backgrounds import (
 from surprise_rerank.connectors.systems.building import build_system, possible_systems, with_scorers
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
@@ -280,7 +281,8 @@ class RankedPipelines(Mapping[str, Pipeline]):
     def __init__(self, index: Ranked, system: str | None = None, **settings: Unpack[SearchSettings]) -> None:
         self.index = index
         self.first = system or index.default_system
-        self._made, self._lock = {self.first: index.pipeline(self.first, **settings)}, threading.Lock()
+        pipeline = index.pipeline(self.first, **settings)
+        self._made, self._lock = {self.first: pipeline}, PerProcess(threading.Lock)
         self._names = tuple(dict.fromkeys((self.first, *possible_systems(index))))
 
     def __getitem__(self, name: str) -> Pipeline:
@@ -289,7 +291,8 @@ class RankedPipelines(Mapping[str, Pipeline]):
             raise KeyError(name)
         if name not in self._made:
             # Whoever would wait for seconds holds a thread that others could be served by.
-            if not self._lock.acquire(timeout=_PATIENCE):
+            lock = self._lock.get()
+            if not lock.acquire(timeout=_PATIENCE):
                 raise TimeoutError(name)
             try:
                 if name not in self._made:
@@ -297,7 +300,7 @@ class RankedPipelines(Mapping[str, Pipeline]):
                     options = replace(self._made[self.first].options, min_percentile=None)
                     self._made[name] = replace(self.index.pipeline(name), options=options)
             finally:
-                self._lock.release()
+                lock.release()
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -55,6 +55,13 @@ class ExplainingRetriever(ABC):
         """Reads what is shown, by id; see `Searched.documents`."""
         return self.index.documents
 
+    def has_a_word_of(self, question: str) -> bool | None:
+        """Whether a document has a word of the question; None where nobody counts words."""
+        words = self.index.words
+        if words is None or not words.counts:
+            return None
+        return words.statistics().has_one_of(words.embed(question))
+
     @abstractmethod
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""

@@ -41,12 +41,27 @@ def at_fork(resource: Inherited) -> None:
 @cache
 def _watch() -> None:
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=lambda: [own.leave_behind() for own in list(_inherited)])
+        os.register_at_fork(after_in_child=_leave_behind)
+
+
+def _leave_behind() -> None:
+    for resource in list(_inherited):
+        resource.leave_behind()
 
 
 def never_freed(value: object) -> None:
     """Keep an object until the process ends without its destructor, which waits for threads of the parent."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+class NeverCopied:
+    """A mixin: a copy, deep or not, is the object itself, as of something that is open once."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
 
 class _Opened(Generic[T]):
@@ -57,7 +72,7 @@ class _Opened(Generic[T]):
         self.values: list[T] = []
 
 
-class PerProcess(Generic[T]):
+class PerProcess(NeverCopied, Generic[T]):
     """A value that every process opens for itself when it first asks. Threads and copies share it.
 
     What a forked process inherits is kept, but neither used nor closed: its threads are not there, its
@@ -90,12 +105,6 @@ class PerProcess(Generic[T]):
         """Never free what the parent has opened."""
         for opened in self._of_process.values():
             never_freed(opened)
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __copy__(self) -> Self:
-        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._opens,)

@@ -7,7 +7,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import tenacity
@@ -46,7 +46,7 @@ class FunctionEncoder(PortableEncoder):
     array([[0.949, 0.316]], dtype=float32)
     """
 
-    _live = ("_functions",)
+    _live: ClassVar[tuple[str, ...]] = ("_functions",)
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A thread that stores points while others are encoded, halves requests, and tells what is missing."""
+"""A thread that stores points while others are encoded, halves what is too large, tells what is missing."""
 
 from __future__ import annotations
 
