@@ -30,7 +30,7 @@ FOR_DEMO := $(or $(wildcard $(INSTALLED)),$(VENV)/.installed-$(or $(EXTRAS),offl
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
 
-demo: $(FOR_DEMO) ## Search a built-in index in a page: make demo ARGS=--no-browser
+demo: $(FOR_DEMO) ## Search a built-in index in a page: make demo ARGS=--no-page
 	@$(BIN)/surprise-rerank demo $(ARGS)
 
 eval: $(FOR_EVAL) ## Compare the re-rankers: make eval DATASET=beir/scifact ARGS="--run-dir runs"

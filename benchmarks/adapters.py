@@ -17,13 +17,13 @@ from itertools import islice
 from typing import Any, TypeAlias
 
 import click
+import numpy as np
 from machine import describe, interleaved
 
-from surprise_rerank import Document, DocumentIndex, TextReranker, load_encoder
+from surprise_rerank import Document, DocumentIndex, Ranking, TextReranker, load_encoder
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.readers.demo import DemoDocumentation
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.text_reranker import RankedText, RankedTexts
 
 QUESTION, _WORDS = "test whether two samples differ", 50
 Work: TypeAlias = Callable[[], object]
@@ -32,11 +32,11 @@ Work: TypeAlias = Callable[[], object]
 class Answered(TextReranker):
     """A re-ranker that has its answer ready, the texts turned round."""
 
-    def rank(self, question: str, texts: Sequence[str], **options: object) -> RankedTexts:
+    def rank(self, question: str, texts: Sequence[str], **options: object) -> Ranking:
         """The same every time."""
-        count = len(texts)
-        ranked = (RankedText(str(i), i / count, {"cosine": i / count}, position=i) for i in range(count))
-        return RankedTexts(reversed([*ranked]))
+        positions = tuple(reversed(range(len(texts))))
+        scores = np.array(positions) / len(texts)
+        return Ranking(tuple(map(str, positions)), scores, {"cosine": scores}, positions=positions)
 
 
 def langchain(host: Any, reranker: TextReranker, documents: Sequence[Document]) -> Work:

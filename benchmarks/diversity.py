@@ -23,14 +23,13 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank import Document, DocumentIndex, load_encoder
-from surprise_rerank.candidates import Field, Query
+from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant.schema import DENSE, ID
 from surprise_rerank.core.arrays import Float32Array, Float64Array, unit_rows
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.cli.options import present, report_option
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.retrieval.datasets import load_dataset
-from surprise_rerank.pipeline import fields_for, ranked
 from surprise_rerank.rerank.diversity import diverse_order, near_duplicates, relevances
 
 TOP, ALPHA = 10, 0.5
@@ -156,12 +155,12 @@ def subtopic_recall(ids: Sequence[str], copies: Mapping[str, int]) -> float:
 def ranked_questions(index: DocumentIndex, system: str, queries: Sequence[Query], depth: int) -> list[Found]:
     """The ranking of every question."""
     pipeline = index.pipeline(system, depth=depth)
-    dense: frozenset[Field] = frozenset({"dense"})
     made = []
     for query in queries:
-        pool = pipeline.retriever.retrieve(query, depth, fields_for(pipeline.reranker) | dense)
-        ranking = ranked(query, pool, pipeline.reranker)
-        vectors = unit_rows(pool.require_dense()[ranking.rows_in(pool)])
+        # Nothing is so near as to be folded; the vectors are fetched for it.
+        answer = pipeline.answer(query, texts=False, collapse=1.0)
+        ranking = answer.ranking
+        vectors = unit_rows(answer.pool.require_dense()[ranking.rows_in(answer.pool)])
         cosines = vectors.astype(np.float64) @ query.require_dense()
         made.append(Found(ranking.ids, ranking.scores, vectors, cosines))
     return made

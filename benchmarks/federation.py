@@ -20,7 +20,6 @@ import numpy as np
 
 from surprise_rerank import Collections, DocumentIndex, load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
-from surprise_rerank.pipeline import encoded_question
 
 _BEST = 10
 
@@ -29,12 +28,12 @@ def orders(both: Collections, question: str) -> dict[str, list[tuple[str, str]]]
     """Way of merging -> (collection, document) of the ten best."""
     lines: dict[str, list[Any]] = defaultdict(list)
     for name, own in both.pipelines.items():
-        ranking = own.pooled(encoded_question(own.encoder, question), own.depth)[1].top(_BEST)
+        ranking = own.search(question, _BEST)
         for place, (found, score) in enumerate(zip(ranking.ids, ranking.scores, strict=True)):
             lines["scores"].append((-score, name, found))
             lines["round-robin, RRF"].append((place, name, found))
     merged = {way: [line[1:] for line in sorted(own)[:_BEST]] for way, own in lines.items()}
-    return {"surprise": [(hit.collection, hit.id) for hit in both.search(question, _BEST)], **merged}
+    return {"percentile": [(hit.collection, hit.id) for hit in both.search(question, _BEST)], **merged}
 
 
 @click.command()

@@ -97,7 +97,7 @@ def main(data: Path, keep: Path, sizes: tuple[int, ...], model: str) -> None:
             index.sync(documents, prune=True, background=False)
             for _ in range(2):
                 clock.append(time.process_time())
-                index.store_background()
+                index.measure_background()
             stored, first, again = np.diff([*clock, time.process_time()])
             print(
                 f"\n{size} documents: stored in {stored:.1f} s, background {first:.1f} s, again {again:.1f} s"

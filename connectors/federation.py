@@ -7,28 +7,23 @@ by their place in their own collection.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
 from typing import Unpack
 
 import numpy as np
 
-from surprise_rerank.candidates import Hit, Query, Ranking
+from surprise_rerank import border
+from surprise_rerank.answers import Answer, SearchSettings
+from surprise_rerank.candidates import Query, Ranking, Verdict
 from surprise_rerank.connectors.ranked import Ranked
-from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import CallOptions, Pipeline, require_count
+from surprise_rerank.errors import DataError, NoBackgroundError
+from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.thresholds.verdicts import NO_MATCH
 
-
-@dataclass(frozen=True, slots=True)
-class CollectionHit(Hit):
-    """One line of a merged ranking.
-
-    Attributes:
-        collection: the name of the collection that it is from.
-    """
-
-    collection: str = ""
+# What one collection says of a question counts before what another one says, in this order.
+_STATUSES = ("answered", "weak", "unknown", "off-topic", "no match")
 
 
 class Collections:
@@ -47,54 +42,79 @@ class Collections:
         self, collections: Mapping[str, Ranked] | Sequence[Ranked], system: str | None = None
     ) -> None:
         if not isinstance(collections, Mapping):
-            collections = {own.where: own for own in collections}
+            collections = {collection.where: collection for collection in collections}
         if not collections:
             raise DataError("there is no collection to ask; give some, as a list or by name")
-        self.pipelines = {name: own.pipeline(system) for name, own in collections.items()}
-        for name, own in self.pipelines.items():
-            if own.background is None:
-                raise DataError(
+        self.pipelines = {name: collection.pipeline(system) for name, collection in collections.items()}
+        for name, pipeline in self.pipelines.items():
+            if pipeline.current_background() is None:
+                raise NoBackgroundError(
                     f"{name!r} has no background of its system, by which scores of collections are compared; "
-                    "make one with its store_background()"
+                    "make one with its measure_background()"
                 )
 
     def __repr__(self) -> str:
         return f"<Collections: {', '.join(self.pipelines)}>"
 
-    def search(self, question: str, top_k: int = 10, **options: Unpack[CallOptions]) -> list[CollectionHit]:
+    def search(self, question: str, top_k: int = 10, **settings: Unpack[SearchSettings]) -> Ranking:
         """The best documents of all collections. Those of one are in the order that it has them in.
+
+        `Hit.collection` says where a document is from. The verdict is the best that a collection gives.
 
         Args:
             question: in words.
             top_k: the most that are returned.
-            options: of `Pipeline.search`, for each collection.
-
-        Raises:
-            DataError: if top_k is not positive; as `Pipeline.search`.
+            settings: of `Pipeline.search`, for each collection.
         """
-        require_count("top_k", top_k)
-        asked = {name: own.changed(**options) for name, own in self.pipelines.items()}
+        top_k = border.count("top_k", top_k)
         queries: dict[tuple[str, bool], Query] = {}  # collections of one model share the question's vectors
-        for own in asked.values():
-            if _model(own) not in queries:
-                queries[_model(own)] = own.encoded(question)
-        with ThreadPoolExecutor(len(asked)) as threads:
-            found = threads.map(lambda own: own.shown(queries[_model(own)], top_k), asked.values())
-            lines = [line for name, shown in zip(asked, found, strict=True) for line in _lines(name, shown)]
-        return [hit for _, hit in sorted(lines, key=lambda line: line[0])[:top_k]]
+        for pipeline in self.pipelines.values():
+            if _model(pipeline) not in queries:
+                queries[_model(pipeline)] = pipeline.encoded([question])[0]
+
+        def answer(pipeline: Pipeline) -> Answer:
+            return pipeline.answer(queries[_model(pipeline)], top_k, **settings)
+
+        with ThreadPoolExecutor(len(self.pipelines)) as threads:
+            answers = dict(zip(self.pipelines, threads.map(answer, self.pipelines.values()), strict=True))
+        return _merged(answers, top_k)
+
+    async def asearch(self, question: str, top_k: int = 10, **settings: Unpack[SearchSettings]) -> Ranking:
+        """`search` for an event loop: threads search, and the loop goes on meanwhile."""
+        return await asyncio.to_thread(self.search, question, top_k, **settings)
 
 
 def _model(pipeline: Pipeline) -> tuple[str, bool]:
     return pipeline.encoder.fingerprint, pipeline.reads_vectors
 
 
-def _lines(name: str, shown: Ranking) -> list[tuple[tuple[float, int], CollectionHit]]:
-    """The best of one collection, each with what it is sorted by: percentile, and its place here."""
-    assert shown.percentile is not None
-    # Where its own order is not by percentile, a line counts by the best of those below it.
-    counted = np.maximum.accumulate(shown.percentile[::-1])[::-1].tolist()
-    copied = [own.name for own in fields(Hit)]
-    return [
-        ((-best, i), CollectionHit(**{own: getattr(hit, own) for own in copied}, collection=name))
-        for i, (hit, best) in enumerate(zip(shown, counted, strict=True))
-    ]
+def _merged(answers: Mapping[str, Answer], top_k: int) -> Ranking:
+    """The lines of all collections by percentile; equal ones take turns by their places."""
+    lines = []
+    for name, answer in answers.items():
+        shown = answer.shown
+        assert shown.percentile is not None
+        # Where a collection's own order is not by percentile, a line counts by the best of those below it.
+        counted = np.maximum.accumulate(shown.percentile[::-1])[::-1].tolist()
+        lines += [(-best, place, name) for place, best in enumerate(counted)]
+    best_lines = sorted(lines, key=lambda line: line[:2])[:top_k]
+    hits = [answers[name].shown[place] for _, place, name in best_lines]
+    names = dict.fromkeys(part for hit in hits for part in hit.parts)
+    passages = tuple(hit.passage for hit in hits if hit.passage is not None)
+    return Ranking(
+        ids=tuple(hit.id for hit in hits),
+        scores=np.array([hit.score for hit in hits]),
+        parts={part: np.array([hit.parts.get(part, np.nan) for hit in hits]) for part in names},
+        documents=tuple(hit.document for hit in hits if hit.document is not None),
+        notes=tuple(dict.fromkeys(note for answer in answers.values() for note in answer.shown.notes)),
+        passages=passages if len(passages) == len(hits) else None,
+        percentile=np.array([hit.percentile for hit in hits], np.float64),
+        duplicates=tuple(hit.duplicates for hit in hits),
+        verdict=_best_verdict([answer.verdict or NO_MATCH for answer in answers.values()]),
+        collections=tuple(name for _, _, name in best_lines),
+    )
+
+
+def _best_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict of the collection that has most to say: the best status, the largest chance."""
+    return min(verdicts, key=lambda verdict: (_STATUSES.index(verdict.status), -(verdict.chance or 0.0)))

@@ -204,7 +204,7 @@ class SurpriseRetriever(_Component):
         pipeline, chosen = self._get(), filters or self.filters
         if chosen:
             index = filterable(pipeline).index
-            pipeline = pipeline.changed(filter=from_haystack(chosen, index.metadata_key, index.id_key))
+            pipeline = pipeline.with_options(filter=from_haystack(chosen, index.metadata_key, index.id_key))
         ranking = pipeline.search(query, most)
         found = []
         for hit in ranking:

@@ -20,13 +20,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-from surprise_rerank.connectors.qdrant.lexical import Bm25, term_hashes
+from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, term_hashes, words
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
 from surprise_rerank.errors import DataError
 
-# Scripts without spaces between words: a term is two characters of them in a row.
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"([{_UNSPACED}]+)|[^\W{_UNSPACED}]+")
 # What a sentence is looked for in: a text without passages may be a book.
 _READ = 20_000
 _CUT = "…"
@@ -52,9 +49,7 @@ class Excerpt:
         return {"text": self.text, "marks": [list(mark) for mark in self.marks]}
 
 
-def excerpts(
-    question: str, texts: Sequence[str], language: str = "english", most: int = 300
-) -> list[Excerpt]:
+def excerpts(question: str, texts: Sequence[str], language: str = AUTO, most: int = 300) -> list[Excerpt]:
     """The best sentence of each text, with the question's words in it.
 
     A text without any of the words gives its first sentence. Only the first 20,000 characters are read.
@@ -62,7 +57,7 @@ def excerpts(
     Args:
         question: in words.
         texts: n of them, such as the results of a search; how rare a word is, is counted among them.
-        language: of stop words and stems; one of `lexical.LANGUAGES`.
+        language: of stop words and stems, as `Bm25` takes it.
         most: characters of an excerpt, 20 or more.
     """
     if most < 20:
@@ -78,14 +73,7 @@ def excerpts(
 
 
 def _words(text: str, terms_of: Callable[[str], frozenset[object]]) -> Iterator[_Word]:
-    for match in _WORD.finditer(text):
-        word, start = match[0], match.start()
-        if match[1] is None:
-            yield start, match.end(), terms_of(word)
-        else:
-            for i in range(max(len(word) - 1, 1)):
-                pair = word[i : i + 2]
-                yield start + i, start + i + len(pair), frozenset((pair,))
+    return ((start, end, terms_of(text[start:end])) for start, end in words(text))
 
 
 def _terms(words: Iterator[_Word] | Sequence[_Word]) -> frozenset[object]:

@@ -148,7 +148,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         filter: models.Filter | None = None,  # noqa: A002 - LangChain's name
         min_percentile: float | None = None,
     ) -> list[Document]:
-        own = self.pipeline.changed(filter=self.filter)
+        own = self.pipeline.with_options(filter=self.filter)
         found = own.search(query, self.k if k is None else k, filter=filter, min_percentile=min_percentile)
         _tell(run_manager.get_child(), found.verdict)
         documents = []

@@ -147,7 +147,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
             raise DataError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
         if isinstance(filters, MetadataFilters):
             filters = from_llama_index(filters, filterable(pipeline).index.metadata_key)
-        self.pipeline = pipeline.changed(filter=filters)
+        self.pipeline = pipeline.with_options(filter=filters)
         self.similarity_top_k = similarity_top_k
         self._store: Any = None  # of LlamaIndex, which gives whole nodes
         super().__init__(callback_manager=callback_manager, verbose=verbose)

@@ -42,7 +42,6 @@ from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.json_values import finite
 from surprise_rerank.encoders.base import shown_model
 from surprise_rerank.errors import DataError, MissingExtraError, did_you_mean
-from surprise_rerank.pipeline import encoded_question
 
 try:
     from mcp import types
@@ -103,6 +102,7 @@ class _Asked(StatusArguments):
     question: Question
     system: _System = None
     filter: _Filter = None
+    tenant: Text | None = Field(None, description="Whose documents, of an index with tenants.")
 
 
 class SearchArguments(_Asked):
@@ -318,15 +318,15 @@ def _explained(
     pipeline = replace(opened.pipeline_of(system), encoder=encoder.as_encoder)
     if opened.index is None:
         raise RefusedError(404, "there is no index whose rankings could be explained")
-    pipeline = pipeline.changed(filter=ranking.condition_of(asked.filter, conditions))
-    query = encoded_question(encoder.as_encoder, asked.question)
-    pool, found = pipeline.pooled(query, pipeline.depth, frozenset({"documents"}))
+    condition = ranking.condition_of(asked.filter, conditions)
+    pipeline = pipeline.with_options(filter=condition, tenant=asked.tenant, min_percentile=0.0)
+    answer = pipeline.answer(asked.question, None)
+    query, found = answer.query, answer.shown.with_scores_of(answer.pool)
     places = {own: row for row, own in enumerate(found.ids)}
     wanted = list(dict.fromkeys(asked.ids)) if asked.ids is not None else list(found.ids[: asked.top_k])
     rows = sorted(places[own] for own in wanted if own in places)
     built = BuiltSystem(system, pipeline.retriever, pipeline.reranker)
-    found = found.with_scores_of(pool)
-    explanation = explain_ranking(built, encoder.as_encoder, query, found, rows, pipeline.background)
+    explanation = explain_ranking(built, encoder.as_encoder, query, found, rows, answer.background)
     documents = [
         {**own, "title": hit.title, "score": hit.score}
         for own, hit in zip(explanation.to_json()["candidates"], found.take(rows), strict=True)
@@ -343,6 +343,7 @@ def _explained(
 def _facts(opened: Opened) -> dict[str, Any]:
     """What `status_answer` reads."""
     pipeline, keys = opened.pipeline_of(), Counter[str]()
+    background = pipeline.current_background()
     if opened.index is not None:
         for own in opened.index.index.sample_documents(_SAMPLED):
             keys.update(list(own.metadata))
@@ -351,7 +352,7 @@ def _facts(opened: Opened) -> dict[str, Any]:
         "documents": None if opened.index is None else len(opened.index.index),
         "model": shown_model(pipeline.encoder),
         "systems": [{"name": own, "summary": summary} for own, summary in opened.systems.items()],
-        "background": None if pipeline.background is None else pipeline.background.count,
-        "min_percentile": pipeline.min_percentile,
+        "background": None if background is None else background.count,
+        "min_percentile": pipeline.options.min_percentile,
         "metadata_keys": [one_line(key) for key, _ in keys.most_common(_MOST_KEYS)],
     }

@@ -106,9 +106,9 @@ class SurpriseSearch:
         loader = create_dataloader(queries, task_metadata=task_metadata, prompt_type=PromptType.query)
         questions = encode_queries(self.encoder, list(_texts(loader)), list(queries["id"]))
         if top_ranked is None:
-            pipeline = self._index.pipeline(self.system, depth=self.depth)
-            found = {query.id: pipeline.rank(query, texts=False).top(top_k) for query in questions}
-            return {name: _scores(ranking) for name, ranking in found.items()}
+            pipeline, most = self._index.pipeline(self.system, depth=self.depth), min(top_k, self.depth)
+            answers = {query.id: pipeline.answer(query, most, texts=False) for query in questions}
+            return {name: _scores(answer.shown) for name, answer in answers.items()}
         reranker = self._index.text_reranker(self.system)
         if reranker.stored is None:
             raise DataError("the re-ranker has no stored documents; choose another system")

@@ -11,7 +11,7 @@ from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import falling
-from surprise_rerank.text_reranker import RankedTexts, TextReranker
+from surprise_rerank.text_reranker import TextReranker
 
 try:
     import pandas as pd
@@ -53,7 +53,7 @@ class SurpriseTransformer(LoadedAdapter, pt.Transformer):
             ranked = self.reranker.rank(group["query"].iloc[0], group[self.text_field].tolist(), ids=ids)
             rows += [group.index[line.position] for line in ranked]
             ours += _lines(ranked)
-        return _beside(given, rows, ours, self.reranker.background is not None)
+        return _beside(given, rows, ours, self.reranker.current_background() is not None)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What PyTerrier draws of it, without looking for it in PyTerrier's own documentation on the web."""
@@ -90,7 +90,7 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
             ours += [{**own, **line} for own, line in zip(found, _lines(ranking), strict=True)]
             rows += [row] * len(ranking)
         texts = {"docno": "str", "text": "str"}
-        return _beside(inp, rows, ours, self.pipeline.background is not None, texts)
+        return _beside(inp, rows, ours, self.pipeline.current_background() is not None, texts)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What PyTerrier draws of it, without looking for it in PyTerrier's own documentation on the web."""
@@ -100,7 +100,7 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
         return f"SurpriseRetriever(num_results={self.num_results})"
 
 
-def _lines(ranked: Ranking | RankedTexts) -> list[dict[str, Any]]:
+def _lines(ranked: Ranking) -> list[dict[str, Any]]:
     """What is ours of each line of a query."""
     lines = list(ranked)
     numbered = enumerate(zip(lines, falling([line.score for line in lines]), strict=True))

@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Unpack
+from typing import Any, Unpack, cast
 
-from qdrant_client import models
-
+from surprise_rerank.answers import SearchOptions, SearchSettings
+from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     LexicalIndex,
-    StoredCandidates,
     SurpriseMode,
+    with_words,
 )
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions
+from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, PointId, to_document
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.storage.files import TenantFiles
 from surprise_rerank.connectors.systems.backgrounds import (
     all_backgrounds,
-    background_for,
-    has_background,
-    is_automatic,
-    load_background,
+    kept_background,
     measure_background,
     store_background,
 )
 from surprise_rerank.connectors.systems.building import build_system, possible_systems, with_scorers
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
 from surprise_rerank.core.process import PerProcess
+from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.diversity import NO_DIVERSITY, DiversityOptions
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground
 from surprise_rerank.thresholds.chance import AnswerChance
@@ -42,47 +45,72 @@ NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 _PATIENCE = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class StoredCandidates:
+    """What an index has of documents that are named."""
+
+    index: Searched  # where vectors, tokens and texts come from
+    words: LexicalIndex | None = None  # for BM25's scores of them, and its moments; none where None
+
+    @property
+    def pooling(self) -> float:
+        """Tokens that are merged into one of their vectors, on average."""
+        return self.index.pooling
+
+    def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+        """Those of these documents that the index has, in this order; with BM25's scores, if any."""
+        pool = self.index.fetch(ids, fields, skip_missing=True)
+        return pool if self.words is None else with_words(pool, self.words, query.text)
+
+
 class Ranked(Searched):
     """A collection with its systems, and with their backgrounds of other questions."""
+
+    def of_tenant(self, tenant: str) -> Ranked:
+        """One tenant's documents, with the same methods; see `Searched.of_tenant`."""
+        return TenantDocuments(self, tenant)
 
     def pipeline(
         self,
         system: str | None = None,
         *,
-        depth: int = 100,
-        min_percentile: float | None = None,
-        filter: models.Filter | None = None,  # noqa: A002 - the option's name
         mode: SurpriseMode | None = None,
+        exact: bool = False,
         scorers: Sequence[object] = (),
         weights: Mapping[str, float] = NO_WEIGHTS,
-        **diversity: Unpack[DiversityOptions],
+        **settings: Unpack[SearchSettings],
     ) -> Pipeline:
         """Search by a system: a question in, a ranking out.
 
-        The best system that there is enough for by default. `min_percentile` leaves out documents whose
-        percentile among background questions is lower. `mode` is where `surprise` is computed:
-        `formula`, `vector`. `scorers` are added by `auto` and `fusion`: a `CrossEncoder`, a function
-        (question, texts) -> scores, or a `Scorer`; `weights` are factors by part.
+        The best system that there is enough for by default. `mode` is where `surprise` is computed:
+        `formula`, `vector`. `exact` leaves the approximate index out. `scorers` are added by `auto` and
+        `fusion`: a `CrossEncoder`, a function (question, texts) -> scores, or a `Scorer`; `weights` are
+        factors by part. Other settings are those of `SearchOptions`.
 
         Raises:
-            DataError: if what the system or the mode needs is not there, or min_percentile has no background.
+            DataError: if what the system or a setting needs is not there, such as a background.
         """
-        options = NO_OPTIONS if filter is None else SearchOptions(filter=filter)
+        options = NO_OPTIONS.exactly() if exact else NO_OPTIONS
         built = build_system(system or self.default_system, self, options, mode)
-        background = background_for(self, built, self.encoder, min_percentile)
-        own, encodes = with_scorers(built, scorers, weights), find_system(built.name).encodes
-        shown = NO_DIVERSITY.changed(**diversity)
-        ranks = (self.encoder, own.retriever, own.reranker)
-        return Pipeline(*ranks, depth, background, min_percentile, shown, encodes)
+        return self.pipeline_of(with_scorers(built, scorers, weights), **settings)
+
+    def pipeline_of(self, built: BuiltSystem, **settings: Unpack[SearchSettings]) -> Pipeline:
+        """The pipeline of a system that was built on this collection; see `pipeline`."""
+        encodes = find_system(built.name).encodes or bool(built.needs & {"dense", "tokens"})
+        # Words alone rank without a model, so that none needs to be loaded.
+        encoder = self.encoder if encodes else cast(Encoder, self._encoder)
+        options = SearchOptions().changed(**settings)
+        owner = self if options.tenant is None else self.of_tenant(options.tenant)
+        background = kept_background(owner, built, options.min_percentile)
+        return Pipeline(encoder, built.retriever, built.reranker, options, background, encodes)
 
     def text_reranker(
         self,
         system: str | None = None,
         *,
-        min_percentile: float | None = None,
         scorers: Sequence[object] = (),
         weights: Mapping[str, float] = NO_WEIGHTS,
-        **diversity: Unpack[DiversityOptions],
+        **settings: Unpack[SearchSettings],
     ) -> TextReranker:
         """Re-rank texts that were retrieved elsewhere; vectors of stored ones are fetched by their ids.
 
@@ -91,45 +119,49 @@ class Ranked(Searched):
         Raises:
             DataError: if the system cannot rank given texts; as `pipeline`.
         """
+        tenant = settings.pop("tenant", None)
+        if tenant is not None:
+            owner = self.of_tenant(tenant)
+            return owner.text_reranker(system, scorers=scorers, weights=weights, **settings)
         name = system or self.default_system
         chosen = find_system(name)
         if not chosen.ranks_texts:
             able = ", ".join(other.name for other in SYSTEMS.values() if other.ranks_texts)
             raise DataError(f"the system {name!r} ranks inside Qdrant; given texts take one of {able}")
         built = build_system(name, self, of_texts=True)
-        if chosen.text_reranker and not (chosen.fits or scorers or weights):  # knows nothing of the corpus
-            background = load_background(self, name, min_percentile)
-        else:
-            background = background_for(self, built, self.encoder, min_percentile)
-        built = with_scorers(built, scorers, weights)
-        if built.reranker is None:
+        options = SearchOptions().changed(**settings)
+        background = kept_background(self, built, options.min_percentile)
+        ranking = with_scorers(built, scorers, weights)
+        if ranking.reranker is None:
             raise DataError(
                 f"the system {name!r} has no re-ranker, so it cannot rank given texts; choose another"
             )
         words: LexicalIndex | None = None
-        if isinstance(built.retriever, HybridRetriever):
-            words = built.retriever.lexical
-        stored, shown = StoredCandidates(self, words), NO_DIVERSITY.changed(**diversity)
-        return TextReranker(self.encoder, built.reranker, stored, background, min_percentile, diversity=shown)
+        if isinstance(ranking.retriever, HybridRetriever):
+            words = ranking.retriever.lexical
+        return TextReranker(
+            self.encoder, ranking.reranker, StoredCandidates(self, words), background, options
+        )
 
     def backgrounds(self) -> dict[str, QuestionBackground]:
         """System -> its background, of those that have one; a DataError if one is damaged."""
         return all_backgrounds(self)
 
-    def store_background(
+    def measure_background(
         self,
-        questions: Sequence[str] | None = None,
         system: str | None = None,
+        questions: Sequence[str] | None = None,
         *,
         depth: int = 100,
         origin: str = "",
         on_progress: Callable[[int], None] | None = None,
     ) -> QuestionBackground:
-        """Measure what these questions' best candidates score, and keep it for `min_percentile`.
+        """Measure what other questions' best candidates score, and keep it for percentiles.
 
-        They have nothing to do with the corpus: logged ones, or titles of another corpus; `varied_questions`
-        where None. The background is of a system, or the default of `pipeline`, over pools of a depth, and in
-        place of an earlier one. Readers are told the origin, and `on_progress` the number of every part.
+        The questions have nothing to do with the corpus: logged ones, or titles of another corpus;
+        `varied_questions` where None. The background is of a system, or the default of `pipeline`, over pools
+        of a depth, and in place of an earlier one. Readers are told the origin, and `on_progress` the number
+        of every part.
 
         Raises:
             DataError: if there are too few questions, or the system lacks what it needs.
@@ -151,34 +183,106 @@ class Ranked(Searched):
             DataError: if there is no background, or there are too few questions; as `Pipeline.calibrated`.
         """
         name = system or self.default_system
-        made = self.pipeline(name).calibrated(questions, qrels).background
-        assert made is not None
-        assert made.chance is not None
-        store_background(self, name, made)
-        return made.chance
+        background = self.pipeline(name).calibrated(questions, qrels).current_background()
+        assert background is not None
+        assert background.chance is not None
+        store_background(self, name, background)
+        return background.chance
+
+
+def _shared(name: str) -> Any:
+    """Return a property of a tenant's documents that is what the whole index has."""
+    return property(attrgetter(f"corpus.{name}"))
+
+
+class TenantDocuments(Ranked):
+    """One tenant's documents of an index: these alone are found, and an id is one of them.
+
+    What scores are measured against is the whole index: its ensembles, samples and statistics of words, so
+    that scores are those of a pipeline of the whole index that searches for the tenant. Backgrounds and
+    fitted weights are the tenant's, where it has some, else the index's.
+
+    Raises:
+        DataError: if the collection is no index with tenants.
+    """
+
+    def __init__(self, corpus: Ranked, tenant: str) -> None:
+        if corpus.storage is None:
+            raise DataError(
+                f"tenant={tenant!r} is for an index of surprise-rerank, and {corpus.where} is none; leave it "
+                "away, or filter"
+            )
+        corpus.storage.manifest.options.tenant_filter(tenant)
+        self._corpus, self.tenant = corpus, tenant
+        self.files = TenantFiles(lambda: corpus.files, tenant)
+        self.where = f"{corpus.where}, tenant {tenant!r}"
+
+    storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
+    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
+    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
+    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
+    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
+    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
+    surprise_reranker, _encoder = map(_shared, ("surprise_reranker", "_encoder"))
+    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
+
+    @property
+    def corpus(self) -> Ranked:
+        """The whole index."""
+        return self._corpus
+
+    @property
+    def pools(self) -> IndexPools:
+        """Candidates of the tenant's documents; what retrievers are made of."""
+        return IndexPools(self.storage, self.corpus.pools.density, self.tenant)
+
+    @property
+    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
+        """Reads documents by id; see `Searched.documents`."""
+        return self.pools.documents
+
+    def __len__(self) -> int:
+        return int(self.storage.engine.count(self.pools.firsts()))
+
+    def changed_since(self, background: QuestionBackground) -> int:
+        """How many documents came, changed or went since a background was measured.
+
+        One that was measured over the whole index has its number of documents, and its changes count. Of the
+        tenant's, which has about the tenant's number, only the difference in numbers is known.
+        """
+        return min(self._corpus.changed_since(background), abs(len(self) - background.documents))
+
+    def sample_documents(self, size: int) -> tuple[Document, ...]:
+        """A uniform sample of so many of the tenant's documents, the same in every run."""
+        records = self.storage.engine.smallest(size, DOCUMENT_FIELDS, self.pools.firsts())
+        return tuple(to_document(record.payload) for record in records)
+
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates and their points."""
+        return pool, self.pools.points_of(pool)
+
+    def of_tenant(self, tenant: str) -> TenantDocuments:
+        """The same documents; a DataError for those of another tenant."""
+        if tenant != self.tenant:
+            raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
+        return self
+
+    def close(self) -> None:
+        """Nothing: whoever opened the index closes it."""
 
 
 class RankedPipelines(Mapping[str, Pipeline]):
     """The pipelines of a collection, by the name of their system: those that it has enough for.
 
-    The first is the one that was asked for, or the best one; `min_percentile` is of it alone. Another system
-    is made when it is asked for the first time, and gets a background then if it has none, which takes
-    seconds. A thread that asks for a system meanwhile gets a TimeoutError at once.
+    The first is the one that was asked for, or the best one. Another system is made when it is asked for the
+    first time. A thread that asks for a system meanwhile gets a TimeoutError at once.
     """
 
-    def __init__(
-        self,
-        index: Ranked,
-        system: str | None = None,
-        *,
-        depth: int = 100,
-        min_percentile: float | None = None,
-        **diversity: Unpack[DiversityOptions],
-    ) -> None:
+    def __init__(self, index: Ranked, system: str | None = None, **settings: Unpack[SearchSettings]) -> None:
         self.index = index
         self.first = system or index.default_system
-        own = index.pipeline(self.first, depth=depth, min_percentile=min_percentile, **diversity)
-        self._made, self._lock = {self.first: own}, PerProcess(threading.Lock)
+        first = index.pipeline(self.first, **settings)
+        self._made, self._lock = {self.first: first}, PerProcess(threading.Lock)
         self._names = tuple(dict.fromkeys((self.first, *possible_systems(index))))
 
     def __getitem__(self, name: str) -> Pipeline:
@@ -192,9 +296,9 @@ class RankedPipelines(Mapping[str, Pipeline]):
                 raise TimeoutError(name)
             try:
                 if name not in self._made:
-                    first = self._made[self.first]
-                    own = self.index.pipeline(name, depth=first.depth)
-                    self._made[name] = replace(own, diversity=first.diversity)
+                    # The threshold is of the first alone: others may have no background.
+                    options = replace(self._made[self.first].options, min_percentile=None)
+                    self._made[name] = replace(self.index.pipeline(name), options=options)
             finally:
                 lock.release()
         return self._made[name]
@@ -211,11 +315,3 @@ class RankedPipelines(Mapping[str, Pipeline]):
     def summaries(self) -> dict[str, str]:
         """What each system does, in a line."""
         return {name: find_system(name).summary for name in self._names}
-
-    def is_measured(self, name: str) -> bool:
-        """Whether documents that a system finds have a percentile, or will when it is first asked for."""
-        if name in self._made:
-            return self._made[name].background is not None
-        if has_background(self.index, name):
-            return True
-        return find_system(name).encodes and is_automatic() and bool(self.index.backgrounds())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, TypeAlias
 
 from surprise_rerank.connectors.components import LoadedAdapter, ranked_metadata
@@ -69,7 +68,7 @@ class SurpriseRanker(LoadedAdapter, BaseRanker):  # type: ignore[misc]  # rerank
 
     def score(self, query: str, doc: str) -> float:
         """The score that `rank` gives this text, whatever its percentile."""
-        (line,) = replace(self.reranker, min_percentile=None).rank(query, [doc])
+        (line,) = self.reranker.with_options(min_percentile=0).rank(query, [doc])
         return line.relevance
 
 

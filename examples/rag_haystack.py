@@ -37,7 +37,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         with DocumentIndex.open(folder, load_encoder("all-MiniLM-L6-v2")) as index:
             index.sync(Document(name, text) for name, text in NOTES.items())
-            index.store_background(OTHERS.split("?")[:-1], "dynamax")
+            index.measure_background("dynamax", OTHERS.split("?")[:-1])
         pipeline = Pipeline()
         pipeline.add_component("retriever", SurpriseRetriever(index=folder, system="cosine", top_k=5))
         pipeline.add_component("ranker", SurpriseRanker(index=folder, system="dynamax", min_percentile=0.95))

@@ -44,7 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         with DocumentIndex.open(folder, load_encoder("all-MiniLM-L6-v2")) as index:
             index.sync(Document(name, text) for name, text in NOTES.items())
-            index.store_background(OTHERS.split("?")[:-1], "dynamax")
+            index.measure_background("dynamax", OTHERS.split("?")[:-1])
         retriever = SurpriseRetriever.load(index=folder, system="cosine", k=5)
         reranker = SurpriseRerank.load(index=folder, system="dynamax", min_percentile=0.95, top_n=2)
         chain = RunnableLambda(lambda q: quote(reranker.compress_documents(retriever.invoke(q), q)))

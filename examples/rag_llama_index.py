@@ -38,7 +38,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         with DocumentIndex.open(folder, load_encoder("all-MiniLM-L6-v2")) as index:
             index.sync(Document(name, text) for name, text in NOTES.items())
-            index.store_background(OTHERS.split("?")[:-1], "dynamax")
+            index.measure_background("dynamax", OTHERS.split("?")[:-1])
         engine = RetrieverQueryEngine(
             SurpriseRetriever.load(index=folder, system="cosine", similarity_top_k=5),
             ContextOnly(llm=MockLLM()),

@@ -33,13 +33,17 @@ if TYPE_CHECKING:
     from surprise_rerank.encoders.passages import Passages as Passages
     from surprise_rerank.errors import DataError as DataError
     from surprise_rerank.errors import DatasetError as DatasetError
+    from surprise_rerank.errors import EmptySourceError as EmptySourceError
     from surprise_rerank.errors import IndexingError as IndexingError
     from surprise_rerank.errors import IndexMismatchError as IndexMismatchError
     from surprise_rerank.errors import MissingExtraError as MissingExtraError
     from surprise_rerank.errors import ModelError as ModelError
+    from surprise_rerank.errors import NoBackgroundError as NoBackgroundError
     from surprise_rerank.errors import NoIndexError as NoIndexError
+    from surprise_rerank.errors import NotStoredError as NotStoredError
     from surprise_rerank.errors import StoreError as StoreError
     from surprise_rerank.errors import SurpriseRerankError as SurpriseRerankError
+    from surprise_rerank.errors import WrongModelError as WrongModelError
     from surprise_rerank.pipeline import Pipeline as Pipeline
     from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
     from surprise_rerank.rerank.diversity import Diversity as Diversity
@@ -73,8 +77,8 @@ _PUBLIC = {
     "encoders.loading": "load_encoder",
     "encoders.paired": "PairedEncoder",
     "encoders.passages": "Passages",
-    "errors": "DataError DatasetError IndexMismatchError IndexingError MissingExtraError ModelError "
-    "NoIndexError StoreError SurpriseRerankError",
+    "errors": "DataError DatasetError EmptySourceError IndexMismatchError IndexingError MissingExtraError "
+    "ModelError NoBackgroundError NoIndexError NotStoredError StoreError SurpriseRerankError WrongModelError",
     "pipeline": "Pipeline",
     "rerank.auto": "AutoReranker",
     "rerank.diversity": "Diversity",

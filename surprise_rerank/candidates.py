@@ -98,6 +98,7 @@ class Candidates:
         best: a document's score is the mean of its `best` best passages'.
         notes: for the reader of a ranking of them, for example that some vectors are out of date.
         inclusion: of the query's tokens in them, where their store computed it.
+        outside: why no background says anything of them; empty where one may.
     """
 
     ids: tuple[str, ...]
@@ -111,6 +112,7 @@ class Candidates:
     best: int = 1
     notes: tuple[str, ...] = ()
     inclusion: Inclusion | None = None
+    outside: str = ""
 
     def __post_init__(self) -> None:
         n = len(self.ids)
@@ -200,6 +202,9 @@ class Hit:
         passage: the best of the document, where the candidates were passages.
         percentile: the share of background questions whose best candidate scores less; None without any.
         duplicates: ids of near-duplicates that were folded into it, best first; see `rerank/diversity.py`.
+        position: where its text stood in the list that was re-ranked; -1 of what a search found.
+        folded: positions of its `duplicates`, of such a list.
+        collection: the name of the collection that it is from, where several were asked.
     """
 
     id: str
@@ -209,6 +214,9 @@ class Hit:
     passage: Passage | None = None
     percentile: float | None = None
     duplicates: tuple[str, ...] = ()
+    position: int = -1
+    folded: tuple[int, ...] = ()
+    collection: str = ""
 
     @property
     def relevance(self) -> float:
@@ -269,6 +277,7 @@ class Ranking:
         percentile: (n,) what `QuestionBackground.judged` adds; None without one.
         duplicates: n tuples of ids, the near-duplicates of each line; None where none were looked for.
         verdict: on the whole pool, also where nothing of it is shown; None where nobody asked for one.
+        positions, folded, collections: n each, what `Hit` has of them; None where there is no such thing.
     """
 
     ids: tuple[str, ...]
@@ -281,6 +290,9 @@ class Ranking:
     percentile: Float64Array | None = None
     duplicates: tuple[tuple[str, ...], ...] | None = None
     verdict: Verdict | None = None
+    positions: tuple[int, ...] | None = None
+    folded: tuple[tuple[int, ...], ...] | None = None
+    collections: tuple[str, ...] | None = None
 
     @classmethod
     def order(
@@ -365,6 +377,9 @@ class Ranking:
             passage=None if self.passages is None else self.passages[i],
             percentile=None if self.percentile is None else float(self.percentile[i]),
             duplicates=() if self.duplicates is None else self.duplicates[i],
+            position=-1 if self.positions is None else self.positions[i],
+            folded=() if self.folded is None else self.folded[i],
+            collection="" if self.collections is None else self.collections[i],
         )
 
     def top(self, k: int) -> Ranking:
@@ -374,7 +389,10 @@ class Ranking:
     def take(self, rows: Sequence[int]) -> Ranking:
         """The lines at these positions."""
         index = np.asarray(rows, dtype=np.int64)
-        aligned = ("ids", "scores", "documents", "passages", "percentile", "duplicates")
+        aligned = (
+            *("ids", "scores", "documents", "passages", "percentile", "duplicates"),
+            *("positions", "folded", "collections"),
+        )
         return replace(
             self,
             parts=_picked(self.parts, index),

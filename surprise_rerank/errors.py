@@ -14,6 +14,22 @@ class DataError(SurpriseRerankError, ValueError):
     """Data that cannot be used: names the file and line, or the array's shape."""
 
 
+class EmptySourceError(DataError):
+    """A source without a document, where what is stored would be replaced by it."""
+
+
+class NotStoredError(DataError):
+    """Documents that are asked for by their ids, and are not stored."""
+
+
+class NoBackgroundError(DataError):
+    """A threshold, or a chance of relevance, where no questions were measured that it could mean."""
+
+
+class WrongModelError(DataError):
+    """Vectors of another model, or dimension, than those that they are to be compared with."""
+
+
 class DatasetError(SurpriseRerankError):
     """A data set that does not exist, cannot be downloaded, or lacks a part that is needed."""
 

@@ -1,25 +1,27 @@
-"""Retrieve and re-rank: a retriever and a re-ranker in a row."""
+"""Retrieve and re-rank: a retriever and a re-ranker in a row; every interface asks `Pipeline.answer`."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Unpack, cast
+from typing import Protocol, TypeAlias, Unpack
 
 import numpy as np
 
-from surprise_rerank.candidates import Candidates, Field, Hit, Query, Ranking
+from surprise_rerank import border
+from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Verdict
 from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
-from surprise_rerank.errors import DataError, refuse_unknown
-from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, DiversityOptions
-from surprise_rerank.rerank.grouping import group_path, grouped
+from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -29,7 +31,7 @@ from surprise_rerank.thresholds.background import (
     require_background,
 )
 from surprise_rerank.thresholds.chance import USUAL_CHANCE
-from surprise_rerank.thresholds.verdicts import NO_MATCH, NOT_MEASURED
+from surprise_rerank.thresholds.verdicts import NO_MATCH, NO_WORD, NOT_MEASURED
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
@@ -37,24 +39,21 @@ _ENCODED = 256
 _AT_ONCE = 4
 # A chance of relevance is that of a relevant document among so many.
 _SHOWN = 10
+# A word of two letters at least.
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+# A background, or what gives the one of now: that of a collection changes with its documents.
+Background: TypeAlias = QuestionBackground | Callable[[], QuestionBackground | None] | None
 
 
 class Retriever(Protocol):
-    """Anything that makes a candidate pool for a query."""
+    """Anything that makes a candidate pool for a query.
+
+    One that takes filters has `among(filter, tenant)`, and one that reads texts apart `documents(ids)`: most
+    of a pool is never shown, and its texts take longer than its scores.
+    """
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most `depth` candidates with these fields filled, best first by the first of their `scores`."""
-
-
-class CallOptions(DiversityOptions, total=False):
-    """What one search may have in place of the pipeline's own; None is as left out.
-
-    `filter` comes beside the pipeline's own filter, and is what its retriever takes: of Qdrant for ours.
-    """
-
-    filter: Any
-    min_percentile: float | None
-    depth: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,46 +65,60 @@ class Pipeline:
         retriever: makes the candidate pool.
         reranker: orders it. Without one, the retriever's own scores do: the first of `Candidates.scores`,
             where a candidate that has none of them (NaN) comes last, with minus infinity.
-        depth: size of the candidate pool.
-        background: other questions' best candidates, which documents' `percentile` is measured against; see
-            `with_background`.
-        min_percentile: leave out documents of a smaller percentile; .95 lets through one in twenty questions
-            that have nothing to do with the corpus. Needs a background.
-        diversity: different documents first, and near-duplicates in one line; neither by default.
+        options: of every search that does not say otherwise. Filter and tenant become the retriever's.
+        background: other questions' best candidates, which documents' `percentile` is measured against, or
+            a function that gives it; see `with_background`.
         encodes: False where words alone rank, so that the model is not asked.
     """
 
     encoder: Encoder
     retriever: Retriever
     reranker: Reranker | None = None
-    depth: int = 100
-    background: QuestionBackground | None = None
-    min_percentile: float | None = None
-    diversity: Diversity = NO_DIVERSITY
+    options: SearchOptions = field(default_factory=SearchOptions)
+    background: Background = None
     encodes: bool = True
 
     def __post_init__(self) -> None:
-        if self.min_percentile is not None:
-            require_background(self.background, self.min_percentile)
+        options = self.options
+        if options.filter is not None or options.tenant is not None:
+            among = getattr(self.retriever, "among", None)
+            if among is None:
+                raise DataError(
+                    f"filter= and tenant= go to a retriever of an index, not to a "
+                    f"{type(self.retriever).__name__}; leave them out"
+                )
+            object.__setattr__(self, "retriever", among(options.filter, options.tenant))
+            object.__setattr__(self, "options", replace(options, filter=None, tenant=None))
+        if options.min_percentile:
+            require_background(self.current_background(), options.min_percentile)
 
-    def search(self, question: str, top_k: int = 10, **options: Unpack[CallOptions]) -> Ranking:
+    def current_background(self) -> QuestionBackground | None:
+        """The background that a search now is measured against; None without one."""
+        background = self.background
+        return background() if callable(background) else background
+
+    def with_options(self, **settings: Unpack[SearchSettings]) -> Pipeline:
+        """The same with some options replaced; a filter comes beside the pipeline's own.
+
+        Raises:
+            DataError: if there is no such option, a value is out of its range, or there is no background.
+        """
+        return replace(self, options=self.options.changed(**settings)) if settings else self
+
+    def search(self, question: str, top_k: int = 10, **settings: Unpack[SearchSettings]) -> Ranking:
         """The best documents for a question, with their text; none, where none reaches `min_percentile`.
 
         Args:
             question: in words.
             top_k: the most that are returned. With diversity they are chosen from the whole pool.
-            options: `filter=`, `min_percentile=`, `depth=`, `diversity=` and `collapse=`.
+            settings: `filter=`, `tenant=`, `min_percentile=`, `depth=`, `diversity=`, `collapse=`,
+                `offset=`; see `SearchOptions`.
         """
-        require_count("top_k", top_k)
-        own = self.changed(**options)
-        with searching(top_k) as counts:
-            shown = own.shown(own.encoded(question), top_k)
-            counts.update(outcome(shown))
-        return shown
+        return self.answer(question, top_k, **settings).shown
 
-    async def asearch(self, question: str, top_k: int = 10, **options: Unpack[CallOptions]) -> Ranking:
+    async def asearch(self, question: str, top_k: int = 10, **settings: Unpack[SearchSettings]) -> Ranking:
         """`search` for an event loop: a thread searches, and the loop goes on meanwhile."""
-        return await asyncio.to_thread(self.search, question, top_k, **options)
+        return await asyncio.to_thread(self.search, question, top_k, **settings)
 
     def search_groups(
         self,
@@ -113,131 +126,139 @@ class Pipeline:
         group_by: str,
         top_k: int = 10,
         group_size: int = 3,
-        **options: Unpack[CallOptions],
-    ) -> list[tuple[str | int, list[Hit]]]:
-        """The best groups of documents with the same value, such as a document's chunks, best hit first.
+        **settings: Unpack[SearchSettings],
+    ) -> dict[str | int, Ranking]:
+        """The best groups of documents with the same value, such as a document's chunks, best first.
 
         `group_by` says where the value is in the metadata, as `metadata.doc_id`. Groups are those of the
         candidate pool; a larger `depth=` finds more. Options are those of `search`.
         """
-        path = group_path(group_by)
-        require_count("top_k", top_k)
-        require_count("group_size", group_size)
-        found = self.search(question, options.get("depth") or self.depth, **options)
-        return grouped(found, path, top_k, group_size)
+        return self.answer(question, None, **settings).groups(group_by, top_k, group_size)
 
     def search_many(
-        self, questions: Sequence[str], top_k: int = 10, **options: Unpack[CallOptions]
+        self, questions: Sequence[str], top_k: int = 10, **settings: Unpack[SearchSettings]
     ) -> list[Ranking]:
         """`search` for each of several questions, encoded together and ranked some at once, in threads."""
-        require_count("top_k", top_k)
-        if isinstance(questions, str):
-            raise DataError("questions must be a list of strings, got one string; use search for it")
-        own = self.changed(**options)
-
-        def answer(query: Query) -> Ranking:
-            with searching(top_k) as counts:
-                found = own.shown(query, top_k)
-                counts.update(outcome(found))
-            return found
-
+        pipeline = self.with_options(**settings)
         # In contexts of the caller's, so that spans are children of its span.
-        asked = ((copy_context(), query) for query in own._encoded_all(questions))
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            return list(threads.map(lambda pair: pair[0].run(answer, pair[1]), asked))
-
-    def changed(self, **options: Unpack[CallOptions]) -> Pipeline:
-        """The same with these in place of its own, and with a filter beside its own."""
-        refuse_unknown(options, CallOptions.__annotations__, "search")
-        variety = DiversityOptions.__annotations__
-        diversity = {name: own for name, own in options.items() if name in variety}
-        condition, least, depth = options.get("filter"), options.get("min_percentile"), options.get("depth")
-        retriever = self.retriever
-        if condition is not None:
-            among = getattr(retriever, "among", None)
-            if among is None:
-                raise DataError(
-                    f"filters go to a retriever of an index, not to a {type(retriever).__name__}; "
-                    "leave them out"
-                )
-            retriever = among(condition)
-        if depth is not None:
-            require_count("depth", depth)
-        return replace(
-            self,
-            retriever=retriever,
-            depth=self.depth if depth is None else depth,
-            min_percentile=self.min_percentile if least is None else least,
-            diversity=self.diversity.changed(**cast(DiversityOptions, diversity)),
+        queries = (
+            (copy_context(), query) for query in pipeline.encoded(border.texts("questions", questions))
         )
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            return list(threads.map(lambda pair: pair[0].run(pipeline.answer, pair[1], top_k).shown, queries))
+
+    def answer(
+        self,
+        question: str | Query,
+        top_k: int | None = 10,
+        *,
+        texts: bool = True,
+        **settings: Unpack[SearchSettings],
+    ) -> Answer:
+        """What a question gets: its pool, the ranking of all of it, and what is shown, with a verdict.
+
+        Args:
+            question: in words, or encoded.
+            top_k: the most that are shown; the whole pool where None.
+            texts: whether documents are read of what is shown.
+            settings: as of `search`.
+        """
+        top_k = border.optional(border.count, "top_k", top_k)
+        pipeline = self.with_options(**settings)
+        options = pipeline.options
+        last = options.depth if top_k is None else top_k + options.offset
+        with span("CHAIN", "surprise_rerank.search", {"surprise_rerank.top_k": top_k}) as counts:
+            started = time.perf_counter()
+            query = (
+                question
+                if isinstance(question, Query)
+                else pipeline.encoded([border.text("question", question)])[0]
+            )
+            encoded = time.perf_counter()
+            read = getattr(self.retriever, "documents", None) if texts else None
+            fields = pipeline._fields | options.variety.needs
+            if texts and read is None:
+                fields |= {"documents"}
+            pool = _retrieved(pipeline.retriever, query, max(options.depth, last), fields)
+            retrieved = time.perf_counter()
+            background, least = pipeline._judge(pool, settings.get("min_percentile"))
+            with _reranking(self.reranker, pool, top_k):
+                ranking = ranked(query, pool, self.reranker, background, least)
+            if (
+                ranking.verdict is not None
+                and ranking.verdict.chance is not None
+                and self._reads_no_word(query)
+            ):
+                ranking = replace(ranking, verdict=NO_WORD)
+            shown = _first_of(ranking, pool, replace(options, min_percentile=least), last)
+            if read is not None and shown.documents is None:
+                shown = _with_texts(shown, read(shown.ids))
+            verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
+            counts.update({"surprise_rerank.documents": len(shown), **verdict})
+        times = (encoded - started, retrieved - encoded, time.perf_counter() - retrieved)
+        seconds = dict(zip(("encoding", "retrieval", "re-ranking"), times, strict=True))
+        return Answer(query, pool, ranking, shown, background, seconds)
 
     def __repr__(self) -> str:
         parts = (self.retriever, self.reranker, self.encoder)
-        retriever, reranker, encoder = (type(own).__name__ for own in parts)
+        retriever, reranker, encoder = (type(part).__name__ for part in parts)
         if self.reranker is None:
             reranker = "its own order"
-        return f"<Pipeline: {retriever}, {reranker}, {encoder}, depth {self.depth}>"
+        return f"<Pipeline: {retriever}, {reranker}, {encoder}, depth {self.options.depth}>"
+
+    @property
+    def _fields(self) -> frozenset[Field]:
+        """What candidates must have to be ordered."""
+        return frozenset() if self.reranker is None else self.reranker.needs
 
     @property
     def reads_vectors(self) -> bool:
         """Whether the model is asked: not where words alone rank."""
-        return self.encodes or bool(fields_for(self.reranker) & {"dense", "tokens"})
+        return self.encodes or bool(self._fields & {"dense", "tokens"})
 
-    def encoded(self, question: str) -> Query:
-        """A question, with its vectors where these are read."""
-        return encoded_question(self.encoder, question) if self.reads_vectors else Query(question)
-
-    def _encoded_all(self, questions: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
+    def encoded(self, questions: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
+        """Questions with their vectors, where these are read; ids are their names in a data set."""
         if self.reads_vectors:
-            return encode_queries(self.encoder, questions, ids)
+            # One thread for one question: two take as long, ten times as long on a busy machine.
+            with using_threads(1 if len(questions) == 1 else None):
+                return encode_queries(self.encoder, questions, ids)
         names = [""] * len(questions) if ids is None else ids
         return [Query(text, id=name) for text, name in zip(questions, names, strict=True)]
 
-    def shown(self, query: Query, top_k: int) -> Ranking:
-        """What `search` gives for an encoded question."""
-        depth = max(self.depth, top_k)
-        return self.listed(query, depth, self.diversity, top_k, self.min_percentile)[0]
+    def _judge(
+        self, pool: Candidates, requested: float | None
+    ) -> tuple[QuestionBackground | None, float | None]:
+        """The background that says something of a pool, and the threshold that applies to it."""
+        least = self.options.min_percentile or None  # 0 leaves nothing out
+        if not pool.outside:
+            background = self.current_background()
+            if least is not None:
+                require_background(background, least)
+            return background, least
+        if requested:
+            raise DataError(f"min_percentile={requested!r} cannot be told: {pool.outside}; leave it out")
+        return None, None  # the verdict has the reason
 
-    def listed(
-        self, query: Query, depth: int, diversity: Diversity, top_k: int, min_percentile: float | None
-    ) -> tuple[Ranking, Ranking]:
-        """What is shown of a pool, with texts, and all of it in order.
+    def _reads_no_word(self, query: Query) -> bool:
+        """Whether neither the model nor a document knows a word of the question, such as `asdf qwer`.
 
-        Texts are read of what is shown alone, where the retriever has `documents` to do so: most of a pool is
-        never shown, and its texts take longer than its scores.
+        A word is known to a model that reads it as one token. Who types nonsense finds documents, too: those
+        with the pieces of its words.
         """
-        read = getattr(self.retriever, "documents", None)
-        fields: frozenset[Field] = diversity.needs | ({"documents"} if read is None else frozenset())
-        pool, ranking = self.pooled(query, depth, fields, top_k=top_k)
-        shown = first_of(ranking, pool, diversity, top_k, min_percentile)
-        if read is not None and shown.documents is None:
-            shown = _with_texts(shown, read(shown.ids))
-        return shown, ranking
-
-    def rank(self, query: Query, depth: int | None = None, *, texts: bool = True) -> Ranking:
-        """All candidates of an encoded question in order, with or without texts, whatever its percentile."""
-        wanted: frozenset[Field] = frozenset({"documents"}) if texts else frozenset()
-        return self.pooled(query, self.depth if depth is None else depth, wanted)[1]
-
-    def pooled(
-        self,
-        query: Query,
-        depth: int,
-        beside: frozenset[Field] = frozenset(),
-        *,
-        top_k: int | None = None,
-    ) -> tuple[Candidates, Ranking]:
-        """The pool of an encoded question, and its ranking: all of it, with a verdict on it.
-
-        It has the fields `beside` those that order it. A span says how many will be shown.
-        """
-        pool = retrieved(self.retriever, query, depth, fields_for(self.reranker) | beside)
-        with reranking(self.reranker, pool, top_k):
-            return pool, ranked(query, pool, self.reranker, self.background, self.min_percentile)
+        has_a_word_of = getattr(self.retriever, "has_a_word_of", None)
+        if has_a_word_of is None or not self.reads_vectors:
+            return False
+        (spans,) = self.encoder.token_spans([query.text], "query")
+        tokens = {query.text[start:end].strip() for start, end in spans.tolist()}
+        if query.tokens is None or len(query.tokens):
+            words = _LETTERS.findall(query.text)
+            if not words or not tokens.isdisjoint(words):
+                return False
+        return has_a_word_of(query.text) is False
 
     def with_background(
         self,
-        questions: Sequence[str],
+        questions: Sequence[str] | Sequence[Query],
         *,
         scorer: str = "",
         documents: int = 0,
@@ -249,29 +270,18 @@ class Pipeline:
         corpus; n of them measure a percentile of at most n / (n + 1). `scorer` is what the background is
         called, for readers; `documents` is how many are searched, 0 where unknown.
         """
-        queries = self._encoded_all(checked_questions(questions))
-        measured = self.measured(queries, scorer=scorer, documents=documents, on_progress=on_progress)
-        return replace(self, background=measured)
-
-    def measured(
-        self,
-        queries: Sequence[Query],
-        *,
-        scorer: str = "",
-        documents: int = 0,
-        on_progress: Callable[[int], None] | None = None,
-    ) -> QuestionBackground:
-        """The background of encoded questions; see `with_background`."""
+        queries = [query for query in questions if isinstance(query, Query)]
+        if not queries:
+            queries = self.encoded(checked_questions([str(question) for question in questions]))
 
         def answers() -> Iterator[tuple[str, Ranking]]:
-            fields = fields_for(self.reranker)
             for query in queries:
-                pool = self.retriever.retrieve(query, self.depth, fields)
+                pool = self.retriever.retrieve(query, self.options.depth, self._fields)
                 yield query.text, ranked(query, pool, self.reranker)
                 if on_progress is not None:
                     on_progress(1)
 
-        return QuestionBackground.of(answers(), scorer, documents)
+        return replace(self, background=QuestionBackground.of(answers(), scorer, documents))
 
     def calibrated(
         self,
@@ -284,15 +294,15 @@ class Pipeline:
 
         A question without a relevant document counts, too.
         """
-        background = self.background
+        background = self.current_background()
         if background is None:
             raise DataError(
                 "a chance of relevance needs a background; make one with with_background(questions)"
             )
         _require_texts(questions, qrels)
         names, standings, found = list(qrels), [], []
-        for query in self._encoded_all([questions[name] for name in names], names):
-            _, ranking = self.pooled(query, self.depth)
+        for query in self.encoded([questions[name] for name in names], names):
+            ranking = self.answer(query, texts=False).ranking
             if len(ranking):
                 standings.append(background.standing(background.totals_of(ranking, query.text)))
                 found.append(any(qrels[query.id].get(name, 0) > 0 for name in ranking.ids[:_SHOWN]))
@@ -335,7 +345,8 @@ class Pipeline:
                 part = names[start : start + _ENCODED]
                 queries = encode_queries(self.encoder, [questions[name] for name in part], part)
                 for query in queries:
-                    yield query, self.retriever.retrieve(query, self.depth, reranker.needs), qrels[query.id]
+                    pool = self.retriever.retrieve(query, self.options.depth, reranker.needs)
+                    yield query, pool, qrels[query.id]
                     if on_progress is not None:
                         on_progress(1)
 
@@ -355,13 +366,8 @@ class FittedPipeline(WeightFit):
     pipeline: Pipeline = field(kw_only=True)
 
 
-def searching(top_k: int | None = None) -> AbstractContextManager[Counts]:
-    """A span around all that one question causes, to which `outcome` is added."""
-    return span("CHAIN", "surprise_rerank.search", {"surprise_rerank.top_k": top_k})
-
-
-def reranking(
-    reranker: Reranker | None, pool: Candidates, top_k: int | None = None
+def _reranking(
+    reranker: Reranker | None, pool: Candidates, top_k: int | None
 ) -> AbstractContextManager[Counts]:
     """A span of how a pool is ordered and measured, of which `top_k` are shown."""
     known: Known = {
@@ -372,30 +378,13 @@ def reranking(
     return span("RERANKER", "surprise_rerank.rerank", known)
 
 
-def outcome(shown: Ranking) -> Counts:
-    """What a span says of a ranking that is shown."""
-    verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
-    return {"surprise_rerank.documents": len(shown), **verdict}
-
-
-def retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
+def _retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
     """A retriever's candidates, and a span of how it found them."""
     known: Known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
     with span("RETRIEVER", "surprise_rerank.retrieve", known) as counts:
         pool = retriever.retrieve(query, depth, fields)
         counts["surprise_rerank.candidates"] = len(pool)
     return pool
-
-
-def encoded_question(encoder: Encoder, question: str) -> Query:
-    """A question with its vectors, by one thread: two take as long, ten times as long on a busy machine."""
-    with using_threads(1):
-        return encode_queries(encoder, [question])[0]
-
-
-def fields_for(reranker: Reranker | None, diversity: Diversity = NO_DIVERSITY) -> frozenset[Field]:
-    """What is fetched with a pool, so that it can be ordered, and the shown ones be different."""
-    return diversity.needs if reranker is None else diversity.needs | reranker.needs
 
 
 def ranked(
@@ -406,32 +395,31 @@ def ranked(
     min_percentile: float | None = None,
 ) -> Ranking:
     """A pool in order with a verdict, and with every document's percentile where there is a background."""
+    if not len(pool):
+        return Ranking((), np.zeros(0), notes=pool.notes, verdict=NO_MATCH)
     ranking = _as_retrieved(pool) if reranker is None else reranker.rerank(query, pool)
+    if pool.outside:
+        return replace(ranking, verdict=Verdict("unknown", None, pool.outside))
     if background is not None:
         return background.judged(ranking, query.text, min_percentile)
-    return replace(ranking, verdict=NOT_MEASURED if len(ranking) else NO_MATCH)
+    return replace(ranking, verdict=NOT_MEASURED)
 
 
-def first_of(
-    ranking: Ranking,
-    pool: Candidates,
-    diversity: Diversity,
-    most: int | None = None,
-    min_percentile: float | None = None,
-) -> Ranking:
-    """What is shown of a ranking of the whole pool: at most so many lines, all where None."""
-    enough: list[int] | None = None
-    if min_percentile is not None:
+def _first_of(ranking: Ranking, pool: Candidates, options: SearchOptions, last: int) -> Ranking:
+    """What is shown of a ranking of the whole pool: the lines from the offset up to the last one."""
+    if not len(ranking):
+        return ranking
+    reach: list[int] | None = None
+    if options.min_percentile is not None and not options.keep_refused:
         assert ranking.percentile is not None  # a threshold was refused without a background
-        enough = np.flatnonzero(ranking.percentile >= min_percentile - ROUNDING).tolist()
-    shown = diversity.applied(ranking, pool, enough, most)
-    return shown if most is None else shown.top(most)
+        reach = np.flatnonzero(ranking.percentile >= options.min_percentile - ROUNDING).tolist()
+    return options.variety.applied(ranking, pool, reach, last)[options.offset : last]
 
 
-def _with_texts(shown: Ranking, found: Mapping[str, Document]) -> Ranking:
+def _with_texts(shown: Ranking, documents: Mapping[str, Document]) -> Ranking:
     """The lines with their documents, without those of documents that were deleted meanwhile."""
-    there = shown.take([row for row, name in enumerate(shown.ids) if name in found])
-    return replace(there, documents=tuple(found[name] for name in there.ids))
+    kept = shown.take([row for row, name in enumerate(shown.ids) if name in documents])
+    return replace(kept, documents=tuple(documents[name] for name in kept.ids))
 
 
 def _as_retrieved(pool: Candidates) -> Ranking:
@@ -441,12 +429,6 @@ def _as_retrieved(pool: Candidates) -> Ranking:
     name, scores = next(iter(pool.scores.items()), ("score", np.zeros(0)))
     values = np.where(np.isnan(scores), -np.inf, scores)
     return Ranking.order(pool, values, pool.scores, raw={name: values})
-
-
-def require_count(name: str, value: object) -> None:
-    """Refuse what is no whole number of at least 1, by a DataError."""
-    if not isinstance(value, int) or value < 1:
-        raise DataError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def _require_texts(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.core.terms import TermBatch
@@ -26,6 +27,8 @@ Ids: TypeAlias = Sequence[str | Sequence[str] | None]
 # A dense vector for each text, None for a text that has none.
 Vectors: TypeAlias = Sequence[npt.ArrayLike | None]
 
+OUTSIDE = "some of the texts are not in the index that the background is of"
+
 _logger = logging.getLogger("surprise_rerank")
 
 # A vector of the encoder's own model has a larger cosine with what the encoder gives for the text, also where
@@ -36,7 +39,7 @@ _SHOWN = 3
 
 
 class StoredDocuments(Protocol):
-    """What has vectors of documents by id, such as `connectors.stored.StoredCandidates`."""
+    """What has vectors of documents by id, such as `connectors.ranked.StoredCandidates`."""
 
     @property
     def pooling(self) -> float:
@@ -57,46 +60,24 @@ class GivenTexts:
 
     @classmethod
     def checked(
-        cls, texts: Sequence[str], ids: Ids | None = None, vectors: Vectors | None = None
+        cls, texts: Iterable[str], ids: Ids | None = None, vectors: Vectors | None = None
     ) -> GivenTexts:
         """Texts with what came with them, once it is clear that it fits together."""
-        if isinstance(texts, str):
-            raise DataError("texts must be a list of strings, got one string; put it into a list")
-        wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
-        if wrong is not None:
-            raise DataError(f"texts[{wrong}] must be a string, got {type(texts[wrong]).__name__}")
+        listed = border.texts("texts", texts)
         for name, values in (("ids", ids), ("vectors", vectors)):
-            if values is not None and len(values) != len(texts):
+            if values is not None and (isinstance(values, str) or len(values) != len(listed)):
                 raise DataError(
-                    f"{len(values)} {name} for {len(texts)} texts; give one for each, None where there "
+                    f"{len(values)} {name} for {len(listed)} texts; give one for each, None where there "
                     "is none"
                 )
-        known = ids or [None] * len(texts)
-        names = [(given,) if isinstance(given, str) else tuple(given or ()) for given in known]
-        return cls(texts, names, _checked_vectors([] if vectors is None else vectors), ids is not None)
+        names = [_names(position, own) for position, own in enumerate(ids or [None] * len(listed))]
+        return cls(listed, names, _checked_vectors([] if vectors is None else vectors), ids is not None)
 
     @property
     def positions(self) -> list[str]:
         """Their places, written so that they sort as numbers do."""
         width = len(str(len(self.texts)))
         return [f"{i:0{width}d}" for i in range(len(self.texts))]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TextPool:
-    """The candidates of given texts.
-
-    Attributes:
-        candidates: whose ids are the texts' positions.
-        notes: where their vectors came from, for readers.
-        split: id -> how many characters lie before the content, of texts that were split in passages here.
-        elsewhere: how many of the texts are not stored.
-    """
-
-    candidates: Candidates
-    notes: tuple[str, ...] = ()
-    split: Mapping[str, int] = field(default_factory=dict)
-    elsewhere: int = 0
 
 
 class _Part(NamedTuple):
@@ -117,8 +98,8 @@ class TextPools:
     # What was said once, and what was found out of given vectors. Threads that write it write the same.
     known: dict[str, bool] = field(default_factory=dict)
 
-    def pool(self, query: Query, given: GivenTexts, needs: frozenset[Field]) -> TextPool:
-        """The candidates of these texts, with these fields."""
+    def pool(self, query: Query, given: GivenTexts, needs: frozenset[Field]) -> tuple[Candidates, int]:
+        """The candidates of these texts, by position, with these fields; and how many are not stored."""
         positions, rows, notes = given.positions, list(range(len(given.texts))), []
         stored = None
         if self.stored is not None:
@@ -131,7 +112,7 @@ class TextPools:
             rows = [row for row in rows if positions[row] not in known]
             notes.append(self._told_stored(given, asked, len(known)))
         if stored is not None and not rows:
-            return TextPool(stored, tuple(notes))
+            return replace(stored, notes=(*notes, *stored.notes)), 0
         vectors, about = self._usable(given, rows) if "dense" in needs else ({}, "")
         notes += [about] if about else []
         tokens_read = "tokens" in needs and token_dimension(self.encoder) is not None
@@ -150,9 +131,7 @@ class TextPools:
         if self.stored is not None and fresh.tokens is not None:
             fresh = replace(fresh, tokens=pooled_tokens(fresh.tokens, self.stored.pooling))
         pool = fresh if stored is None else _joined(stored, fresh, given.texts)
-        # White space before a text is no part of a document's content.
-        before = {positions[row]: len(given.texts[row]) - len(given.texts[row].lstrip()) for row in split}
-        return TextPool(pool, tuple(notes), before, len(rows))
+        return replace(pool, notes=(*notes, *pool.notes)), len(rows)
 
     def _fresh(
         self,
@@ -251,6 +230,33 @@ class TextPools:
             _logger.debug("the ids that were looked for: %s", asked[:_SHOWN])
         others = f"; {count - known} were encoded" if known < count else ""
         return f"stored {known} of {count}{others}"
+
+
+def _names(position: int, ids: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The ids that a text may be stored under, best first."""
+    if ids is None or isinstance(ids, str):
+        return () if ids is None else (ids,)
+    return tuple(border.texts(f"ids[{position}]", ids))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextRetriever:
+    """The retriever that holds given texts: its pool is all of them, whatever the question.
+
+    Where `judges_stored_alone`, the background is of an index, and says nothing of a list of which a text is
+    not stored there.
+    """
+
+    pools: TextPools
+    given: GivenTexts
+    judges_stored_alone: bool = False
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """A candidate for every text, or for every passage of one; ids are positions."""
+        if not self.given.texts:
+            return Candidates(())
+        pool, elsewhere = self.pools.pool(query, self.given, fields)
+        return replace(pool, outside=OUTSIDE) if self.judges_stored_alone and elsewhere else pool
 
 
 def _checked_vectors(vectors: Vectors) -> dict[int, Float32Array]:

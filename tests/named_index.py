@@ -35,7 +35,7 @@ def write_index(folder: Path) -> str:
     questions = [" ".join(rng.choice(OTHERS.split(), size, replace=False)) for size in [3] * 15 + [4] * 15]
     with DocumentIndex.open(folder / "index", load_encoder(str(folder / "vectors.txt"))) as index:
         index.sync(DOCUMENTS)
-        background = index.pipeline("dynamax").with_background(questions).background
+        background = index.pipeline("dynamax").with_background(questions).current_background()
         assert background is not None
         store_background(index, "dynamax", background)
     return str(folder / "index")

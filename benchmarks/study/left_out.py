@@ -21,11 +21,11 @@ from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, Retrieve
 # What may be chosen, a part at a time. The start has the three scorers of `fusion` and nothing else.
 START = AutoSettings(words=0, vectors=0, lengths=0, trust=None)
 CHOICES: Mapping[str, Sequence[Mapping[str, object]]] = {
-    "BM25": [{"bm25": own} for own in (0.5, 0.75)],
-    "trust": [{"trust": own} for own in (None, (0.35, 0.55))],
+    "BM25": [{"bm25": own} for own in (0.5, 0.6, 0.75)],
+    "trust": [{"trust": own} for own in (None, (0.25, 0.4))],
     "lengths": [{"lengths": own} for own in (0, 0.5)],
-    "words": [{"words": own} for own in (0, 0.5, 0.75)],
-    "vectors": [{"vectors": own} for own in (0, 0.5, 0.75)],
+    "words": [{"words": own} for own in (0, 0.25, 0.5)],
+    "vectors": [{"vectors": own} for own in (0, 0.25, 0.5)],
 }
 # Twice through all parts: what one is worth depends on the others.
 STEPS = (*CHOICES, *CHOICES)

@@ -7,10 +7,12 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.attached.enrichment import (
     SUFFIX,
@@ -53,14 +55,15 @@ from surprise_rerank.connectors.qdrant.engines.connections import (
     place_of,
 )
 from surprise_rerank.connectors.qdrant.engines.nodes import is_remote
-from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
+from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of, stems_of
+from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.ranked import Ranked
-from surprise_rerank.connectors.systems.backgrounds import is_automatic, look_after_backgrounds
+from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds
 from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.process import NeverCopied, PerProcess, require_no_secret
@@ -136,7 +139,6 @@ class Collection(NeverCopied, Ranked):
         multivector: str | None = None,
         sparse_vector: str | None = None,
         keep: Keep = None,
-        background: bool = True,
         api_key: str | None = None,
     ) -> Self:
         """Open a collection, by its url or a client, as it is; docs/existing-collection.md has all options.
@@ -148,10 +150,13 @@ class Collection(NeverCopied, Ranked):
             DataError: if a key or a vector must be named; if the vectors are of another model.
             IndexMismatchError: if it is an index of ours, or was filled or enriched otherwise meanwhile.
         """
+        keys = {"text": text, "title": title, "id": id, "metadata": metadata, "api_key": api_key}
         names = {"vector": vector, "multivector": multivector, "sparse_vector": sparse_vector}
-        payload = {"text": text, "title": title, "id": id, "metadata": metadata}
-        given = {"embed": embed, "token_encoder": token_encoder, "sparse": sparse, "keep": keep}
-        arguments = {**given, **names, **payload, "background": background, "api_key": api_key}
+        for name, value in (keys | names).items():
+            border.optional(border.text, name, value)
+        collection = border.text("collection", collection, blank=False)
+        models = {"embed": embed, "token_encoder": token_encoder, "sparse": sparse}
+        arguments = {**models, **names, **keys, "keep": keep}
         connection = connect(where, api_key)
         try:
             points = existing(connection, collection)
@@ -184,7 +189,7 @@ class Collection(NeverCopied, Ranked):
             connection.close()
             raise
         made._attached = (where, collection, arguments)
-        made._notes, made.measures_first = (*notes, *told), background and is_automatic()
+        made._notes = (*notes, *told)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -225,18 +230,26 @@ class Collection(NeverCopied, Ranked):
             DataError: if it makes no sense, or it was enriched otherwise before.
             StoreError: if it cannot be written; what was written before stays, and a call goes on there.
         """
-        enricher = self._enricher(tokens, words if isinstance(words, Bm25) else Bm25() if words else None)
+        border.flags(tokens=tokens, dry_run=dry_run, show_progress=show_progress)
+        if not isinstance(words, Bm25):
+            border.flags(words=words)
+        settings = words if isinstance(words, Bm25) else Bm25() if words else None
+        enricher = self._enricher(tokens, settings and self._in_language(settings))
         if dry_run:
             return enricher.cost(self.sample_documents(TRIED))
-        return self._run(enricher, show_progress)
+        report = self._run(enricher, show_progress)
+        look_after_backgrounds(self, show_progress=show_progress)
+        return report
 
     def sync(self, *, show_progress: bool = False) -> EnrichReport:
         """Bring the statistics and what `enrich` added up to date with the collection."""
+        border.flags(show_progress=show_progress)
         self.refresh()
         record, report = self.enriched.record, EnrichReport()
         if record is not None:
             report = self._run(self._enricher(bool(record.model), record.words), show_progress)
-        look_after_backgrounds(self, report.enriched + report.removed, show_progress=show_progress)
+        self.count_changes(report.enriched + report.removed)
+        look_after_backgrounds(self, show_progress=show_progress)
         return report
 
     def remove_enrichment(self) -> bool:
@@ -268,14 +281,13 @@ class Collection(NeverCopied, Ranked):
         Raises:
             DataError: if there is one question only.
         """
-        if isinstance(questions, str):
-            raise DataError(f"questions must be a list of strings, got one: {questions[:40]!r}")
-        if not questions:
+        asked = border.texts("questions", questions)
+        if not asked:
             self.files.delete_file(_QUESTIONS)
             return self.ensemble()
-        if len(questions) < 2:
+        if len(asked) < 2:
             raise DataError("one question has no spread; give at least two, better some hundred")
-        vectors = self.encoder.encode(list(questions), kind="query").dense
+        vectors = self.encoder.encode(asked, kind="query").dense
         found = Ensemble.from_vectors(vectors, model=self.model, similarity=self.similarity)
         self.files.write_file(_QUESTIONS, found.to_bytes())
         return found
@@ -393,6 +405,7 @@ class Collection(NeverCopied, Ranked):
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of so many documents, the same for the same points; see `Searched.sample`."""
+        border.count("size", size)
         with self._lock.get():
             if size not in self._samples:
                 self._samples[size] = self._sampled(size)
@@ -508,6 +521,16 @@ class Collection(NeverCopied, Ranked):
                 "token_encoder=load_encoder() (--token-model) when it is attached, or tokens=False"
             )
         return Enricher.planned(self.points, self.payloads, self.enriched, encoder if tokens else None, words)
+
+    def _in_language(self, words: Bm25) -> Bm25:
+        """The settings of words, in the documents' language where nobody named one; it stays as found."""
+        if words.language != AUTO:
+            return words
+        before = self.enriched.record
+        if before is not None and before.words is not None:
+            return replace(words, language=before.words.language)
+        sample = self.sample_documents(SAMPLED)
+        return replace(words, language=stems_of(language_of(document.content for document in sample)))
 
     def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
         with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:

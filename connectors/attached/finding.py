@@ -12,7 +12,7 @@ import numpy as np
 
 from surprise_rerank.connectors.attached.layouts import PayloadLayout, VectorLayout, are_unit, find_vectors
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
+from surprise_rerank.connectors.qdrant.lexical import LANGUAGES, Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.manifest import is_index
 from surprise_rerank.connectors.qdrant.schema import Record, to_terms
 from surprise_rerank.connectors.readers.fields import shown
@@ -125,8 +125,9 @@ def sparse_of(
     if layout.sparse is None:
         return None, ()
     texts = [payloads.document(record.id, record.payload).text for record in records]
-    if layout.idf and is_bm25(texts, to_terms(records, layout.sparse), Bm25()):
-        return Bm25().query, ("the sparse vector is Qdrant's BM25 in English",)
+    for language in ("english", *LANGUAGES) if layout.idf else ():
+        if is_bm25(texts, to_terms(records, layout.sparse), words := Bm25(language=language)):
+            return words.query, (f"the sparse vector is Qdrant's BM25 in {language.title()}",)
     return None, (
         f"the sparse vector {layout.sparse!r} is not read: it is not known what made it; give sparse=",
     )

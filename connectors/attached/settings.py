@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
 
+from surprise_rerank.answers import SearchOptions, SearchSettings
 from surprise_rerank.connectors.attached.collection import Collection
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
@@ -26,7 +27,6 @@ from surprise_rerank.encoders.endpoint import OpenAIEncoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder, load_question_encoder
 from surprise_rerank.errors import DataError, ForeignCollectionError, IndexMismatchError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.diversity import NO_DIVERSITY, DiversityOptions
 from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground, require_background
@@ -150,15 +150,16 @@ class PipelineSettings:
     model: str | None = None  # of the encoder; the index's own where there is one, else all-MiniLM-L6-v2
     system: str | None = None  # the best by default; without an index `dynamax`, or `cosine` without tokens
     depth: int = 100  # size of the candidate pool that a pipeline re-ranks
-    min_percentile: float | None = None  # leave out what is less surprising; needs a background
+    min_percentile: float | None = None  # leave out documents of a smaller percentile; needs a background
     background: str | None = None  # file of one (`QuestionBackground.save`), for texts without an index
     encoder: object | None = field(default=None, repr=False)  # in place of a model's name; for no file
     diversity: float | None = None  # different documents first, from 0 (by relevance alone) to 1
     collapse: float | None = None  # fold what has this cosine to a better document into it
+    tenant: str | None = None  # only documents of this one, of an index with tenants
     config: str | None = None  # file of the names in a collection of others, see `ForeignParts`
 
     def __post_init__(self) -> None:
-        NO_DIVERSITY.changed(**self.variety)
+        SearchOptions().changed(**self.search_settings)
         if self.system is not None:
             find_system(self.system)
         _ = self.location
@@ -176,9 +177,15 @@ class PipelineSettings:
         return Location() if self.index is None else Location.at(self.index)
 
     @property
-    def variety(self) -> DiversityOptions:
-        """Diversity and collapse, as `Ranked.pipeline` takes them."""
-        return {"diversity": self.diversity, "collapse": self.collapse}
+    def search_settings(self) -> SearchSettings:
+        """What is among them of `SearchOptions`."""
+        return {
+            "depth": self.depth,
+            "min_percentile": self.min_percentile,
+            "diversity": self.diversity,
+            "collapse": self.collapse,
+            "tenant": self.tenant,
+        }
 
     def open_index(self) -> DocumentIndex | Collection:
         """The index with its model, the same one for all who ask while it is in use; or a foreign collection.
@@ -219,22 +226,20 @@ class PipelineSettings:
 
     def pipeline(self) -> Pipeline:
         """A pipeline on the index; errors are those of `open_index` and of `Ranked.pipeline`."""
-        least = self.min_percentile
-        return self.open_index().pipeline(self.system, depth=self.depth, min_percentile=least, **self.variety)
+        return self.open_index().pipeline(self.system, **self.search_settings)
 
     def text_reranker(self) -> TextReranker:
         """A re-ranker of texts, which fetches the vectors of those that the index holds, if there is one."""
-        least = self.min_percentile
         if self.location.is_given:
-            return self.open_index().text_reranker(self.system, min_percentile=least, **self.variety)
+            return self.open_index().text_reranker(self.system, **self.search_settings)
         given = self.encoder
         model = load_encoder(self.model or DEFAULT_MODEL) if given is None else as_encoder(given)
         background = None if self.background is None else QuestionBackground.load(self.background)
         reranker = reranker_of_texts(
             self.system or ("cosine" if token_dimension(model) is None else "dynamax")
         )
-        diversity = NO_DIVERSITY.changed(**self.variety)
-        return TextReranker(model, reranker, None, background, least, diversity=diversity)
+        options = SearchOptions().changed(**self.search_settings)
+        return TextReranker(model, reranker, None, background, options)
 
     def _shared(self, location: Location) -> DocumentIndex:
         folder = "" if location.folder is None else os.path.realpath(location.folder)

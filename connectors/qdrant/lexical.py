@@ -4,8 +4,11 @@ A document's value for a term is its saturated frequency, tf (k + 1) / (tf + k (
 a query's is 1. The inverse document frequency, ln(1 + (N - n + .5) / (n + .5)), is what Qdrant's IDF modifier
 would multiply with when it searches. What the modifier counts changes while Qdrant works on its segments, so
 a query brings the same weights from an index's own `TermStatistics`. The same vectors work in Edge, in local
-mode and on a server, and need neither Java nor a server with an inference service. Terms are stemmed words
-without stop words, identified by a hash of 31 bits.
+mode and on a server, and need neither Java nor a server with an inference service.
+
+Terms are stemmed words without stop words, identified by a hash of 31 bits. Where a script has no spaces, as
+Chinese, or writes particles on to its words, as Korean, a term is two characters in a row, as Lucene's
+CJKAnalyzer has it; of Chinese characters, each by itself is a term, too, since it is a word.
 
 For a text without a term store no vector: Edge counts a point with an empty one out of N, local mode in.
 """
@@ -13,12 +16,15 @@ For a text without a term store no vector: Edge counts a point with an empty one
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import regex
 
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.errors import DataError, near_or_all
@@ -33,6 +39,19 @@ LANGUAGES = (
     "japanese", "kazakh", "nepali", "norwegian", "portuguese", "romanian", "russian", "slovene", "spanish",
     "swedish", "tajik", "turkish",
 )  # fmt: skip
+AUTO = "auto"  # what an index finds from its first documents; without one it is English
+
+# Scripts without spaces between words, and Korean, which has particles at the ends of its words.
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ーｰ"
+_SOFT = "\u00ad\u200c\u200d"  # soft hyphens and joiners, which are inside of words and no part of them
+_WITHOUT_SOFT = dict.fromkeys(map(ord, _SOFT))
+_WORD = regex.compile(
+    rf"([{_UNSPACED}]+)|[[\p{{Alphabetic}}\p{{N}}\p{{M}}{_SOFT}]--[{_UNSPACED}]]+", regex.VERSION1
+)
+# What Qdrant's tokeniser, which takes letters and digits in a row as a word, cuts in the wrong place.
+_HARD = regex.compile(rf"[{_UNSPACED}\p{{M}}{_SOFT}]")
+_CHARACTER = regex.compile(r"\X")
+_IDEOGRAPH = regex.compile(r"\p{Han}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,30 +79,68 @@ class Bm25:
     k: float = 1.2  # how slowly a term's frequency saturates; 0 counts each term once
     b: float = 0.5  # how much longer documents are scaled down, from 0, not at all, to 1, in full
     average_length: float = 150.0  # of a document, in terms
-    language: str = "english"  # of stemmer and stop words; one of `LANGUAGES`
+    language: str = AUTO  # of stemmer and stop words; `AUTO`, or one of `LANGUAGES`
 
     def __post_init__(self) -> None:
         _require("k", self.k, 0 <= _number(self.k) < math.inf, "a number from 0 on, such as 1.2")
         _require("b", self.b, 0 <= _number(self.b) <= 1, "a number between 0 and 1")
         length = self.average_length
         _require("average_length", length, 0 < _number(length) < math.inf, "a number above 0")
-        known = f"another; {near_or_all(self.language, LANGUAGES)}"
-        _require("language", self.language, self.language in LANGUAGES, known)
+        names = (*LANGUAGES, AUTO)
+        expected = f"another; {near_or_all(self.language, names)}"
+        _require("language", self.language, self.language in names, expected)
 
     def documents(self, texts: Iterable[str]) -> list[SparseVector]:
         """Vectors of documents; empty ones for texts without a term."""
-        embed = _model(self).embed_document
-        return [_sparse(embed(_text(text))) for text in texts]
+        words, cut = _model(self, is_cut=False), _model(self, is_cut=True)
+        return [
+            _sparse((cut if is_cut else words).embed_document(text))
+            for text, is_cut in map(_cut_where_needed, texts)
+        ]
 
     def query(self, text: str) -> SparseVector:
         """Vector of a query: 1 for each of its terms, however often it occurs."""
-        return _sparse(_model(self).embed_query(_text(text)))
+        ready, is_cut = _cut_where_needed(text)
+        return _sparse(_model(self, is_cut=is_cut).embed_query(ready))
+
+
+def words(text: str) -> Iterator[tuple[int, int]]:
+    """Where each word of a text starts and ends, before stemming and stop words.
+
+    A run of a script without spaces gives its pairs of characters, which overlap, and its ideographs.
+    """
+    for match in _WORD.finditer(text):
+        start, end = match.span()
+        if match[1] is None:
+            yield start, end
+            continue
+        edges = [character.start() for character in _CHARACTER.finditer(text, start, end)] + [end]
+        if len(edges) == 2:
+            yield start, end
+        for i, edge in enumerate(edges[:-1]):
+            if len(edges) > 2 and _IDEOGRAPH.match(text, edge):
+                yield edge, edges[i + 1]
+            if i + 2 < len(edges):
+                yield edge, edges[i + 2]
 
 
 def term_hashes(settings: Bm25) -> Callable[[str], list[int]]:
-    """A function from a word to the hashes of its terms; none for a stop word."""
-    model = _model(settings)
-    return lambda word: list(model.embed_query(_text(word)).indices)
+    """A function from a word, as `words` cuts it, to the hashes of its terms; none for a stop word."""
+    model = _model(settings, is_cut=True)
+    return lambda word: list(model.embed_query(_plain(word)).indices)
+
+
+def _cut_where_needed(text: str) -> tuple[str, bool]:
+    """A text for Qdrant's tokenisers, and whether it is cut into words already, with spaces between."""
+    plain = unicodedata.normalize("NFKC", _text(text))
+    if not _HARD.search(plain):
+        return plain, False
+    return _plain(" ".join(plain[start:end] for start, end in words(plain))), True
+
+
+def _plain(text: str) -> str:
+    """A text in the usual one of equal ways to write a character, without what is no part of a word."""
+    return unicodedata.normalize("NFKC", _text(text)).translate(_WITHOUT_SOFT)
 
 
 def _number(value: object) -> float:
@@ -95,11 +152,18 @@ def _require(name: str, value: object, holds: bool, expected: str) -> None:
         raise DataError(f"BM25's {name} is {value!r}; give {expected}")
 
 
-def _model(settings: Bm25) -> qdrant_edge.Bm25:
+@lru_cache(maxsize=64)
+def _model(settings: Bm25, *, is_cut: bool) -> qdrant_edge.Bm25:
+    """Qdrant's BM25, for texts with a space between every two words or for others."""
     import qdrant_edge  # 12 MB, which a look at settings does without
 
+    tokenizers = qdrant_edge.TokenizerType
     config = qdrant_edge.Bm25Config(
-        k=settings.k, b=settings.b, avg_len=settings.average_length, language=settings.language
+        k=settings.k,
+        b=settings.b,
+        avg_len=settings.average_length,
+        language="english" if settings.language == AUTO else settings.language,
+        tokenizer=tokenizers.Whitespace if is_cut else tokenizers.Word,
     )
     return qdrant_edge.Bm25(config)
 

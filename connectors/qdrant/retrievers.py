@@ -55,14 +55,33 @@ class ExplainingRetriever(ABC):
         """Reads what is shown, by id; see `Searched.documents`."""
         return self.index.documents
 
+    def has_a_word_of(self, question: str) -> bool | None:
+        """Whether a document has a word of the question; None where nobody counts words."""
+        words = self.index.words
+        if words is None or not words.counts:
+            return None
+        return words.statistics().has_one_of(words.embed(question))
+
     @abstractmethod
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
 
-    def among(self, condition: models.Filter) -> Self:
-        """The same over the documents that a filter lets through, beside its own filter."""
-        own = cast(Any, self)
-        return cast(Self, replace(own, options=own.options.among(condition)))
+    def among(self, condition: models.Filter | None, tenant: str | None = None) -> Self:
+        """The same over the documents of a tenant that a filter lets through, beside its own filter.
+
+        Raises:
+            DataError: if the index has no tenants, or something that is asked, too, has no filter.
+        """
+        return (self if tenant is None else self.over(self.index.of_tenant(tenant))).filtered(condition)
+
+    def filtered(self, condition: models.Filter | None) -> Self:
+        """The same over what a filter lets through."""
+        retriever = cast(Any, self)
+        return cast(Self, replace(retriever, options=retriever.options.among(condition)))
+
+    def over(self, index: Searched) -> Self:
+        """The same over other documents of the same index, such as a tenant's."""
+        return cast(Self, replace(cast(Any, self), index=index))
 
 
 def filterable(pipeline: Pipeline) -> ExplainingRetriever:
@@ -78,13 +97,27 @@ def filterable(pipeline: Pipeline) -> ExplainingRetriever:
     )
 
 
+def _narrowable(part: object) -> ExplainingRetriever:
+    """Return the retriever or the words that another retriever asks, which take filters and tenants.
+
+    Raises:
+        DataError: if they take none.
+    """
+    if isinstance(part, ExplainingRetriever):
+        return part
+    raise DataError(
+        f"a filter or a tenant does not reach a {type(part).__name__}; leave it out, or search by a system "
+        "of the index, whose words are Qdrant's"
+    )
+
+
 def in_words(index: Searched, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
     """The stages in words."""
     first = f"all {len(index)} documents"
     if options.filter is not None:
         first += " that the filter lets through"
-    if options.tenant is not None:
-        first += f" of tenant {options.tenant!r}"
+    if index.tenant is not None:
+        first += f" of tenant {index.tenant!r}"
     sources = [first, *(f"the {stage.limit} best of these" for stage in stages[:-1])]
     return [
         f"{index.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)
@@ -238,6 +271,7 @@ def _documents(ordered: Candidates, first: int, last: int) -> Candidates:
 # The documents whose words are taken as they occur together, for the deviation of all scores. It is .96 to
 # 1.01 of the exact one in the median of eight collections' questions; with 30 .92 to 1.00, with 0 .82 to .98.
 _BEST = 100
+NO_WORD = "no document has a word of the question, so BM25 says nothing of it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +344,8 @@ class SparseRetriever(ExplainingRetriever):
 
     def finding(self, sparse: SparseVector, depth: int, fields: frozenset[Field]) -> tuple[Search, bool]:
         """A search for the best documents, and whether `measured` can be told of what it finds."""
-        measures = self.options == NO_OPTIONS and depth >= _BEST
+        is_of_all = self.options == NO_OPTIONS and self.index.tenant is None
+        measures = is_of_all and depth >= _BEST
         vectors = (self.words.vector,) if measures else ()
         return Search(self._plan(sparse), depth, fields, self.options, vectors), measures
 
@@ -447,23 +482,20 @@ class HybridRetriever(ExplainingRetriever):
         found_scores["bm25"] = np.array([known.get(pools.key(r), 0.0) for r in records], np.float64)
         pool = pools.made(records, fields, found_scores, answers)
         best = by_words.every if measures else answers["best"]
-        pool = replace(pool, corpus_moments={"bm25": words.measured(sparse, best)})
+        pool = _with_moments(pool, words.measured(sparse, best))
         if inclusion is None:
             return pool
         return pools.included(pool, [record.id for record in records], inclusion, answers["inclusion"])
 
-    def among(self, condition: models.Filter) -> HybridRetriever:
-        """The same over the documents that a filter lets through, by both.
+    def filtered(self, condition: models.Filter | None) -> HybridRetriever:
+        """The same over what a filter lets through, by both."""
+        words = cast(LexicalIndex, _narrowable(self.lexical).filtered(condition))
+        return replace(self, options=self.options.among(condition), lexical=words)
 
-        Raises:
-            DataError: if the lexical index has no filter.
-        """
-        if not isinstance(self.lexical, ExplainingRetriever):
-            raise DataError(
-                f"a filter does not reach the words of a {type(self.lexical).__name__}; leave it out, or "
-                "search by a system whose words are Qdrant's"
-            )
-        return replace(self, options=self.options.among(condition), lexical=self.lexical.among(condition))
+    def over(self, index: Searched) -> HybridRetriever:
+        """The same over other documents of the same index, by both."""
+        words = cast(LexicalIndex, _narrowable(self.lexical).over(index))
+        return replace(self, index=index, lexical=words)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
@@ -518,11 +550,17 @@ def with_words(
     others = list(dict.fromkeys(name for name in pool.ids if name not in known))
     found = dict(zip(others, words.score(query, others).tolist(), strict=True)) if others else {}
     scores = np.array([known[name] if name in known else found[name] for name in pool.ids], np.float64)
-    return replace(
-        pool,
-        scores={**pool.scores, "bm25": scores},
-        corpus_moments={**pool.corpus_moments, "bm25": words.moments(query)},
-    )
+    return _with_moments(replace(pool, scores={**pool.scores, "bm25": scores}), words.moments(query))
+
+
+def _with_moments(pool: Candidates, moments: Moments) -> Candidates:
+    """Candidates with BM25's moments for their question, and a note where no document has a word of it.
+
+    Both moments are 0 then, so that in deviations above the mean BM25 counts neither for nor against.
+    """
+    is_read = bool(moments.mean or moments.deviation)
+    notes = pool.notes if is_read or not len(pool) else (*pool.notes, NO_WORD)
+    return replace(pool, corpus_moments={**pool.corpus_moments, "bm25": moments}, notes=notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,39 +576,16 @@ class InclusionScored(ExplainingRetriever):
         pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
         return pool if asked is None else self.index.with_inclusion(pool, asked)
 
-    def among(self, condition: models.Filter) -> InclusionScored:
-        """The same over the documents that a filter lets through.
+    def filtered(self, condition: models.Filter | None) -> InclusionScored:
+        """The same over what a filter lets through."""
+        return replace(self, retriever=_narrowable(self.retriever).filtered(condition))
 
-        Raises:
-            DataError: if the other retriever has no filter.
-        """
-        if not isinstance(self.retriever, ExplainingRetriever):
-            raise DataError(
-                f"a filter does not reach a {type(self.retriever).__name__}; leave it out, or search by a "
-                "system of the index"
-            )
-        return replace(self, retriever=self.retriever.among(condition))
+    def over(self, index: Searched) -> InclusionScored:
+        """The same over other documents of the same index."""
+        return replace(self, retriever=_narrowable(self.retriever).over(index), index=index)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         own = self.retriever
         before = own.steps(query, depth) if isinstance(own, ExplainingRetriever) else []
         return [*before, self.sample.step(self.index.engine)]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCandidates:
-    """What an index has of documents that are named."""
-
-    index: Searched  # where vectors, tokens and texts come from
-    words: LexicalIndex | None = None  # for BM25's scores of them, and its moments; none where None
-
-    @property
-    def pooling(self) -> float:
-        """Tokens that are merged into one of their vectors, on average."""
-        return self.index.pooling
-
-    def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
-        """Those of these documents that the index has, in this order; with BM25's scores, if any."""
-        pool = self.index.fetch(ids, fields, skip_missing=True)
-        return pool if self.words is None else with_words(pool, self.words, query.text)

@@ -146,10 +146,9 @@ def _add_reranking(router: APIRouter, service: Service) -> None:
     async def rerank(request: Request, asked: RerankRequest) -> Response:
         """Documents in order, as Cohere and Jina define it."""
         ranking.require_allowed(service.options, asked.query, ranking.texts_of(asked), "documents")
-        served = service.required().reranker
-        answer = await _computed(
-            service, request, served.encoder, functools.partial(ranking.rerank, served, asked)
-        )
+        opened = service.required()
+        compute = functools.partial(ranking.rerank, opened, asked)
+        answer = await _computed(service, request, opened.reranker.encoder, compute)
         _count(service, request, len(asked.documents), answer["verdict"])
         version = {"version": "2" if route_path(request.scope).startswith("/v2/") else "1"}
         meta = {"api_version": version, "billed_units": {"search_units": 1}}
@@ -159,10 +158,9 @@ def _add_reranking(router: APIRouter, service: Service) -> None:
     async def tei_rerank(request: Request, asked: TeiRequest) -> Response:
         """Texts in order, as Text Embeddings Inference defines it; the verdict is in a header, as JSON."""
         ranking.require_allowed(service.options, asked.query, asked.texts, "texts", ranking.TEI_TOO_MANY)
-        served = service.required().reranker
-        ranks, verdict = await _computed(
-            service, request, served.encoder, functools.partial(ranking.tei_rerank, served, asked)
-        )
+        opened = service.required()
+        compute = functools.partial(ranking.tei_rerank, opened, asked)
+        ranks, verdict = await _computed(service, request, opened.reranker.encoder, compute)
         _count(service, request, len(asked.texts), verdict)
         answer = _json(ranks)
         if verdict is not None:
@@ -211,9 +209,13 @@ def _add_documents(router: APIRouter, service: Service) -> None:
         return await changed(request, lambda index: index.sync(documents))
 
     @router.delete("/v1/documents/{id:path}", response_model=DocumentsResponse)
-    async def delete(request: Request, id: str) -> Response:  # noqa: A002 - as the path has it
-        """Remove the document of an id; one that is not there is no error."""
-        return await changed(request, lambda index: SyncReport(0, 0, 0, index.delete([id])))
+    async def delete(
+        request: Request,
+        id: str,  # noqa: A002 - as the path has it
+        tenant: str | None = None,
+    ) -> Response:
+        """Remove the document of an id, and of a tenant where there are some; an unknown one is no error."""
+        return await changed(request, lambda index: SyncReport(0, 0, 0, index.delete([id], tenant=tenant)))
 
 
 def _add_probes(app: FastAPI, service: Service) -> None:
@@ -233,7 +235,7 @@ def _add_views(router: APIRouter, service: Service) -> None:
     def info() -> Response:  # in a thread: an index on a server is asked
         """What is served, and what the server takes; names of Text Embeddings Inference mean the same."""
         opened, options = service.required(), service.options
-        background, pipeline = opened.reranker.background, opened.pipeline
+        background, pipeline = opened.reranker.current_background(), opened.pipeline
         try:
             documents = None if opened.index is None else len(opened.index.index)
             examples, measured = opened.examples, opened.measured
@@ -249,8 +251,8 @@ def _add_views(router: APIRouter, service: Service) -> None:
                 "systems": opened.systems,
                 "measured": measured,
                 "examples": examples,
-                "min_percentile": None if pipeline is None else pipeline.min_percentile,
-                "depth": None if pipeline is None else pipeline.depth,
+                "min_percentile": None if pipeline is None else pipeline.options.min_percentile,
+                "depth": None if pipeline is None else pipeline.options.depth,
                 "background": None if background is None else background.count,
                 "max_input_length": opened.reranker.encoder.window,
                 "max_client_batch_size": options.max_documents,

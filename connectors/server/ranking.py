@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from qdrant_client import models
 
-from surprise_rerank.candidates import Hit, Query, Ranking, verdict_json
+from surprise_rerank.answers import SearchOptions, SearchSettings
+from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.search.filters import filter_of
@@ -17,7 +18,6 @@ from surprise_rerank.connectors.server.answers import RefusedError, refusing
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.schemas import (
     DocumentObject,
-    Extensions,
     RerankRequest,
     SearchRequest,
     TeiRequest,
@@ -25,33 +25,26 @@ from surprise_rerank.connectors.server.schemas import (
 from surprise_rerank.connectors.server.service import Opened
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable, without_title
-from surprise_rerank.pipeline import Pipeline, encoded_question, outcome, searching
-from surprise_rerank.rerank.diversity import NO_DIVERSITY, Diversity, falling
-from surprise_rerank.text_reranker import RankedText, TextReranker
-from surprise_rerank.thresholds.background import QuestionBackground, require_background
+from surprise_rerank.rerank.diversity import falling
+from surprise_rerank.text_pool import OUTSIDE
 
 # What each service answers to more than it takes: Jina 422, Text Embeddings Inference 413.
 TOO_MANY, TEI_TOO_MANY = 422, 413
 
 
-def rerank(reranker: TextReranker, asked: RerankRequest, encoder: RequestEncoder) -> dict[str, Any]:
+def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dict[str, Any]:
     """Results and usage of a request in Cohere's or Jina's form."""
     texts, most = texts_of(asked), asked.max_tokens_per_doc
     if most is not None and (encoder.window is None or most < encoder.window):
         texts = _cut(encoder, texts, most)
     names = [encodable(own.id) if isinstance(own.id, str) else None for own in asked.documents]
-    shown = _varied(asked, reranker.diversity)
-    own = replace(
-        reranker,
-        encoder=encoder.as_encoder,
-        min_percentile=_threshold(asked.min_percentile, reranker.min_percentile, reranker.background),
-        diversity=shown,
-    )
-    ranked = own.rank(asked.query, texts, ids=names if any(names) else None, top_k=asked.top_n)
+    settings = asked.search_settings()
+    ranked = _of_texts(opened, encoder, asked.query, texts, names, asked.top_n, settings)
+    folds = asked.collapse is not None or opened.reranker.options.collapse is not None
     results: list[dict[str, Any]] = []
     for text, score in zip(ranked, shown_scores(ranked), strict=True):
         result: dict[str, Any] = {"index": text.position, "relevance_score": score}
-        if shown.collapse is not None:
+        if folds:
             result["duplicates"] = list(text.folded)
         if asked.return_documents:
             result["document"] = asked.documents[text.position].model_dump(exclude_unset=True)
@@ -61,12 +54,13 @@ def rerank(reranker: TextReranker, asked: RerankRequest, encoder: RequestEncoder
 
 
 def tei_rerank(
-    reranker: TextReranker, asked: TeiRequest, encoder: RequestEncoder
+    opened: Opened, asked: TeiRequest, encoder: RequestEncoder
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict."""
-    least = _threshold(asked.min_percentile, None, reranker.background)
-    own = replace(reranker, encoder=encoder.as_encoder, min_percentile=least, diversity=NO_DIVERSITY)
-    ranked = own.rank(asked.query, _cut_as_asked(encoder, asked))
+    # Its clients expect a rank for each text, whatever the server's own options are.
+    settings: SearchSettings = {"min_percentile": asked.min_percentile or 0.0, "diversity": 0.0}
+    texts = _cut_as_asked(encoder, asked)
+    ranked = _of_texts(opened, encoder, asked.query, texts, [None] * len(texts), None, settings, plain=True)
     scores = [text.score for text in ranked] if asked.raw_scores else shown_scores(ranked, bounded=True)
     ranks: list[dict[str, Any]] = [
         {"index": text.position, "score": score} for text, score in zip(ranked, scores, strict=True)
@@ -77,26 +71,58 @@ def tei_rerank(
     return ranks, verdict_json(ranked.verdict)
 
 
+def _of_texts(
+    opened: Opened,
+    encoder: RequestEncoder,
+    question: str,
+    texts: Sequence[str],
+    ids: Sequence[str | None],
+    top_k: int | None,
+    settings: SearchSettings,
+    *,
+    plain: bool = False,
+) -> Ranking:
+    """Texts in order: by the index's system where it holds all of them, else by similarity from 0 to 1.
+
+    What a system adds is measured over the index's documents, and has no limit and no meaning for others.
+    """
+    reranker, background = opened.reranker, opened.reranker.current_background()
+    may_be_stored = reranker.stored is None or any(ids) or (background and not background.documents)
+    for ranks, is_own in ((reranker, True), (opened.bounded, False)):
+        if is_own and not may_be_stored:
+            continue
+        options = SearchOptions() if plain else ranks.options
+        ranks = replace(ranks, encoder=encoder.as_encoder, options=options)
+        with refusing():
+            answer = ranks.answer(question, texts, ids=ids, top_k=top_k, **settings)
+        if is_own and not answer.pool.outside:
+            return answer.shown
+    return replace(answer.shown, verdict=Verdict("unknown", None, OUTSIDE))
+
+
 def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, conditions: int) -> dict[str, Any]:
     """Hits of a search, and the verdict; beside those of another system, where that was asked for."""
-    condition = condition_of(asked.filter, conditions)
-    own = replace(opened.pipeline_of(asked.system), encoder=encoder.as_encoder)
+    settings = asked.search_settings()
+    settings["filter"] = condition_of(asked.filter, conditions)
+    if asked.min_percentile is None:  # the server's holds for every system
+        settings["min_percentile"] = opened.pipeline_of().options.min_percentile
+    pipeline = replace(opened.pipeline_of(asked.system), encoder=encoder.as_encoder)
     other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with, "compare_with")
-    least = _threshold(asked.min_percentile, opened.pipeline_of().min_percentile, own.background)
-    with searching(asked.top_k) as counts:
-        query = encoded_question(encoder.as_encoder, asked.query)
-        shown, _ = _ranked(own, query, asked, condition, least)
-        counts.update(outcome(shown))
-    found = _order(opened, asked, asked.system, shown)
+    with refusing():
+        answer = pipeline.answer(asked.query, asked.top_k, **settings)
+    shown = _order(opened, asked, asked.system, answer.shown)
     if other is None:
-        return found
-    # What the other system cannot measure, it does not refuse.
-    able = None if other.background is None else least
-    compared, pool = _ranked(replace(other, encoder=encoder.as_encoder), query, asked, condition, able)
-    ranks = {name: rank for rank, name in enumerate(pool.ids, start=1)}
-    for hit in found["results"]:
+        return shown
+    if other.current_background() is None:  # what the other system cannot measure, it does not refuse
+        settings["min_percentile"] = 0.0
+    query = answer.query
+    if query.dense is None:  # words alone ranked first
+        query = replace(other, encoder=encoder.as_encoder).encoded([asked.query])[0]
+    compared = other.answer(query, asked.top_k, **settings)
+    ranks = {name: rank for rank, name in enumerate(compared.ranking.ids, start=1)}
+    for hit in shown["results"]:
         hit["rank_compared"] = ranks.get(hit["id"])
-    return {**found, "compared": _order(opened, asked, asked.compare_with, compared)}
+    return {**shown, "compared": _order(opened, asked, asked.compare_with, compared.shown)}
 
 
 def condition_of(values: dict[str, Any] | None, most: int) -> models.Filter | None:
@@ -135,7 +161,7 @@ def require_allowed(
             raise RefusedError(status, f"{said}; send passages")
 
 
-def shown_scores(ranked: Sequence[RankedText], bounded: bool = False) -> list[float]:
+def shown_scores(ranked: Iterable[Hit], bounded: bool = False) -> list[float]:
     """The relevance of ranked texts, with the smallest steps where only it would be equal.
 
     Several texts may be above all background questions, and a client that sorts again (as
@@ -143,11 +169,12 @@ def shown_scores(ranked: Sequence[RankedText], bounded: bool = False) -> list[fl
 
     A percentile, and what is bounded, is shown from 0 to 1.
     """
-    bounded |= any(text.percentile is not None for text in ranked)
+    texts = list(ranked)
+    bounded |= any(text.percentile is not None for text in texts)
     # Above 0 by more than the steps of all documents.
     low, high = (1e-9, 1.0) if bounded else (-math.inf, math.inf)
-    relevance = [min(max(text.relevance, low), high) for text in ranked]
-    return falling(relevance, [text.score for text in ranked])
+    relevance = [min(max(text.relevance, low), high) for text in texts]
+    return falling(relevance, [text.score for text in texts])
 
 
 def _cut(encoder: RequestEncoder, texts: Sequence[str], most: int, *, keep_end: bool = False) -> list[str]:
@@ -172,44 +199,6 @@ def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:
             said = f"texts[{i}] has {len(spans)} tokens, and the model reads {window}; send truncate=true"
             raise RefusedError(TEI_TOO_MANY, said)
     return asked.texts
-
-
-def _threshold(
-    asked: float | None, default: float | None, background: QuestionBackground | None
-) -> float | None:
-    """The min_percentile of a request; a RefusedError if there is no background that can measure it."""
-    least = default if asked is None else asked
-    if least is None or (background is None and least == 0):
-        return None
-    if background is None:
-        raise RefusedError(
-            422,
-            f"min_percentile is {least:g}, and no percentile is known here: what ranks has "
-            "no background of other questions; leave it out, or send 0, to see all documents",
-        )
-    with refusing():
-        require_background(background, least)
-    return least
-
-
-def _varied(asked: Extensions, default: Diversity) -> Diversity:
-    return default.changed(diversity=asked.diversity, collapse=asked.collapse)
-
-
-def _ranked(
-    pipeline: Pipeline,
-    query: Query,
-    asked: SearchRequest,
-    condition: models.Filter | None,
-    least: float | None,
-) -> tuple[Ranking, Ranking]:
-    """What a request is shown of a pool, and all of it."""
-    with refusing("filter: "):
-        pipeline = replace(pipeline.changed(filter=condition), min_percentile=least)
-    diversity = _varied(asked, pipeline.diversity)
-    depth = max(asked.depth or pipeline.depth, asked.top_k)
-    kept = None if asked.keep_refused else least
-    return pipeline.listed(query, depth, diversity, asked.top_k, kept)
 
 
 def _order(opened: Opened, asked: SearchRequest, system: str | None, shown: Ranking) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import (
     AfterValidator,
@@ -17,6 +17,7 @@ from pydantic import (
     StrictStr,
 )
 
+from surprise_rerank.answers import OPTION_NAMES, SearchSettings
 from surprise_rerank.candidates import Status
 from surprise_rerank.connectors.server.options import MOST_DOCUMENTS
 from surprise_rerank.documents import encodable, stripped_question
@@ -78,6 +79,11 @@ class Extensions(BaseModel):
     diversity: _Share | None = None
     collapse: _Share | None = None
 
+    def search_settings(self) -> SearchSettings:
+        """What is among the fields of `SearchOptions`, but the filter, which is checked apart."""
+        names = [name for name in OPTION_NAMES if name != "filter" and hasattr(self, name)]
+        return cast(SearchSettings, {name: getattr(self, name) for name in names})
+
 
 class RerankRequest(Extensions):
     """What Cohere's and Jina's clients send; fields that are not listed are ignored."""
@@ -116,7 +122,9 @@ class SearchRequest(Extensions):
     top_k: _Depth = 10
     filter: dict[str, Any] | None = None
     system: Text | None = None
+    tenant: Text | None = None
     depth: _Depth | None = None
+    offset: Annotated[int, Field(ge=0, le=MOST_DOCUMENTS)] = 0
     keep_refused: StrictBool = False
     excerpts: StrictBool = False
     compare_with: Text | None = None

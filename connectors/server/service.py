@@ -22,6 +22,7 @@ from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -45,6 +46,20 @@ class Opened:
     system: str  # what readers call the two
     index: RankedPipelines | None = None  # its systems; None where the pipeline is all that there is
     tried: tuple[str, ...] = ()  # questions that the page offers; of the documents' titles by default
+
+    @functools.cached_property
+    def bounded(self) -> TextReranker:
+        """What ranks texts that the index does not hold: by similarity alone, from 0 to 1.
+
+        What an index's systems add is measured over its documents, and has no limit.
+        """
+        if self.reranker.stored is None:
+            return self.reranker
+        options = replace(self.reranker.options, min_percentile=None)
+        ranks, encoder = self.reranker.reranker, self.reranker.encoder
+        if isinstance(ranks, CosineReranker | DynaMaxReranker):
+            return TextReranker(encoder, ranks, options=options)
+        return TextReranker(encoder, options=options)
 
     def written(self) -> DocumentIndex:
         """The index, to be changed."""
@@ -97,8 +112,8 @@ class Opened:
     def measured(self) -> list[str]:
         """The systems whose documents have a percentile."""
         if self.index is not None:
-            return [name for name in self.systems if self.index.is_measured(name)]
-        has_one = self.pipeline is not None and self.pipeline.background is not None
+            return [name for name in self.index.index.backgrounds() if name in self.systems]
+        has_one = self.pipeline is not None and self.pipeline.current_background() is not None
         return [self.system] if has_one else []
 
 
@@ -186,16 +201,11 @@ class Service:
             return
         index = settings.open_index()
         opened.append(index)
-        least, shown = settings.min_percentile, settings.variety
-        pipelines = RankedPipelines(
-            index, settings.system, depth=settings.depth, min_percentile=least, **shown
-        )
+        pipelines = RankedPipelines(index, settings.system, **settings.search_settings)
         name = pipelines.first
-        if "cosine" in pipelines:  # what the page shows beside: it is measured before anybody waits for it
-            _ = pipelines["cosine"]
         able = find_system(name).ranks_texts
         try:
-            reranker = index.text_reranker(name if able else None, min_percentile=least, **shown)
+            reranker = index.text_reranker(name if able else None, **settings.search_settings)
         except DataError as error:
             if able:
                 raise

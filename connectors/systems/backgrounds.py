@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import hashlib
 import logging
+import math
 import os
 import random
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,24 +17,26 @@ from typing import Any
 
 import numpy as np
 
+from surprise_rerank.answers import SearchOptions
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.languages import SAMPLED, UNKNOWN, in_words, language_of, unread
+from surprise_rerank.connectors.qdrant.search.searched import Changes, Searched
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
-from surprise_rerank.connectors.systems.register import SYSTEMS, all_systems, find_system
+from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE, cache_folder, whole_file
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import QuestionBackground, checked_questions
 from surprise_rerank.thresholds.chance import AnswerChance
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
 from surprise_rerank.thresholds.verdicts import scripts_of
 
-# A background is measured again when there are so many times as many documents, or as few.
-STALE = 2
+# Seconds after which a pipeline looks whether another process has changed documents or backgrounds.
+_PATIENCE = 2.0
 # The scorers that a collection may have or not have.
 _PARTS = ("bm25", "dynamax")
 # `off` keeps indexing and attaching from measuring a background by themselves.
@@ -55,29 +59,77 @@ def is_automatic() -> bool:
     return said == "on"
 
 
-def load_background(
-    index: Searched, system: str, min_percentile: float | None = None
-) -> QuestionBackground | None:
-    """The background that is kept for a system; None without one.
+class KeptBackground:
+    """The background that is kept for a system of a collection, as it is now.
+
+    It is read again when another one was measured, here or by another process, and knows how many documents
+    came, changed or went since.
+    """
+
+    def __init__(self, index: Searched, built: BuiltSystem) -> None:
+        self._index, self._built = index, built
+        self._background: QuestionBackground | None = None
+        self._state: Changes | None = None
+        self._looked = -math.inf
+
+    def __call__(self) -> QuestionBackground | None:
+        """The background; None where there is none of this model and these scorers, which a warning says."""
+        now, state = time.monotonic(), self._index.last_changes
+        if state is None or state != self._state or now - self._looked > _PATIENCE:
+            state = self._index.changes()
+            if self._state is None or state.measured != self._state.measured:
+                self._background = self._read()
+            self._state, self._looked = state, now
+            if self._background is not None:
+                changed = self._index.changed_since(self._background)
+                self._background = replace(self._background, changed=changed)
+        return self._background
+
+    def _read(self) -> QuestionBackground | None:
+        background = load_background(self._index, self._built.name)
+        problem = "" if background is None else _problem(self._index, self._built, background)
+        if problem:
+            _log.warning("%s. It is left out", problem)
+            return None
+        return background
+
+
+def kept_background(
+    index: Searched, built: BuiltSystem, min_percentile: float | None = None
+) -> KeptBackground:
+    """The background of a system as a pipeline reads it; a warning where there is none.
 
     Raises:
-        DataError: if a threshold needs one and there is none, if it has too few questions for the threshold,
-            or if the file is damaged.
+        NoBackgroundError: if a threshold needs one, and there is none that can be used.
+        DataError: if the file is damaged.
     """
+    kept = KeptBackground(index, built)
+    if kept() is None and min_percentile:
+        others = [name for name in all_systems() if has_background(index, name) and name != built.name]
+        known = f" (there is one for {', '.join(others)})" if others else ""
+        raise NoBackgroundError(
+            f"{index.where} has no background of other questions for the system {built.name!r}{known}, which "
+            f"min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune background', or "
+            f"measure_background({built.name!r})), or leave it out"
+        )
+    if kept() is None and find_system(built.name).encodes and is_automatic():
+        _log.warning(
+            "%s has no background of the system %s, so hits have no percentile; measure it with "
+            "measure_background(%r) or 'surprise-rerank tune background --system %s'",
+            index.where,
+            built.name,
+            built.name,
+            built.name,
+        )
+    return kept
+
+
+def load_background(index: Searched, system: str) -> QuestionBackground | None:
+    """The background that is kept for a system; None without one, a DataError if the file is damaged."""
     content = index.files.read_file(_file_name(system))
     if content is None:
-        if min_percentile is None:
-            return None
-        others = [name for name in SYSTEMS if has_background(index, name)]
-        known = f" (there is one for {', '.join(others)})" if others else ""
-        raise DataError(
-            f"{index.where} has no background of other questions for the system {system!r}{known}, which "
-            "a threshold of surprise needs; make one ('surprise-rerank tune background', or store_background)"
-        )
-    background = QuestionBackground.from_bytes(content, f"{index.where}: background of {system}")
-    if min_percentile is not None:
-        background.check(min_percentile)
-    return background
+        return None
+    return QuestionBackground.from_bytes(content, f"{index.where}: background of {system}")
 
 
 def has_background(index: Searched, system: str) -> bool:
@@ -87,80 +139,8 @@ def has_background(index: Searched, system: str) -> bool:
 
 def all_backgrounds(index: Searched) -> dict[str, QuestionBackground]:
     """System -> its background, of those that have one; a DataError if one is damaged."""
-    found = {name: load_background(index, name) for name in all_systems()}
-    return {name: own for name, own in found.items() if own is not None}
-
-
-def background_for(
-    index: Searched,
-    built: BuiltSystem,
-    encoder: Encoder | None,
-    min_percentile: float | None = None,
-    *,
-    show_progress: bool = False,
-) -> QuestionBackground | None:
-    """The background of a system; measured now, where there is none of it and the questions are known.
-
-    One of another model, ensemble or other scorers is not used, and a warning says so. A system of words
-    alone gets none by itself, and without an encoder none is measured.
-
-    Raises:
-        DataError: if a threshold needs one and none can be used; as `load_background`.
-    """
-    found = load_background(index, built.name)
-    problem = "" if found is None else _problem(index, built, found)
-    is_able = encoder is not None and find_system(built.name).encodes
-    if (found is None or problem) and is_able and is_automatic():
-        kept = found if found is not None else next(iter(all_backgrounds(index).values()), None)
-        if (kept is not None or index.measures_first) and len(index):
-            try:
-                return _measured(
-                    index, built.name, kept, encoder, min_percentile, show_progress=show_progress
-                )
-            except StoreError as error:  # who may only read searches without
-                _log.warning("%s has no background of %s: %s", index.where, built.name, error)
-    if problem and min_percentile is not None:
-        raise DataError(problem)
-    if problem:
-        _log.warning("%s. It is left out", problem)
-        return None
-    if found is None:
-        return load_background(index, built.name, min_percentile)
-    if min_percentile is not None:
-        found.check(min_percentile)
-    stale = staleness(found, len(index))
-    if stale:
-        _log.warning(
-            "%s: the background of %s is stale: %s; index again, or run 'surprise-rerank tune background'",
-            index.where,
-            built.name,
-            stale,
-        )
-    return found
-
-
-def _measured(
-    index: Searched,
-    system: str,
-    kept: QuestionBackground | None,
-    encoder: Encoder | None = None,
-    min_percentile: float | None = None,
-    *,
-    show_progress: bool,
-) -> QuestionBackground:
-    """A new background, of the questions of one that is kept or the package's, with a bar."""
-    count = USUAL if kept is None else kept.count
-    _log.info("%s: asking %d background questions for %s", index.where, count, system)
-    same: dict[str, Any] = {}
-    if kept is not None:
-        same = {"depth": kept.depth, "origin": kept.origin}
-        same |= {"chance": kept.chance} if kept.scorer.startswith(f"{system} of ") else {}
-    texts = None if kept is None else kept.texts
-    with Terminal(quiet=not show_progress).bar("background", count, "questions") as advance:
-        made = measure_background(index, system, texts, encoder=encoder, on_progress=advance, **same)
-    if min_percentile is not None:
-        made.check(min_percentile)
-    return made
+    loaded = {name: load_background(index, name) for name in all_systems()}
+    return {name: background for name, background in loaded.items() if background is not None}
 
 
 def _problem(index: Searched, built: BuiltSystem, background: QuestionBackground) -> str:
@@ -173,7 +153,7 @@ def _problem(index: Searched, built: BuiltSystem, background: QuestionBackground
     return (
         f"{index.where}: the background for {built.name!r} is of {known} "
         f"({', '.join(background.names)}), and the system has another model or other scorers now; make it "
-        "again ('surprise-rerank tune background', or store_background)"
+        "again ('surprise-rerank tune background', or measure_background)"
     )
 
 
@@ -188,7 +168,6 @@ def measure_background(
     system: str,
     questions: Sequence[str] | None,
     *,
-    encoder: Encoder | None = None,
     depth: int = 100,
     origin: str = "",
     chance: AnswerChance | None = None,
@@ -198,51 +177,64 @@ def measure_background(
 
     The chance is that of an answer, as it was calibrated before.
     """
-    built = build_system(system, index)
-    model = encoder or index.encoder
-    pipeline = Pipeline(model, built.retriever, built.reranker, depth, encodes=find_system(system).encodes)
-    own = checked_questions(varied_questions() if questions is None else questions)
-    queries = encoded_questions(model, own) if pipeline.reads_vectors else list(map(Query, own))
-    scorer = f"{_made_by(index, system)}pools of {depth}"
-    made = pipeline.measured(queries, scorer=scorer, documents=len(index), on_progress=on_progress)
-    sample = (document.content for document in index.sample_documents(_SAMPLED))
+    built, encodes, model = build_system(system, index), find_system(system).encodes, index.encoder
+    options = SearchOptions(depth=depth)
+    pipeline = Pipeline(model, built.retriever, built.reranker, options, encodes=encodes)
+    texts = checked_questions(varied_questions() if questions is None else questions)
+    queries = encoded_questions(model, texts) if pipeline.reads_vectors else list(map(Query, texts))
+    changed = index.changes().documents
+    scorer, documents = f"{_made_by(index, system)}pools of {depth}", len(index)
+    judged = pipeline.with_background(queries, scorer=scorer, documents=documents, on_progress=on_progress)
+    measured = judged.current_background()
+    assert measured is not None
+    sample = [document.content for document in index.sample_documents(_SAMPLED)]
     background = replace(
-        made,
+        measured,
         origin=origin or (ORIGIN if questions is None else "given"),
         made=datetime.datetime.now(datetime.UTC).date().isoformat(),
         depth=depth,
-        scripts=made.scripts | scripts_of(sample),
+        scripts=measured.scripts | scripts_of(sample),
+        doubt=_doubt(index.model, sample, texts) if pipeline.reads_vectors else "",
         chance=chance,
+        changes=changed,
     )
     store_background(index, system, background)
     return background
 
 
+def _doubt(model: str, documents: Sequence[str], questions: Sequence[str]) -> str:
+    """Why a background of these questions says nothing of documents; empty where it may."""
+    language, asked_in = language_of(documents), language_of(questions[:: -(-len(questions) // SAMPLED)])
+    if (problem := unread(model, language)) or language == asked_in or UNKNOWN in (language, asked_in):
+        return problem
+    return (
+        f"the documents are in {in_words(language)}, and the background questions are in "
+        f"{in_words(asked_in)}; give questions in the language of the documents ('surprise-rerank tune "
+        "background', or store_background)"
+    )
+
+
 def store_background(index: Searched, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
     index.files.write_file(_file_name(system), background.to_bytes())
+    index.count_changes(measured=1)
 
 
 def delete_background(index: Searched, system: str) -> None:
     """Forget the background of a system; nothing happens where there is none."""
     index.files.delete_file(_file_name(system))
+    index.count_changes(measured=1)
 
 
-def staleness(background: QuestionBackground, documents: int, changed: int = 0) -> str:
-    """Why a background should be measured again, in words; empty where it need not be.
-
-    There are so many documents now: the largest of many is larger than that of few. So many changed at once.
-    """
-    before = background.documents
-    if not before or (before / STALE < documents < before * STALE and changed < before):
-        return ""
-    return f"it was measured over {before} documents, now there are {documents}"
-
-
-def look_after_backgrounds(index: Searched, changed: int, *, show_progress: bool = False) -> None:
-    """After so many changes: measure again what is stale, and make the first background if there is none."""
+def look_after_backgrounds(index: Searched, *, show_progress: bool = False) -> None:
+    """Measure again what is stale after a change, and make the first background if there is none."""
     kept = all_backgrounds(index)
-    stale = {name: own for name, own in kept.items() if staleness(own, len(index), changed)}
+    stale = {
+        name: background
+        for name, background in kept.items()
+        if replace(background, changed=index.changed_since(background)).staleness
+        or _problem(index, build_system(name, index), background)
+    }
     if stale or not kept:
         measure_again(index, stale, show_progress=show_progress)
 
@@ -251,10 +243,25 @@ def measure_again(
     index: Searched, kept: Mapping[str, QuestionBackground], *, show_progress: bool = False
 ) -> None:
     """Ask the questions of these systems' backgrounds again; those of the package where there are none."""
-    for name, own in kept.items():
-        _measured(index, name, own, show_progress=show_progress)
     if not kept and len(index) and is_automatic():
         _measured(index, index.default_system, None, show_progress=show_progress)
+    for name, background in kept.items():
+        _measured(index, name, background, show_progress=show_progress)
+
+
+def _measured(
+    index: Searched, system: str, kept: QuestionBackground | None, *, show_progress: bool
+) -> QuestionBackground:
+    """A new background, of the questions of one that is kept or the package's, with a bar."""
+    count = USUAL if kept is None else kept.count
+    _log.info("%s: asking %d background questions for %s", index.where, count, system)
+    same: dict[str, Any] = {}
+    if kept is not None:
+        same = {"depth": kept.depth, "origin": kept.origin}
+        same |= {"chance": kept.chance} if kept.scorer.startswith(f"{system} of ") else {}
+    texts = None if kept is None else kept.texts
+    with Terminal(quiet=not show_progress).bar("background", count, "questions") as advance:
+        return measure_background(index, system, texts, on_progress=advance, **same)
 
 
 def title_questions(documents: Iterable[Document], count: int = 1000, seed: int = 0) -> list[str]:

@@ -45,15 +45,14 @@ def open_any(
 
 
 def open_with_model(location: Location, model: str | None, config: str | None) -> DocumentIndex | Collection:
-    """`open_any`, with the model of an index, too; see `model_of`."""
-    from surprise_rerank.connectors.attached import Collection
-
-    found = open_any(location, model, config)
-    if isinstance(found, Collection):
-        return found
-    with found:
-        encoder = model_of(found, model)
-    return open_index(location, encoder)
+    """`open_any`, with the model of an index, too; see `give_model`."""
+    index = open_any(location, model, config)
+    try:
+        give_model(index, model)
+    except BaseException:
+        index.close()
+        raise
+    return index
 
 
 def load_model(name: str, precision: str = "float32", calibration: Sequence[str] | None = None) -> Encoder:
@@ -68,15 +67,14 @@ def _place(name: str) -> str:
     return os.path.abspath(name) if os.path.exists(name) else name
 
 
-def model_of(index: DocumentIndex | Collection, name: str | None) -> Encoder:
-    """The model of an index, from its old place, or from the one that the user names; a collection's own.
+def give_model(index: DocumentIndex | Collection, name: str | None) -> Encoder:
+    """Give an index its model, from the old place or the one that the user names; a collection has its own.
 
     Raises:
         ModelError: if it cannot be loaded.
         IndexMismatchError: if it is another one.
     """
     from surprise_rerank.connectors.attached import Collection
-    from surprise_rerank.connectors.qdrant.manifest import Manifest
     from surprise_rerank.encoders.loading import load_question_encoder
 
     if isinstance(index, Collection):
@@ -89,5 +87,5 @@ def model_of(index: DocumentIndex | Collection, name: str | None) -> Encoder:
         raise ModelError(
             f"{error}; if the index's model has moved, give --model with its new place"
         ) from error
-    index.manifest.check(Manifest.of(encoder), index.where)
+    index.use_encoder(encoder)
     return encoder

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import io
+import functools
 import os
-import pickle
 import sys
 import threading
+import types
 import weakref
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from surprise_rerank.errors import DataError
@@ -38,7 +37,7 @@ def at_fork(resource: Inherited) -> None:
     _inherited.add(resource)
 
 
-@cache
+@functools.cache
 def _watch() -> None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_leave_behind)
@@ -142,11 +141,29 @@ def require_picklable(value: object, of: str, advice: str) -> None:
         caller = caller.f_back
         if str(caller.f_globals.get("__name__")).endswith(_WRITE_MORE):
             return
+    reason = _obstacle(value)
+    if reason:
+        raise DataError(f"{of} cannot be pickled: {reason}; {advice}")
+
+
+def _obstacle(value: Any) -> str:
+    """Why a function, or an object with its attributes, cannot be pickled; empty where nothing is seen."""
+    if isinstance(value, Mapping):
+        return next(filter(None, map(_obstacle, value.values())), "")
+    if isinstance(value, functools.partial):
+        return _obstacle(value.func)
+    if isinstance(value, types.MethodType):
+        return _obstacle(value.__self__)
+    if isinstance(value, types.FunctionType):
+        is_local = "<" in value.__qualname__
+        return f"the function {value.__qualname__} cannot be imported" if is_local else ""
     try:
-        pickle.Pickler(_Nowhere(), pickle.HIGHEST_PROTOCOL).dump(value)
-    except Exception as error:  # of whatever the value holds
-        reason = str(error).split("\n")[0][:200]
-        raise DataError(f"{of} cannot be pickled: {type(error).__name__}: {reason}; {advice}") from error
+        for part in (value, *getattr(value, "__dict__", {}).values()):
+            if not isinstance(part, type):
+                part.__reduce_ex__(4)
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def require_no_secret(secret: str | None, variable: str, of: str) -> None:
@@ -156,13 +173,3 @@ def require_no_secret(secret: str | None, variable: str, of: str) -> None:
             f"{of} was given a key, which is not written into a pickle; set the environment variable "
             f"{variable} in both processes instead"
         )
-
-
-class _Nowhere(io.RawIOBase):
-    """A file that keeps nothing of what is written."""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        return memoryview(data).nbytes

@@ -3,13 +3,13 @@
 Three scorers are measured in deviations z above this question's mean over the corpus: BM25, the cosine, and
 inclusion of the question's tokens, less half of what a document's length predicts. They are added,
 
-    b = (7/4 - t) z_bm25 + t z_cosine + (1 + t)/2 z_dynamax,
+    b = 3/5 (2 - t) z_bm25 + t z_cosine + z_dynamax,
 
-where t, from 0 to 1, is the trust in the dense vectors for this question: whether the other scorers rate
-their best documents well, too. Then the pool of n candidates gives feedback: what its best documents have,
-and the others have not. With p_j proportional to 1 / rank_j^2 in the order of b,
+where t, from 0 to 1, is the trust in the dense vectors for this question: whether BM25 rates their ten best
+documents well, too. What the cosine loses goes to BM25. Then the pool of n candidates gives feedback: what
+its best documents have, and the others have not. With p_j proportional to 1 / rank_j^2 in the order of b,
 
-    score = b + 1/2 z(<u_i, sum_j (p_j - 1/n) u_j>) + 3/4 z(<v_i, sum_j (p_j - 1/n) v_j>)
+    score = b + 1/2 z(<u_i, sum_j (p_j - 1/n) u_j>) + 1/4 z(<v_i, sum_j (p_j - 1/n) v_j>)
 
 for words u and dense vectors v, and z over the corpus again; fewer than 20 give none. (It is Rocchio's
 classifier, 'Relevance feedback in information retrieval', 1971, with the whole pool as what is not relevant.)
@@ -60,7 +60,7 @@ class AutoSettings:
     """The numbers of `AutoReranker`. docs/results.md reports how the defaults were chosen. 0 omits a part.
 
     Attributes:
-        bm25: weight of BM25 where dense vectors are trusted. It increases where they are not.
+        bm25: weight of BM25 where dense vectors are trusted. It is twice as much where they are not at all.
         cosine: weight of the cosine where it is trusted.
         dynamax: weight of inclusion.
         words: weight of feedback by words.
@@ -73,13 +73,13 @@ class AutoSettings:
         DataError: if a number is out of its range.
     """
 
-    bm25: float = 0.75
+    bm25: float = 0.6
     cosine: float = 1.0
     dynamax: float = 1.0
     words: float = 0.5
-    vectors: float = 0.75
+    vectors: float = 0.25
     lengths: float = 0.5
-    trust: tuple[float, float] | None = (0.35, 0.55)
+    trust: tuple[float, float] | None = (0.25, 0.4)
 
     def __post_init__(self) -> None:
         for name in PARTS:
@@ -225,15 +225,13 @@ class AutoReranker:
                 "give an ensemble of the corpus, a sample of its token vectors, or BM25 scores"
             )
         z = {name: own for name, (_, own) in found.items()}
-        own = {name: z[name] for name in SCORERS if name in z}
-        trust = self._trust(own, order)
+        trust = self._trust(z, order)
         notes = list(absent.values())
         if trust < 1:
-            others = " and ".join(name for name in own if name != "cosine")
             notes.insert(
                 0,
                 "the dense vectors were trusted less than usual here: their best documents are not those of "
-                f"{others}",
+                "bm25",
             )
         raw = {name: own for name, (own, _) in found.items()}
         return raw, self._parts(z, trust, query, candidates, order), notes
@@ -270,11 +268,14 @@ class AutoReranker:
         return Inclusion(scores, documents.token_counts, usual, sample.token_counts)
 
     def _trust(self, z: Mapping[str, Float64Array], order: list[int]) -> float:
-        """How far the dense vectors are to be trusted: their agreement with the other scorers."""
-        if self.settings.trust is None or "cosine" not in z or len(z) < 2:
+        """How far the dense vectors are to be trusted: BM25's agreement with them.
+
+        The token vectors are of the same model, so that their agreement is no evidence.
+        """
+        if self.settings.trust is None or "cosine" not in z or "bm25" not in z:
             return 1.0
         low, high = self.settings.trust
-        agreed = agreement(z["cosine"][order], [own[order] for name, own in z.items() if name != "cosine"])
+        agreed = agreement(z["cosine"][order], z["bm25"][order])
         return float(np.clip((agreed - low) / (high - low), 0.0, 1.0))
 
     def _parts(
@@ -287,9 +288,9 @@ class AutoReranker:
     ) -> dict[str, Float64Array]:
         own, ids = self.settings, [candidates.ids[i] for i in order]
         factors = {
-            "bm25": own.bm25 + (1 - trust),
+            "bm25": own.bm25 * (2 - trust),
             "cosine": own.cosine * trust,
-            "dynamax": own.dynamax * (1 + trust) / 2,
+            "dynamax": own.dynamax,
         }
         parts = {name: factor * z[name] for name, factor in factors.items() if name in z}
         first = _total(parts, candidates)

@@ -16,25 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Ranking
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, unit_rows
-from surprise_rerank.errors import DataError, refuse_unknown
+from surprise_rerank.errors import DataError
 
 # Vectors that are equal may have a cosine this much below 1, in float32.
 _ROUNDING = 1e-6
 # Rows of the pool whose cosines to all others are held at a time.
 _AT_ONCE = 256
-
-
-class DiversityOptions(TypedDict, total=False):
-    """How users ask for a `Diversity`: its fields. None is as left out."""
-
-    diversity: float | None
-    collapse: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +47,6 @@ class Diversity:
         _check_share("diversity", self.diversity, "0 (relevance alone) to 1 (difference alone)")
         if self.collapse is not None:
             _check_share("collapse", self.collapse, "0 to 1, such as .95: the cosine of near-duplicates")
-
-    def changed(self, **options: Unpack[DiversityOptions]) -> Diversity:
-        """The same with these in place of its own.
-
-        Raises:
-            DataError: if one is out of its range, or is no option.
-
-        >>> Diversity().changed(diversity=0.25, collapse=0.95)
-        Diversity(diversity=0.25, collapse=0.95)
-        """
-        refuse_unknown(options, DiversityOptions.__annotations__, "diversity")
-        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        return replace(self, **given)
 
     @property
     def needs(self) -> frozenset[Field]:

@@ -53,24 +53,19 @@ def contrast(total: Float64Array, ids: Sequence[str]) -> Float64Array:
     return found
 
 
-def agreement(scores: Float64Array, others: Sequence[Float64Array]) -> float:
-    """How well the other scorers rate one scorer's best documents, from 0 to 1.
+def agreement(scores: Float64Array, other: Float64Array) -> float:
+    """How well another scorer rates one scorer's best documents, from 0 to 1.
 
-        mean over other scorers o of  mean of o over this scorer's ten best / mean of o over its own ten best
+        mean of the other over this scorer's ten best / mean of the other over its own ten best
 
     Of fewer than twenty documents half are the best: all of ten would be every scorer's ten best. Of equal
-    documents the first ones are. Scores are deviations above the corpus' mean. Other scorers whose own best
-    are not above it are omitted. 1 where all are omitted, or where all of this scorer's scores are equal.
+    documents the first ones are. Scores are deviations above the corpus' mean. 1 where the other scorer's own
+    best are not above it, or where all of this scorer's scores are equal: nothing speaks against it.
     """
     if not len(scores) or np.ptp(scores) == 0:
         return 1.0
-    best = _best(scores)
-    shares_of_best = []
-    for other in others:
-        most = float(other[_best(other)].mean())
-        if most > 0:
-            shares_of_best.append(float(np.clip(other[best].mean() / most, 0.0, 1.0)))
-    return float(np.mean(shares_of_best)) if shares_of_best else 1.0
+    most = float(other[_best(other)].mean())
+    return float(np.clip(other[_best(scores)].mean() / most, 0.0, 1.0)) if most > 0 else 1.0
 
 
 def _best(values: Float64Array) -> IntArray:

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from surprise_rerank.core.json_values import at
 from surprise_rerank.errors import DataError
 
 _METADATA = "metadata."
-
-
-class _Described(Protocol):
-    @property
-    def metadata(self) -> Mapping[str, Any]: ...
-
-
-D = TypeVar("D", bound=_Described)
 
 
 def group_path(path: str) -> str:
@@ -31,25 +23,27 @@ def group_path(path: str) -> str:
     return inner
 
 
-def grouped(hits: Iterable[D], path: str, limit: int, size: int) -> list[tuple[str | int, list[D]]]:
-    """The first groups of hits that share a value, each with its best hits; the best hit orders them.
+def grouped(
+    metadata: Iterable[Mapping[str, Any]], path: str, limit: int, size: int
+) -> dict[str | int, list[int]]:
+    """The first groups of hits that share a value, with the places of its best hits; the best orders them.
 
     As in Qdrant, a hit with a list of values is in the group of each, and one without a string or an integer
     is in none.
 
     Args:
-        hits: best first.
+        metadata: of each hit, best first.
         path: of `group_path`.
         limit: number of groups.
         size: most hits of a group.
     """
-    groups: dict[str | int, list[D]] = {}
-    for hit in hits:
-        for value in _values(at(hit.metadata, path)):
-            own = groups.setdefault(value, [])
-            if len(own) < size:
-                own.append(hit)
-    return list(groups.items())[:limit]
+    groups: dict[str | int, list[int]] = {}
+    for place, values in enumerate(metadata):
+        for value in _values(at(values, path)):
+            places = groups.setdefault(value, [])
+            if len(places) < size:
+                places.append(place)
+    return dict(list(groups.items())[:limit])
 
 
 def _values(value: Any) -> Sequence[str | int]:

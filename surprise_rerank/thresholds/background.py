@@ -14,6 +14,12 @@ A new question is no part of what its scales come from. So each background quest
 or those of all where T is more by them; else up to 8.7 % pass at 5 %. Near-duplicates count as one:
 
     Sigma = sum of the shares of questions with less / (1 + sum of all shares)                      (3)
+
+The best of more documents is better. Of N documents when it was measured, and c that came or changed since,
+
+    Sigma' = Sigma ** ((N + c) / N)                                                                 (4)
+
+as the best of N + c draws is below a value with the probability that N are, to this power.
 """
 
 from __future__ import annotations
@@ -31,10 +37,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Ranking, Verdict
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import whole_file
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.rerank.auto import SCORERS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
@@ -50,7 +57,9 @@ _WEIGHTS = {"bm25": BM25_WEIGHT}
 _POOL = 100
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
-_FORMAT = 4
+_FORMAT = 5
+# A background says nothing any more when more than this share of the documents has changed.
+STALE = 0.25
 # Questions of no slope that a slope is measured with: a few of a length of their own should not decide alone.
 _STEADY = 10
 # Deviations below this share of the mean are rounding.
@@ -80,7 +89,10 @@ class QuestionBackground:
         documents: over how many documents of an index; 0 of texts from elsewhere, or where unknown.
         depth: size of the pools.
         scripts: that the questions, or the documents, are written in; see `verdicts.scripts_of`.
+        doubt: why it says nothing of the documents, such as that they are in another language; else empty.
         chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
+        changes: how many documents of the index had been added, replaced or removed until it was measured.
+        changed: how many were since; not kept in files.
     """
 
     names: tuple[str, ...]
@@ -95,7 +107,10 @@ class QuestionBackground:
     made: str = ""
     depth: int = 100
     scripts: frozenset[str] = frozenset()
+    doubt: str = ""
     chance: AnswerChance | None = None
+    changes: int = 0
+    changed: int = 0
 
     @classmethod
     def of(
@@ -164,7 +179,22 @@ class QuestionBackground:
     @property
     def highest(self) -> float:
         """The largest percentile that n different questions can measure: n / (n + 1)."""
-        return self.effective / (self.effective + 1)
+        return float((self.effective / (self.effective + 1)) ** self.growth)
+
+    @property
+    def growth(self) -> float:
+        """The exponent of equation (4): 1 where no document changed since the background was measured."""
+        return 1.0 + self.changed / self.documents if self.documents else 1.0
+
+    @property
+    def staleness(self) -> str:
+        """Why it should be measured again, in words; empty where it need not be."""
+        if self.changed <= STALE * self.documents or not self.documents:
+            return ""
+        return (
+            f"the background is stale: it was measured over {self.documents} documents, and {self.changed} "
+            "came, changed or went since; index again, or run 'surprise-rerank tune background'"
+        )
 
     @property
     def size(self) -> str:
@@ -194,10 +224,10 @@ class QuestionBackground:
         return self._totals(np.array(list(own.values()), dtype=np.float64), question)
 
     def percentiles(self, totals: Float64Array) -> Float64Array:
-        """(n,) Sigma of equation (3). The question counts among the others, so 1 - Sigma is a p-value."""
+        """(n,) Sigma of equations (3) and (4). The question counts among the others: 1 - Sigma is a p."""
         counted = np.concatenate([[0.0], np.cumsum(self.shares)])
         below = counted[np.searchsorted(self.totals, totals, side="left")]
-        return np.asarray(below / (self.effective + 1))
+        return np.asarray((below / (self.effective + 1)) ** self.growth)
 
     def standing(self, totals: Float64Array) -> tuple[float, float]:
         """(t, g) of `chance.py`: how far the best document is above those of others, and above its pool.
@@ -234,6 +264,10 @@ class QuestionBackground:
 
     def _doubt(self, question: str, compared: int) -> str:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
+        if self.doubt and self.chance is None:
+            return self.doubt
+        if self.staleness:
+            return self.staleness
         needed = verdicts.FEWEST_DOCUMENTS
         if 0 < self.documents < needed:
             return f"{self.documents} documents are too few to tell; it takes {needed}"
@@ -247,9 +281,10 @@ class QuestionBackground:
         return verdicts.wordless(question, self.scripts)
 
     def check(self, min_percentile: float) -> None:
-        """Refuse a threshold that is no share, or is above `highest`, by a DataError."""
-        if not isinstance(min_percentile, int | float) or not 0 <= min_percentile <= 1:
-            raise DataError(f"min_percentile must be a share from 0 to 1, got {min_percentile!r}")
+        """Refuse a threshold that is no share, is above `highest`, or is in `doubt`, by a DataError."""
+        min_percentile = border.share("min_percentile", min_percentile)
+        if self.doubt:
+            raise DataError(f"min_percentile={min_percentile} would keep unrelated documents: {self.doubt}")
         if min_percentile > self.highest + ROUNDING:
             # 1 has no number of questions.
             needed = (
@@ -269,7 +304,7 @@ class QuestionBackground:
 
     def to_bytes(self) -> bytes:
         """The background as the content of a file, with the questions: JSON."""
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "changed"}
         own |= {name: own[name].tolist() for name in ("totals", "shares")}
         own |= {"scales": [part.tolist() for part in self.scales], "scripts": sorted(self.scripts)}
         own |= {"chance": None if self.chance is None else asdict(self.chance), "format": _FORMAT}
@@ -363,9 +398,10 @@ def checked_questions(questions: Sequence[str]) -> list[str]:
 def require_background(background: QuestionBackground | None, min_percentile: float) -> None:
     """Refuse a threshold without a background, or one that is too high for it, by a DataError."""
     if background is None:
-        raise DataError(
-            f"min_percentile={min_percentile!r} needs a background of other questions; make one with "
-            "with_background(questions)"
+        raise NoBackgroundError(
+            f"min_percentile={min_percentile!r} needs a background of other questions, and there is no "
+            "background; leave it out (or give 0), or measure one ('surprise-rerank tune background', or "
+            "measure_background() of an index, or with_background(questions) of a re-ranker)"
         )
     background.check(min_percentile)
 

@@ -9,7 +9,6 @@ import sys
 import threading
 import uuid
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,7 @@ def of_index(host: Host) -> list[Any]:
 
 def judging(**more: Any) -> TextReranker:
     judged = TextReranker(WordEncoder(64)).with_background(OTHERS, lambda _: TEXTS)
-    return replace(judged, **more)
+    return judged.with_options(**more)
 
 
 def all_of_them(host: Host, **more: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ import pandas as pd
 import pyterrier as pt
 import pyterrier.testing
 
+from surprise_rerank.answers import SearchOptions
 from surprise_rerank.connectors.pyterrier import SurpriseRetriever, SurpriseTransformer
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
@@ -99,7 +99,7 @@ def test_retrieved_documents_stand_beside_their_queries(index: DocumentIndex) ->
 
 def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: DocumentIndex) -> None:
     judged: Pipeline = index.pipeline("dynamax").with_background(OFF_TOPIC)
-    strict = SurpriseRetriever(replace(judged, min_percentile=0.9))
+    strict = SurpriseRetriever(judged.with_options(min_percentile=0.9))
     queries = pd.DataFrame({"qid": ["on", "off"], "query": ["dogs bark", "x99 y99 z99"]})
     found = strict(queries)
     assert set(found["qid"]) == {"on"}
@@ -110,7 +110,9 @@ def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: Docum
     ours = ["percentile", "rerank_verdict"]
     assert list(nothing.columns) == ["qid", "query", "docno", "text", "score", "rank", *ours]
     assert len(nothing) == 0
-    texts = TextReranker(index.encoder, background=judged.background, min_percentile=0.9)
+    texts = TextReranker(
+        index.encoder, background=judged.background, options=SearchOptions(min_percentile=0.9)
+    )
     reranked = SurpriseTransformer(texts)(results().assign(query="dogs bark"))
     assert list(reranked.columns[-2:]) == ours
     assert 0 < len(reranked) < 8

@@ -15,6 +15,7 @@ from rerankers import Document
 from rerankers.models.ranker import BaseRanker
 from rerankers.results import RankedResults
 
+from surprise_rerank.answers import SearchOptions
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.rerankers import SurpriseRanker
 from surprise_rerank.documents import Document as Stored
@@ -74,7 +75,9 @@ def test_it_takes_what_theirs_take(
 
 def test_the_verdict_is_beside_the_results() -> None:
     judged = TextReranker(WordEncoder(64)).with_background(OFF_TOPIC, lambda _: TEXTS)
-    strict = SurpriseRanker(TextReranker(judged.encoder, background=judged.background, min_percentile=0.9))
+    strict = SurpriseRanker(
+        TextReranker(judged.encoder, background=judged.background, options=SearchOptions(min_percentile=0.9))
+    )
     found, nothing = strict.rank(QUESTION, TEXTS), strict.rank("x99 y99 z99", TEXTS)
     assert (found[0].rerank_verdict, found.verdict.status) == ("unknown", "unknown")
     assert (nothing.results, nothing.verdict.status) == ([], "off-topic")

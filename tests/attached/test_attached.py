@@ -163,7 +163,7 @@ def test_a_collection_of_any_shape_is_ranked_as_it_is(store: Store, tmp_path: Pa
         (year,) = {hit.metadata["year"] for hit in collection.pipeline(system, filter=ONLY).search(QUESTION)}
         assert year == 2003
     assert set(own.encoded_texts) == {QUESTION}
-    collection.store_background(varied_questions(40), "cosine")
+    collection.measure_background("cosine", varied_questions(40))
     assert collection.pipeline("cosine", min_percentile=0.9).search("bread needs flour and water").ids
     collection.enrich()
     assert {"bm25", "dynamax"} <= set(collection.pipeline("auto").search(QUESTION).parts)
@@ -371,7 +371,7 @@ def test_a_collection_of_multivectors_alone_is_found_by_maxsim(
         ranking = papers.pipeline(system, filter=ONLY).search("bread needs flour and water")
         assert "bread" in ranking[0].text
         assert {hit.metadata["year"] for hit in ranking} == {2003}
-    papers.store_background(varied_questions(40), "dynamax")
+    papers.measure_background("dynamax", varied_questions(40))
     strict = papers.pipeline("dynamax", min_percentile=0.9)
     assert "bread" in strict.search("bread needs flour and water")[0].text
     assert set(papers.pipeline("fusion").search(QUESTION)[0].parts) == {"dynamax", *(["bm25"] * words)}
@@ -449,7 +449,7 @@ def test_what_is_kept_is_of_the_vectors_and_not_of_their_names(local: Store, tmp
         local.make(encoder, texts, vector=vector, payload=lambda _, text: {key: text})
         return local.attach(encoder, keep=tmp_path)
 
-    fill("first", TEXTS).store_background(varied_questions(40), "cosine")
+    fill("first", TEXTS).measure_background("cosine", varied_questions(40))
     renamed = fill("second", TEXTS, "body")
     assert set(renamed.backgrounds()) == {"cosine"}
     local.delete(*range(40))

@@ -329,7 +329,7 @@ def test_off_topic_questions_come_back_empty_with_a_background(host: Host, tmp_p
     found = host.found(QUESTION)
     with pytest.raises(DataError, match=r"has no background .* make one"):
         host.attach_ranker(host.store, min_percentile=0.9)
-    attached(host, keep=str(tmp_path)).store_background(OFF_TOPIC, "cosine")
+    attached(host, keep=str(tmp_path)).measure_background("cosine", OFF_TOPIC)
     settings = {"system": "cosine", "min_percentile": 0.9, "keep": str(tmp_path)}
     ranker, retriever = (
         host.attach_ranker(host.store, **settings),
@@ -461,9 +461,9 @@ class TestLlamaIndex:
 
         groups = retriever.pipeline.search_groups(QUESTION, "ref_doc_id", top_k=2, group_size=2)
         best = {part.node_id: part.ref_doc_id for part in parts}[found[0].node_id]
-        assert groups[0][0] == best
-        assert [len(hits) for _, hits in groups] == [2, 2]
-        assert {hit.metadata["ref_doc_id"] for hit in groups[0][1]} == {best}
+        assert next(iter(groups)) == best
+        assert [len(hits) for hits in groups.values()] == [2, 2]
+        assert {hit.metadata["ref_doc_id"] for hit in groups[best]} == {best}
 
 
 class Mem0Store:

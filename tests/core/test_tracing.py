@@ -112,14 +112,17 @@ def test_given_texts_are_fetched_or_encoded_and_ranked(
     spans()
     reranker.rank(QUESTION, TEXTS, ids=["SECRETid0", "SECRETid1", "SECRETnone", None], top_k=2)
     ended = spans()
-    names = ["CreateEmbeddings", "surprise_rerank.fetch", "CreateEmbeddings", "surprise_rerank.rerank"]
-    assert [own.name for own in ended] == [*names, "surprise_rerank.rank_texts"]
-    require_children(ended, ended[-1])
-    _, fetch, texts, rerank, chain = (dict(own.attributes or {}) for own in ended)
+    ours = [f"surprise_rerank.{name}" for name in ("fetch", "retrieve", "rerank", "search")]
+    assert [own.name for own in ended] == [
+        *("CreateEmbeddings", ours[0], "CreateEmbeddings", *ours[1:]),
+    ]
+    require_children([ended[0], *ended[3:]], ended[-1])
+    require_children(ended[1:3], ended[3])
+    _, fetch, texts, _, rerank, chain = (dict(own.attributes or {}) for own in ended)
     assert (fetch["surprise_rerank.asked"], fetch["surprise_rerank.documents"]) == (3, 2)
     assert (texts["surprise_rerank.side"], texts["surprise_rerank.texts"]) == ("document", 2)
     assert (rerank["reranker.top_k"], rerank["surprise_rerank.candidates"]) == (2, 4)
-    assert (chain["surprise_rerank.texts"], chain["surprise_rerank.documents"]) == (4, 2)
+    assert (chain["surprise_rerank.top_k"], chain["surprise_rerank.documents"]) == (2, 2)
 
 
 class BrokenRetriever:

@@ -63,7 +63,7 @@ class Desk:
         ) as index:
             index.sync(DOCUMENTS)
             index.set_ensemble(Ensemble.from_vectors(WordEncoder().encode(QUESTIONS).dense, model="words"))
-            index.store_background(OTHERS, "cosine")
+            index.measure_background("cosine", OTHERS)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_to_add_documents_a_token_writes_to_three_names(desk: Desk, mode: str) -
         search(index)
         report = index.sync([*DOCUMENTS[:19], Document("new", "more text")], prune=True)
         assert (report.added, report.removed) == (1, 1)
-        index.store_background(OTHERS, "auto")
+        index.measure_background("auto", OTHERS)
         ensemble = Ensemble.from_vectors(WordEncoder().encode(QUESTIONS[:3]).dense, model="words")
         with pytest.raises(StoreError, match=r"refuses access.*a key or a token"):
             index.set_ensemble(ensemble)

@@ -25,7 +25,7 @@ OTHERS = varied_questions(60)
 def pets(tmp_path: Path) -> Iterator[DocumentIndex]:
     with DocumentIndex.open(tmp_path / "pets", WordEncoder(48)) as index:
         index.sync(PETS, background=False)
-        index.store_background(OTHERS, "auto")
+        index.measure_background("auto", OTHERS)
         yield index
 
 
@@ -34,7 +34,7 @@ def money() -> Collection:
     encoder, payloads = WordEncoder(48, name="other words"), [{"name": d.id, "text": d.text} for d in MONEY]
     client = foreign(encoder.encode([d.text for d in MONEY]).dense, payloads, "money")
     made = Collection.attach(client, "money", embed=encoder, id="name")
-    made.store_background(OTHERS, "auto")
+    made.measure_background("auto", OTHERS)
     return made
 
 
@@ -80,7 +80,7 @@ def test_wrong_uses_are_told(pets: DocumentIndex, tmp_path: Path) -> None:
         Collections([])
     with DocumentIndex.open(tmp_path / "new", WordEncoder(48)) as new:
         new.sync(PETS[:3], background=False)
-        with pytest.raises(DataError, match=r"'new' has no background of its system.*store_background"):
+        with pytest.raises(DataError, match=r"'new' has no background of its system.*measure_background"):
             Collections({"pets": pets, "new": new}, "auto")
     both = Collections([pets])
     with pytest.raises(DataError, match="top_k must be"):

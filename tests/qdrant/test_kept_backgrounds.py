@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +11,14 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.languages import unread
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.storage import files as storage_files
 from surprise_rerank.connectors.systems import backgrounds
 from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.surprise_rerank.status import _of_index as status_of_index
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
 
 TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")
@@ -66,7 +68,7 @@ def test_a_model_encodes_the_questions_of_the_package_once(tmp_path: Path, monke
             assert (made.effective, made.origin, made.documents) == (USUAL, ORIGIN, 12)
             assert set(made.texts) == set(varied_questions())
             assert index.pipeline().search("bread number0 needs oil0").percentile[0] > 0.9
-            index.store_background(GIVEN)  # whose vectors are not kept
+            index.measure_background(questions=GIVEN)  # whose vectors are not kept
         return len(set(encoder.encoded_texts) & set(varied_questions()) - set(GIVEN))
 
     assert [encoded("one"), encoded("two")] == [USUAL - len(GIVEN), 0]
@@ -78,30 +80,66 @@ def test_a_model_encodes_the_questions_of_the_package_once(tmp_path: Path, monke
 
 def test_each_system_has_its_own_of_the_same_questions_but_that_of_words_alone(index: DocumentIndex):
     assert set(index.backgrounds()) == {"auto"}
-    assert index.pipeline("bm25").background is None
-    assert index.pipeline("cosine", min_percentile=0.9).background.names == ("cosine",)
+    for system in ("bm25", "cosine"):
+        assert index.pipeline(system).current_background() is None
+    index.measure_background("cosine")
+    strict = index.pipeline("cosine", min_percentile=0.9).current_background()
+    assert strict is not None
+    assert strict.names == ("cosine",)
     both = index.backgrounds()
     assert set(both["cosine"].texts) == set(both["auto"].texts) == set(FEWER)
     with pytest.raises(DataError, match="give at least 99"):
         index.pipeline("cosine", min_percentile=0.99)
 
 
-def test_a_background_is_measured_again_when_the_corpus_has_doubled_or_is_another(index: DocumentIndex):
+def test_a_background_is_measured_again_when_a_quarter_of_the_corpus_has_changed(index: DocumentIndex):
     def synced(count: int, text: str = "", *, prune: bool = False) -> int:
         own = documents(count) if not text else [Document(f"d{i}", f"{text} {i}") for i in range(count)]
         index.sync(own, prune=prune)
         return index.backgrounds()["auto"].documents
 
-    assert [synced(59), synced(60), synced(30, prune=True)] == [30, 60, 30]
+    assert [synced(59), synced(60), synced(30, prune=True)] == [59, 59, 30]
     first = index.backgrounds()["auto"].totals.tolist()
-    synced(29, "something else")
-    assert index.backgrounds()["auto"].totals.tolist() == first
-    synced(30, "a thing")
+    for count in (7, 7):  # the same ones again are no change
+        synced(count, "something else")
+        assert index.backgrounds()["auto"].totals.tolist() == first
+    synced(3, "a thing")  # 10 of 30 since it was measured
     assert index.backgrounds()["auto"].totals.tolist() != first
 
 
+def test_pipelines_look_up_the_background_of_now_and_changes_make_percentiles_smaller(index: DocumentIndex):
+    pipeline, question = index.pipeline("auto"), "bread number3"
+    before = pipeline.search(question)
+    index.sync([Document("new", "nothing of the kind at all")], background=False)
+    after = pipeline.search(question)
+    assert after.percentile[0] == pytest.approx(before.percentile[0] ** (31 / 30))
+    index.delete([f"d{i}" for i in range(20, 28)])
+    stale = pipeline.search(question).verdict
+    assert stale.status == "unknown"
+    assert "measured over 30 documents, and 9 came, changed or went since" in stale.reason
+    index.measure_background("auto")
+    measured = pipeline.search(question)
+    assert measured.verdict.reason.startswith("23 documents are too few")
+    assert pipeline.current_background().changed == 0
+    index.sync(documents(70))  # another pipeline's collection would be as stale: it is measured by sync
+    assert pipeline.current_background().documents == 71
+
+
+def test_a_pipeline_measures_and_writes_nothing(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch):
+    def refused(name: str, content: bytes) -> None:
+        raise AssertionError(f"{name} is written")
+
+    monkeypatch.setattr(index.storage, "write_file", refused)
+    asked = len(index.encoder.encoded_texts)
+    for system in ("auto", "cosine", "bm25", "dynamax", "fusion"):
+        index.pipeline(system)
+        if system != "bm25":
+            index.text_reranker(system)
+    assert len(index.encoder.encoded_texts) == asked
+
+
 def test_questions_that_were_given_are_asked_again_and_their_calibration_is_kept(index: DocumentIndex):
-    index.store_background(GIVEN, "auto", origin="logs")
+    index.measure_background("auto", GIVEN, origin="logs")
     asked = {f"q{i}": f"{TOPICS[i]} number{i}" for i in range(10)}
     asked |= {f"r{i}": question for i, question in enumerate(FEWER[:6])}
     qrels = {name: {f"d{name[1:]}": 1 if name[0] == "q" else 0} for name in asked}
@@ -122,7 +160,7 @@ def test_nothing_is_measured_where_it_is_switched_off_or_nothing_is_there(
         index.sync(documents(12), background=False)
         monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "off")
         index.sync(documents(13))
-        assert index.pipeline("cosine").background is None
+        assert index.pipeline("cosine").current_background() is None
         assert index.backgrounds() == {}
         with pytest.raises(DataError, match="has no background of other questions for the system 'cosine'"):
             index.pipeline("cosine", min_percentile=0.9)
@@ -131,34 +169,75 @@ def test_nothing_is_measured_where_it_is_switched_off_or_nothing_is_there(
             index.sync(documents(14))
 
 
-def test_who_may_only_read_searches_without_a_surprise(
-    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    def refused(name: str, content: bytes) -> None:
-        raise StoreError(f"{name}: permission denied")
-
-    monkeypatch.setattr(index.storage, "write_file", refused)
-    with caplog.at_level(logging.WARNING):
-        assert index.pipeline("cosine").search("bread number0").percentile is None
-    assert "has no background of cosine: background-cosine.json: permission denied" in caplog.text
-
-
-def test_an_attached_collection_asks_at_its_first_pipeline_and_when_its_scorers_have_changed(few: None):
+def test_an_attached_collection_is_measured_when_it_is_asked_to_and_when_its_scorers_change(few: None):
     encoder, texts = WordEncoder(), [own.content for own in documents(30)]
     client = foreign(encoder.encode(texts).dense, [{"text": text} for text in texts], "pages")
-    silent = Collection.attach(client, "pages", embed=encoder, background=False)
-    assert silent.pipeline("cosine").background is None
     collection = Collection.attach(client, "pages", embed=encoder, keep="qdrant")
+    assert collection.pipeline("cosine").current_background() is None
     assert collection.backgrounds() == {}
+    collection.measure_background("cosine")
     assert collection.pipeline("cosine", min_percentile=0.9).search(texts[0]).percentile[0] > 0.9
-    (made,) = collection.backgrounds().values()
-    assert (set(made.texts), made.documents, made.origin) == (set(FEWER), 30, ORIGIN)
-    collection.store_background(GIVEN, "auto", origin="logs")
+    (measured,) = collection.backgrounds().values()
+    assert (set(measured.texts), measured.documents, measured.origin) == (set(FEWER), 30, ORIGIN)
+    collection.measure_background("auto", GIVEN, origin="logs")
     collection.enrich()
-    again = collection.pipeline("auto").background
+    again = collection.pipeline("auto").current_background()
+    assert again is not None
     assert set(again.names) == {"bm25", "cosine", "dynamax"}
     assert (set(again.texts), again.origin) == (set(GIVEN), "logs")
-    client.close()
+
+
+GERMAN = ["der Hund", "die Katze", "das Haus", "ein Berg", "eine Straße", "der Wald", "die Stadt", "das Dorf"]
+
+
+def german(count: int, say: str) -> list[str]:
+    return [f"{say} {GERMAN[i % 8]} und was ist mit der Nummer {i} oder {i * i}?" for i in range(count)]
+
+
+def test_questions_in_another_language_than_the_documents_tell_nothing(few: None, tmp_path: Path):
+    texts = [Document(f"d{i}", text) for i, text in enumerate(german(120, "Hier steht nicht nur"))]
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync(texts)
+        verdict = index.pipeline().search("wo ist der Hund?").verdict
+        assert verdict is not None
+        assert verdict.status == "unknown"
+        told = "the documents are in German, and the background questions are in English; give questions in"
+        assert verdict.reason.startswith(told)
+        with pytest.raises(DataError, match=told):
+            index.pipeline(min_percentile=0.5)
+        index.measure_background(questions=german(80, "Warum hat"))
+        verdict = index.pipeline(min_percentile=0.5).search("wo ist der Hund?").verdict
+        assert verdict is not None
+        assert verdict.status != "unknown"
+
+
+def test_documents_that_the_model_does_not_read_are_told(few: None, tmp_path: Path):
+    texts = [Document(f"d{i}", f"第{i}条: 我们看到的房子在山上") for i in range(120)]
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(name="hub/all-MiniLM-L6-v2")) as index:
+        index.sync(texts)
+        verdict = index.pipeline().search("what is a house").verdict
+        assert verdict is not None
+        assert (verdict.status, verdict.reason) == ("unknown", unread(index.model, "chinese"))
+        assert "all-MiniLM-L6-v2 reads English only" in verdict.reason
+    _, facts = status_of_index(Location(tmp_path / "index"))
+    assert dict(facts)["language"] == verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("model", "language", "is_told"),
+    [
+        ("all-MiniLM-L6-v2", "german", True),
+        ("BAAI/bge-small-en-v1.5", "cyrillic script", True),
+        ("glove-6b-50d", "mixed", True),
+        ("all-MiniLM-L6-v2", "english", False),
+        ("all-MiniLM-L6-v2", "unknown", False),
+        ("all-MiniLM-L6-v2", "", False),
+        ("multilingual-e5-small", "chinese", False),
+        ("paraphrase-multilingual-MiniLM-L12-v2", "chinese", False),
+    ],
+)
+def test_models_of_english_are_known_by_name(model: str, language: str, is_told: bool):
+    assert bool(unread(model, language)) == is_told
 
 
 def test_titles_of_another_corpus_stand_for_questions():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import qdrant_edge
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surprise_rerank.connectors.qdrant.lexical import LANGUAGES, Bm25, SparseVector
+from surprise_rerank.connectors.qdrant.lexical import LANGUAGES, Bm25, SparseVector, term_hashes, words
 from surprise_rerank.errors import DataError
 
 # Words that neither stemmer nor stop words change.
@@ -61,6 +62,52 @@ def test_lone_surrogates_are_no_words() -> None:
     assert as_dict(Bm25().query("cat \udfff")) == as_dict(Bm25().query("cat"))
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("我每天给", ["我", "我每", "每", "每天", "天", "天给", "给"]),
+        ("猫", ["猫"]),
+        ("猫のチェーン", ["猫", "猫の", "のチ", "チェ", "ェー", "ーン"]),
+        ("จักรยาน", ["จัก", "กร", "รย", "ยา", "าน"]),  # a vowel or tone above a letter is no character
+        ("자전거 체인", ["자전", "전거", "체인"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),  # a sign that joins two consonants ends no word
+        ("Qdrant的HNSW图, x_1", ["Qdrant", "的", "HNSW", "图", "x", "1"]),
+        ("der Fahr\u00adrad-Dynamo", ["der", "Fahr\u00adrad", "Dynamo"]),
+    ],
+)
+def test_words_are_cut_where_a_reader_would(text: str, expected: list[str]) -> None:
+    assert [text[start:end] for start, end in words(text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "other"),
+    [
+        ("自行车链条", "我每天给自行车链条上油", "猫整天睡觉"),
+        ("猫", "猫は一日中眠る", "自転車のチェーンに毎日油をさす"),
+        ("โซ่จักรยาน", "หยอดน้ำมันโซ่จักรยานทุกวัน", "แมวนอนทั้งวัน"),
+        ("고양이", "고양이는 하루 종일 잔다", "자전거 체인에 매일 기름을 칠한다"),
+        ("ﾁｪｰﾝ", "自転車のチェーンに毎日油をさす", "猫は一日中眠る"),
+        ("indexes 图", "Qdrant的HNSW图 is an index", "他去图书馆"),
+    ],
+)
+def test_questions_find_their_text_where_words_have_no_spaces(question: str, text: str, other: str) -> None:
+    wanted = set(Bm25().query(question).indices.tolist())
+    shared = [
+        len(wanted & set(vector.indices.tolist())) / len(wanted) for vector in Bm25().documents([text, other])
+    ]
+    assert shared[0] == 1 > 2 * shared[1] - 0.01
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.text(st.characters(exclude_categories=["Cn"]), max_size=60))
+def test_a_text_has_the_terms_of_its_words(text: str) -> None:
+    # What highlights mark is what lexical search finds. Libraries know the letters of different versions.
+    plain = unicodedata.normalize("NFKC", text.encode("utf-8", "replace").decode())
+    hashes = term_hashes(Bm25())
+    of_words = {term for start, end in words(plain) for term in hashes(plain[start:end])}
+    assert of_words == set(Bm25().query(text).indices.tolist())
+
+
 def test_the_language_chooses_stemmer_and_stop_words() -> None:
     german = Bm25(language="german")
     [singular, plural] = german.documents(["Das Haus", "die Häuser"])
@@ -84,7 +131,7 @@ def test_every_language_is_one_that_qdrant_has() -> None:
         ({"b": math.nan}, "b is nan"),
         ({"average_length": 0.0}, "average_length is 0.0; give a number above 0"),
         ({"average_length": math.inf}, "average_length is inf"),
-        ({"language": "klingon"}, "language is 'klingon'; give another; there are 30, such as arabic"),
+        ({"language": "klingon"}, "language is 'klingon'; give another; there are 31, such as arabic"),
         ({"language": "English"}, "language is 'English'"),
         ({"k": "1.2"}, "k is '1.2'"),
         ({"b": None}, "b is None"),
@@ -117,12 +164,12 @@ def test_qdrant_ranks_by_bm25(tmp_path: Path) -> None:
     )
     texts = [text.split() for text in TEXTS if text]  # one without a term counts for no frequency
     expected = {}
-    for i, words in enumerate(map(str.split, TEXTS)):
-        terms = [term for term in ("cat", "roof") if term in words]
+    for i, tokens in enumerate(map(str.split, TEXTS)):
+        terms = [term for term in ("cat", "roof") if term in tokens]
         if terms:
             expected[i] = sum(
                 math.log(1 + (len(texts) - n + 0.5) / (n + 0.5))
-                * weight(words.count(term), len(words), model)
+                * weight(tokens.count(term), len(tokens), model)
                 for term, n in ((term, sum(term in other for other in texts)) for term in terms)
             )
     assert {p.id: p.score for p in found} == pytest.approx(expected, rel=1e-5)

@@ -69,12 +69,12 @@ def test_many_questions_find_what_each_finds(collection: Ranked, system: str) ->
         pipeline.search(subject, 4, filter=where(old=True)).ids for subject in SUBJECTS
     ]
     assert pipeline.search_many([]) == []
-    with pytest.raises(DataError, match="questions must be a list of strings, got one string"):
+    with pytest.raises(DataError, match="questions must be a list of strings, got 'wing'"):
         pipeline.search_many("wing")
 
 
 def test_a_threshold_of_a_call_is_that_of_a_pipeline(collection: Ranked) -> None:
-    collection.store_background(list(varied_questions(40)), "cosine")
+    collection.measure_background("cosine", list(varied_questions(40)))
     pipeline = collection.pipeline("cosine")
     least = float(pipeline.search(QUESTION)[2].percentile or 0)
     found = pipeline.search(QUESTION, min_percentile=least)

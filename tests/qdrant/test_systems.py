@@ -131,13 +131,13 @@ def test_an_index_re_ranks_texts_from_elsewhere(index: DocumentIndex) -> None:
 def test_a_stored_background_refuses_what_is_off_topic(index: DocumentIndex) -> None:
     with pytest.raises(DataError, match="no background of other questions for the system 'dynamax'"):
         index.pipeline("dynamax", min_percentile=0.9)
-    kept = index.store_background(OTHERS, "dynamax", depth=30)
+    kept = index.measure_background("dynamax", OTHERS, depth=30)
     assert (kept.count, kept.documents) == (len(OTHERS), 60)
     assert "pools of 30" in kept.scorer
     strict = index.pipeline("dynamax", min_percentile=0.9)
     assert strict.search("wing lift").ids
     assert not strict.search("tea jam").ids
-    assert index.text_reranker("dynamax", min_percentile=0.9).background is not None
+    assert index.text_reranker("dynamax", min_percentile=0.9).current_background() is not None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from serving import Log, client_of
 from words import WordEncoder
 
 from surprise_rerank import Diversity, Pipeline, TextReranker
+from surprise_rerank.answers import SearchOptions
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.qdrant.schema import DENSE, ID
@@ -162,17 +163,6 @@ def test_a_document_in_passages_is_compared_by_its_best_one():
 
 
 @pytest.mark.parametrize(
-    ("before", "options", "after"),
-    [
-        (Diversity(0.3, 0.9), {"collapse": 0.95}, Diversity(0.3, 0.95)),
-        (Diversity(0.3, 0.9), {"diversity": None, "collapse": None}, Diversity(0.3, 0.9)),
-    ],
-)
-def test_options_change_what_they_name(before: Diversity, options: dict, after: Diversity):
-    assert before.changed(**options) == after
-
-
-@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"diversity": 1.5}, r"diversity must be a number from 0 \(relevance alone\) to 1"),
@@ -183,7 +173,7 @@ def test_options_change_what_they_name(before: Diversity, options: dict, after: 
 )
 def test_what_makes_no_sense_is_refused(options: dict, message: str):
     with pytest.raises(DataError, match=message):
-        Diversity().changed(**options)
+        Diversity(**options)
 
 
 def test_a_search_takes_the_first_ones_from_the_whole_pool():
@@ -192,7 +182,7 @@ def test_a_search_takes_the_first_ones_from_the_whole_pool():
     assert plain.search("wing", 2).ids == ("d0", "d1")
     assert plain.search("wing", 2, diversity=0.5).ids == ("d0", "d3")
     assert plain.search("wing", 2, diversity=0.5).ids == ("d0", "d3")
-    diverse = Pipeline(WordEncoder(), retriever, diversity=Diversity(0.5, collapse=0.95))
+    diverse = Pipeline(WordEncoder(), retriever, options=SearchOptions(diversity=0.5, collapse=0.95))
     assert [(hit.id, hit.duplicates) for hit in diverse.search("wing", 2)] == [
         ("d0", ("d1", "d2")),
         ("d3", ()),
@@ -243,7 +233,7 @@ def index(tmp_path: Path) -> Iterator[DocumentIndex]:
 
 
 def texts(**options: Any) -> TextReranker:
-    return TextReranker(WordEncoder(64), CosineReranker(), diversity=Diversity().changed(**options))
+    return TextReranker(WordEncoder(64), CosineReranker(), options=SearchOptions(**options))
 
 
 PLAIN = tuple(line.position for line in texts().rank(QUESTION, TEXTS))

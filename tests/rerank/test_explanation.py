@@ -21,8 +21,8 @@ from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.surprise_rerank.search_results import search_once
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
+from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.token_matches import token_matches
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -147,8 +147,11 @@ def explained(
     index: DocumentIndex, name: str, background: QuestionBackground | None = None
 ) -> RankingExplanation:
     system = build_system(name, index, NO_OPTIONS, None)
-    found = search_once(system, ENCODER, QUESTION, 100, background)
-    return explain_ranking(system, ENCODER, found.query, found.ranking, range(5), background)
+    answer = Pipeline(ENCODER, system.retriever, system.reranker, background=background).answer(
+        QUESTION, None
+    )
+    ranking = answer.shown.with_scores_of(answer.pool)
+    return explain_ranking(system, ENCODER, answer.query, ranking, range(5), background)
 
 
 @pytest.mark.parametrize("name", ["cosine", "surprise", "dynamax", "fusion", "bm25"])
@@ -194,7 +197,7 @@ def test_a_background_gives_totals_their_place(index: DocumentIndex) -> None:
     rng = np.random.default_rng(5)
     words = ["tax", "law", "bank", "loan", "rate"]
     others = [" ".join(rng.choice(words, size=size)) for size in rng.integers(1, 9, size=40)]
-    background = index.pipeline("fusion").with_background(others, scorer="test").background
+    background = index.pipeline("fusion").with_background(others, scorer="test").current_background()
     told = explained(index, "fusion", background)
     assert told.totals is not None
     assert len(told.totals.sample) == 40

@@ -91,7 +91,7 @@ def test_a_reader_of_pairs_is_taken_as_it_is(collection: Ranked) -> None:
 
 def test_surprise_is_of_the_systems_own_scores(collection: Ranked) -> None:
     questions = [f"w{i} w{i + 1} word number {i}" for i in range(40)]
-    collection.store_background(questions, "auto")
+    collection.measure_background("auto", questions)
     plain = collection.pipeline("auto").search(QUESTION, 16)
     found = collection.pipeline("auto", scorers=[RECENT], weights={"recency": 50}).search(QUESTION, 16)
     assert [name[:3] for name in found.ids] == ["new"] * 8 + ["old"] * 8

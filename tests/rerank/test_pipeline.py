@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from words import WordEncoder
 
+from surprise_rerank.answers import SearchOptions
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
@@ -47,7 +48,7 @@ def test_the_reranker_orders_the_pool():
 
 def test_without_a_reranker_the_first_scores_order_the_pool_and_all_are_shown():
     retriever = Pool(pool(rrf=[0.1, 0.3, 0.2], bm25=[9.0, 8.0, 7.0]))
-    ranking = Pipeline(WordEncoder(), retriever, depth=5).search("wing", top_k=20)
+    ranking = Pipeline(WordEncoder(), retriever, options=SearchOptions(depth=5)).search("wing", top_k=20)
     assert ranking.ids == ("d1", "d2", "d0")
     assert ranking.scores.tolist() == [0.3, 0.2, 0.1]
     assert ranking.parts["bm25"].tolist() == [8.0, 7.0, 9.0]
@@ -96,15 +97,18 @@ def test_asearch_gives_what_search_gives_from_another_thread():
 
 def test_a_call_has_its_own_options():
     retriever = Pool(pool(bm25=[3.0, 2.0, 1.0]))
-    pipeline = Pipeline(WordEncoder(), retriever, depth=50)
+    pipeline = Pipeline(WordEncoder(), retriever, options=SearchOptions(depth=50))
     assert pipeline.search("wing", 1, depth=7).ids == ("d0",)
     assert retriever.asked[-1][1] == 7
     pipeline.search("wing", depth=None, filter=None, min_percentile=None)
-    assert retriever.asked[-1][1] == pipeline.depth == 50
+    assert retriever.asked[-1][1] == pipeline.options.depth == 50
     for options, message in [
         ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
         ({"dept": 3}, "search has no setting 'dept'; did you mean 'depth'.*collapse.*filter.*min_percentile"),
-        ({"filter": object()}, "filters go to a retriever of an index, not to a Pool; leave them out"),
+        (
+            {"filter": object()},
+            "go to a retriever of an index, not to a Pool; leave them out",
+        ),
         ({"min_percentile": 0.5}, "min_percentile"),
     ]:
         with pytest.raises(DataError, match=message):

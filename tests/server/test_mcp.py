@@ -55,7 +55,7 @@ HOSTILE = [
 def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]:
     with DocumentIndex.open(tmp_path_factory.mktemp("mcp") / "index", WordEncoder()) as index:
         index.sync(DOCUMENTS)
-        index.store_background(varied_questions(40), "dynamax")
+        index.measure_background("dynamax", varied_questions(40))
         yield index
 
 

@@ -50,7 +50,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder: Path = tmp_path_factory.mktemp("page") / "index"
     with DocumentIndex.open(folder, WordEncoder()) as index:
         index.sync([*documents, *HOSTILE], background=False)
-        index.store_background(varied_questions(40), "auto")
+        index.measure_background("auto", varied_questions(40))
         yield service_of(index, "auto")
 
 

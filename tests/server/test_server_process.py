@@ -92,7 +92,7 @@ def index(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served") / "index"
     with DocumentIndex.open(folder, load_encoder(str(model))) as index:
         index.sync([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        index.store_background(OTHERS, "dynamax")
+        index.measure_background("dynamax", OTHERS)
     return folder
 
 

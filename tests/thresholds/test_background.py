@@ -146,7 +146,12 @@ def test_what_cannot_be_told_is_refused():
     background = one_score([float(i) for i in range(19)])
     background.check(0.95)
     few = r"19 background questions measure a percentile of at most 0\.9500.* at least 99 different ones"
-    for wrong, told in ((0.99, few), (1.0, "choose one below 1"), (1.5, "a share"), (np.nan, "a share")):
+    for wrong, told in (
+        (0.99, few),
+        (1.0, "choose one below 1"),
+        (1.5, "from 0 to 1"),
+        (np.nan, "from 0 to 1"),
+    ):
         with pytest.raises(DataError, match=told):
             background.check(wrong)
     with pytest.raises(DataError, match="9 of 9 background questions found candidates; give at least 10"):

@@ -46,7 +46,7 @@ def test_percentile_chance_and_hits_are_those_of_a_search(tmp_path: Path) -> Non
     with DocumentIndex.open(tmp_path / workspace.name / "qdrant", encoder) as index:
         for system in ("dynamax", "auto"):
             made = background_of(packaged, system)
-            background = index.store_background(varied_questions(BACKGROUND), system)
+            background = index.measure_background(system, varied_questions(BACKGROUND))
             np.testing.assert_allclose(made.totals, background.totals, atol=1e-3)
             told = [index.pipeline(system, min_percentile=0).search(one.text) for one in own]
             # A question may be on the other side of one of the background's, by rounding.

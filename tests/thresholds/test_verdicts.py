@@ -45,7 +45,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]:
             )
             for i in range(120)
         )
-        opened.store_background(varied_questions(60))
+        opened.measure_background(questions=varied_questions(60))
         yield opened
 
 
@@ -106,7 +106,8 @@ def test_a_filter_may_leave_nothing_or_too_little_to_tell(index: DocumentIndex) 
 
 def test_what_is_too_small_or_of_another_kind_is_not_told(index: DocumentIndex) -> None:
     pipeline = index.pipeline()
-    own = pipeline.background
+    own = pipeline.current_background()
+    assert own is not None
     calibrated = AnswerChance(0.0, 1.0, 1.0, judged=20, longest=2)
     cases: dict[str, dict[str, Any]] = {
         "99 documents are too few to tell; it takes 100": {"documents": 99},

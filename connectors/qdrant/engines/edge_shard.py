@@ -23,13 +23,20 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import qdrant_edge
 
+from surprise_rerank.connectors.qdrant.engines.edge_purge import (
+    finish_purge,
+    mark_of,
+    note_deleted,
+    purge,
+)
+from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.core.files import disk_errors, explain, whole_file
 from surprise_rerank.core.process import at_fork, never_freed
 from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
@@ -114,6 +121,25 @@ class Shard:
         with self.use() as shard:
             shard.update(operation)
 
+    def delete(self, point_ids: Sequence[PointId]) -> None:
+        """Remove points; their texts leave the files with `purge`, or when the shard is closed."""
+        self.claim()
+        note_deleted(self._folder)
+        self.update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))
+
+    def purge(self) -> None:
+        """Take deleted points out of the files now, after the requests of other threads.
+
+        Raises:
+            StoreError: if the shard cannot be changed.
+        """
+        self.claim()
+        note_deleted(self._folder)
+        with self._idle:
+            self._idle.wait_for(lambda: self._using == 0)
+            self._release()
+            self._open()
+
     @contextlib.contextmanager
     def use(self) -> Iterator[qdrant_edge.EdgeShard]:
         """For a request: the shard stays open meanwhile, and Edge's errors become a `StoreError`."""
@@ -187,6 +213,8 @@ class Shard:
             if not self._reads:
                 with self._named_errors():
                     shard.close()
+                    if mark_of(self._folder).exists():
+                        purge(self._folder)
                     if CAN_SHARE:
                         with contextlib.suppress(OSError):  # who reads next does it
                             settle(self._folder)
@@ -380,6 +408,7 @@ def _patiently(attempt: Callable[[], T]) -> T:
 
 
 def _loaded(folder: Path) -> qdrant_edge.EdgeShard:
+    finish_purge(folder)
     try:
         return qdrant_edge.EdgeShard.load(str(folder))
     except Exception as error:  # Edge raises nothing more precise

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self, get_args
 
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
@@ -24,9 +26,12 @@ from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.thresholds.background import QuestionBackground
 
 if TYPE_CHECKING:  # which needs torch
     from surprise_rerank.rerank.rerankers import SurpriseReranker
+
+_CHANGES = "changes.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,13 @@ class Words:
     counts: bool = True
 
 
+class Changes(NamedTuple):
+    """What happened to a collection since it was made, counted by whoever writes."""
+
+    documents: int = 0  # that were added, replaced or removed
+    measured: int = 0  # backgrounds that were measured or deleted
+
+
 class Searched(ABC):
     """Documents with dense vectors in Qdrant; retrievers are made of it."""
 
@@ -58,7 +70,23 @@ class Searched(ABC):
     files: Files  # what is kept beside the points: backgrounds, fitted weights
     storage: Storage | None = None  # of an index of ours; None of a collection that somebody else made
     has_dense: bool = True  # whether documents have one each; else they are found by MaxSim of token vectors
-    measures_first: bool = False  # whether the first system measures a background, where there is none
+    tenant: str | None = None  # whose documents they are, of one tenant's in an index
+    # As this process last saw them; None before that.
+    last_changes: Changes | None = None
+    _encoder: Encoder | None = None
+
+    @property
+    def corpus(self) -> Searched:
+        """The whole collection, which scores are measured against: itself, or the index of a tenant."""
+        return self
+
+    @abstractmethod
+    def of_tenant(self, tenant: str) -> Searched:
+        """One tenant's documents, searched and named by their ids alone; '' for those without a tenant.
+
+        Raises:
+            DataError: if it is no index with tenants, or is another tenant's already.
+        """
 
     @property
     @abstractmethod
@@ -141,8 +169,8 @@ class Searched(ABC):
 
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many documents, the same in every run; see `sample`."""
-        found = self.sample(size, frozenset({"documents"})).documents or ()
-        return tuple({document.id: document for document in found}.values())
+        sampled = self.sample(size, frozenset({"documents"}))
+        return tuple(dict(zip(sampled.ids, sampled.documents or (), strict=True)).values())
 
     @abstractmethod
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
@@ -155,6 +183,28 @@ class Searched(ABC):
     @abstractmethod
     def surprise_reranker(self) -> SurpriseReranker:
         """What orders given documents by surprise; an IndexMismatchError if an index has no ensemble."""
+
+    def changes(self) -> Changes:
+        """What happened to it, by this process or another one."""
+        content = self.files.read_file(_CHANGES)
+        self.last_changes = Changes() if content is None else Changes(*json.loads(content))
+        return self.last_changes
+
+    def count_changes(self, documents: int = 0, measured: int = 0) -> None:
+        """Remember that so many documents were changed, or backgrounds measured."""
+        before = self.changes()
+        after = Changes(before.documents + documents, before.measured + measured)
+        if after != before:
+            self.files.write_file(_CHANGES, json.dumps(after).encode())
+            self.last_changes = after
+
+    def changed_since(self, background: QuestionBackground) -> int:
+        """How many documents came, changed or went since a background was measured.
+
+        What others wrote, or a killed process did not count, shows in the number of documents alone.
+        """
+        counted = self.changes().documents - background.changes
+        return max(counted, abs(len(self) - background.documents))
 
     def statistics(self) -> Statistics | None:
         """The statistics that documents carry; None where they carry none."""
@@ -199,11 +249,21 @@ class Searched(ABC):
         return None
 
     def fetch(
-        self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
+        self,
+        ids: Iterable[str],
+        fields: Collection[Field],
+        *,
+        skip_missing: bool = False,
+        tenant: str | None = None,
     ) -> Candidates:
         """Documents by id with these fields, in this order; all passages of each.
 
+        An id is of its tenant, where the index has tenants; without one it is as a search of all shows it.
+
         Raises:
-            DataError: if one is not there, and missing ones are not to be skipped.
+            NotStoredError: if one is not there, and missing ones are not to be skipped.
         """
-        return self.pools.fetch(ids, fields, skip_missing=skip_missing)
+        wanted = border.choices("fields", fields, get_args(Field))
+        border.flags(skip_missing=skip_missing)
+        pools = self.pools if tenant is None else self.of_tenant(tenant).pools
+        return pools.fetch(border.texts("ids", ids), wanted, skip_missing=skip_missing)

@@ -111,6 +111,8 @@ class FolderStorage(NeverCopied, FolderFiles):
         with disk_errors(str(folder)):
             if own.exists() and not _is_begun(own, manifest):
                 shutil.rmtree(own)
+            elif own.exists():  # whose words have a language already
+                manifest = replace(manifest, language=_read_manifest(own).language)
         return cls(folder, before + 1, manifest)
 
     @property

@@ -239,7 +239,7 @@ class ServerStorage(NeverCopied, CollectionFiles):
             return None
         name = f"{self._name}@{version}"
         now = Manifest.from_json(self._points(name).metadata(), name)
-        if now.differs(self.manifest):
+        if now.differs(self.manifest) or now.words != self.manifest.words:
             raise retries.CollectionGone(
                 f"{self.where}: version {self._version} does not exist any more, and version {version} was "
                 "made with other options, or by another model; open it again"

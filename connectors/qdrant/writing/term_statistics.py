@@ -175,6 +175,10 @@ class TermStatistics:
             raise DataError("term statistics of another format, or damaged; count them again")
         return cls(points, filled, **arrays)
 
+    def has_one_of(self, query: SparseVector) -> bool:
+        """Whether a point has a term of a query."""
+        return bool(np.isin(np.asarray(query.indices, np.uint32), self.terms).any())
+
     def _idf(self, terms: TermArray) -> Float64Array:
         """(m,) of some terms; that of a term that no point has is the largest."""
         counts = self._of(terms, self.counts)

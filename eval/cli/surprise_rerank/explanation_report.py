@@ -10,10 +10,9 @@ import numpy as np
 from surprise_rerank.candidates import Hit, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.systems.explaining import explain_ranking
-from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.cli.output.console import body, hit_json, shortened, shown_percentile
-from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchResult
+from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchCommand, SearchResult
 from surprise_rerank.eval.reports.report import Cell, Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
 from surprise_rerank.similarities.token_matches import TokenMatch
@@ -33,16 +32,18 @@ NAMES = {
 }
 
 
-def explain(system: BuiltSystem, result: SearchResult, asked: Asked) -> tuple[dict[str, Any], Report]:
+def explain(result: SearchResult, command: SearchCommand) -> tuple[dict[str, Any], Report]:
     """The shown part of a ranking, explained: as JSON values, and for the terminal and a page."""
-    hits, offset = asked.hits(result.ranking)[: asked.top], asked.settings.offset
+    answer, offset = result.answer, command.settings.offset
+    hits = list(answer.shown)
+    # What is shown first, in its order, and then the others of the pool.
+    places = {name: place for place, name in enumerate(answer.ranking.ids)}
+    first = [places[hit.id] for hit in hits]
+    others = [place for place in places.values() if place not in set(first)]
+    ordered = answer.ranking.take([*others[:offset], *first, *others[offset:]]).with_scores_of(answer.pool)
+    shown_rows = range(offset, offset + len(hits))
     explanation = explain_ranking(
-        system,
-        result.encoder,
-        result.query,
-        result.ranking,
-        range(offset, offset + len(hits)),
-        result.background,
+        result.system, result.encoder, answer.query, ordered, shown_rows, answer.background
     )
     ranking, own = explanation.ranking, explanation.to_json()
     candidates = [
@@ -50,10 +51,10 @@ def explain(system: BuiltSystem, result: SearchResult, asked: Asked) -> tuple[di
     ]
     values = {
         "query": explanation.question,
-        "system": system.name,
-        "seconds": sum(result.seconds.values()),
-        "times": result.seconds,
-        "steps": list(system.steps(result.query, asked.depth)),
+        "system": result.system.name,
+        "seconds": sum(answer.seconds.values()),
+        "times": answer.seconds,
+        "steps": list(result.system.steps(answer.query, command.pool)),
         "pool": len(ranking),
         "verdict": verdict_json(ranking.verdict),
         "notes": list(ranking.notes),

@@ -36,9 +36,9 @@ _share = click.FloatRange(0, 1)
 
 
 def _kinds() -> tuple[type, ...]:
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchSettings
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import SetSettings
 
-    return (SearchSettings,)
+    return (SetSettings,)
 
 
 @click.command(epilog=_EXAMPLES)
@@ -67,7 +67,7 @@ def _kinds() -> tuple[type, ...]:
     "--min-percentile",
     type=_share,
     help="Only documents that are above the best ones of this share of other questions: .95 lets through one "
-    "in twenty questions that have nothing to do with the documents.",
+    "in twenty questions that have nothing to do with the documents (of a neighbouring subject, more pass).",
 )
 @click.option(
     "--diversity",
@@ -124,24 +124,29 @@ def search(
             raise DataError(f"--explain {file} explains one question; give one in quotes")
         check_files([file])
 
-    from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchSettings, search_results
+    from surprise_rerank.eval.cli.surprise_rerank.search_results import (
+        SearchCommand,
+        SetSettings,
+        search_results,
+    )
 
-    asked = Asked(questions=questions, is_single=is_single, settings=settings.of(SearchSettings), **options)
-    if explained is not None and asked.settings.group_by is not None:
+    chosen = settings.of(SetSettings)
+    command = SearchCommand(questions=questions, is_single=is_single, settings=chosen, **options)
+    if explained is not None and chosen.group_by is not None:
         raise click.UsageError("--explain goes without --set group_by: it explains one ranking")
-    location = replace(location, prefer_grpc=asked.settings.grpc)
+    location = replace(location, prefer_grpc=chosen.grpc)
     if explained is None:
         from surprise_rerank.eval.cli.surprise_rerank.showing import Shown
 
-        shown = Shown(out, asked)
-        for system, result in search_results(location, asked, out):
-            shown.show(system.name, result)
+        shown = Shown(out, command)
+        for result in search_results(location, command, out):
+            shown.show(result)
         return
 
     from surprise_rerank.eval.cli.surprise_rerank.explanation_report import explain
 
-    for system, result in search_results(location, asked, out):
-        values, report = explain(system, result, asked)
+    for result in search_results(location, command, out):
+        values, report = explain(result, command)
         present(
             report,
             () if file is None else (file,),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from surprise_rerank.candidates import Hit, Verdict, verdict_json
+from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.eval.cli.output.console import Output, body, hit_json, shown_percentile
-from surprise_rerank.eval.cli.surprise_rerank.search_results import Asked, SearchResult
-from surprise_rerank.rerank.grouping import group_path, grouped
+from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchCommand, SearchResult
+from surprise_rerank.rerank.grouping import group_path
 
-Group: TypeAlias = tuple[str | int | None, list[Hit]]
+Group: TypeAlias = tuple[str | int | None, Ranking]
 
 _DOUBTFUL = "what is shown hardly answers this; --min-percentile leaves it out"
 
@@ -20,25 +20,31 @@ class Shown:
 
     Args:
         out: where to.
-        asked: the search; where it has groups, each has a value.
+        command: the search; where it has groups, each has a value.
     """
 
-    def __init__(self, out: Output, asked: Asked) -> None:
+    def __init__(self, out: Output, command: SearchCommand) -> None:
         self._out = out
-        self._asked = asked
-        self._group_by = asked.settings.group_by
-        self._path = None if self._group_by is None else group_path(self._group_by)
+        self._command = command
+        self._group_by = command.settings.group_by
+        if self._group_by is not None:
+            group_path(self._group_by)  # refuses one before anything is searched
         self._columns: list[str] = []  # of rows; the first question that has any decides
 
-    def show(self, system: str, result: SearchResult) -> None:
+    def show(self, result: SearchResult) -> None:
         """Show the hits of a question, or groups of them."""
         groups = self._groups(result)
         if self._out.as_json:
-            verdict = verdict_json(result.ranking.verdict)
-            head = {"query": result.query.text, "system": system, "seconds": sum(result.seconds.values())}
+            answer = result.answer
+            verdict = verdict_json(answer.verdict)
+            head = {
+                "query": answer.query.text,
+                "system": result.system.name,
+                "seconds": sum(answer.seconds.values()),
+            }
             own = [[hit_json(hit, rank) for rank, hit in self._ranked(hits)] for _, hits in groups]
             named = [{"value": groups[i][0], "hits": hits} for i, hits in enumerate(own)]
-            found = {"hits": own[0]} if self._path is None else {"groups": named}
+            found = {"hits": own[0]} if self._group_by is None else {"groups": named}
             self._out.json({**head, "verdict": verdict, **found})
         elif self._out.is_terminal:
             self._print_blocks(result, groups)
@@ -46,29 +52,31 @@ class Shown:
             self._print_rows(result, groups)
 
     def _groups(self, result: SearchResult) -> list[Group]:
-        hits, asked = self._asked.hits(result.ranking), self._asked
-        if self._path is None:
-            return [(None, hits[: asked.top])]
-        groups: list[Group] = [*grouped(hits, self._path, asked.top, asked.settings.group_size)]
-        if len(groups) < asked.top:
-            many = f"{len(groups)} groups among {len(result.ranking)} candidates"
+        answer, command = result.answer, self._command
+        if self._group_by is None:
+            return [(None, answer.shown)]
+        groups: list[Group] = [
+            *answer.groups(self._group_by, command.top, command.settings.group_size).items()
+        ]
+        if len(groups) < command.top:
+            many = f"{len(groups)} groups among {len(answer.ranking)} candidates"
             self._out.note(f"{many}; a larger --pool looks for more")
         return groups
 
     def _print_rows(self, result: SearchResult, groups: Sequence[Group]) -> None:
-        question, hits = result.query.text, [hit for _, own in groups for hit in own]
-        verdict = in_words(result.ranking.verdict, anything=bool(hits))
+        question, hits = result.answer.query.text, [hit for _, own in groups for hit in own]
+        verdict = in_words(result.answer.verdict, anything=bool(hits))
         if verdict:  # beside the rows, which are for programs
-            self._out.note(verdict if self._asked.is_single else f"{question}: {verdict}")
+            self._out.note(verdict if self._command.is_single else f"{question}: {verdict}")
         rows = [
             {
-                **({} if self._asked.is_single else {"question": question}),
-                **({} if self._path is None else {"group": str(value)}),
+                **({} if self._command.is_single else {"question": question}),
+                **({} if self._group_by is None else {"group": str(value)}),
                 "rank": str(rank),
                 "percentile": "" if hit.percentile is None else f"{shown_percentile(hit.percentile):.4f}",
                 "score": f"{hit.score:.4f}",
                 "id": hit.id,
-                **({} if self._asked.collapse is None else {"duplicates": " ".join(hit.duplicates)}),
+                **({} if self._command.collapse is None else {"duplicates": " ".join(hit.duplicates)}),
                 "title": hit.title,
                 "text": body(hit),
             }
@@ -90,25 +98,25 @@ class Shown:
         from surprise_rerank.eval.reports.one_line import one_line
 
         console = Console()
-        if not self._asked.is_single:
-            print_text(Text(one_line(result.query.text), style="bold"), console, apart=True)
+        if not self._command.is_single:
+            print_text(Text(one_line(result.answer.query.text), style="bold"), console, apart=True)
         console.print()  # below a note, too, where the error stream is the same terminal
         hits = [hit for _, own in groups for hit in own]
         length = excerpt_length(console)
-        found = iter(excerpts(result.query.text, [*map(body, hits)], result.language, length))
+        found = iter(excerpts(result.answer.query.text, [*map(body, hits)], result.language, length))
         for number, (value, own) in enumerate(groups):
             if self._group_by is not None:
                 heading = Text.assemble(f"{self._group_by}: ", (one_line(str(value)), "bold"))
                 print_text(heading, console, apart=number > 0)
             print_blocks([(rank, hit, next(found)) for rank, hit in self._ranked(own)], console)
-        verdict = in_words(result.ranking.verdict, anything=bool(hits)) or (
+        verdict = in_words(result.answer.verdict, anything=bool(hits)) or (
             "" if hits else "nothing was found"
         )
         status, colon, reason = one_line(verdict).partition(":")
         print_text(Text.assemble((status, "bold"), colon, reason), console, apart=bool(hits))
 
-    def _ranked(self, hits: Sequence[Hit]) -> Iterator[tuple[int, Hit]]:
-        return enumerate(hits, start=self._asked.settings.offset + 1 if self._path is None else 1)
+    def _ranked(self, hits: Ranking) -> Iterator[tuple[int, Hit]]:
+        return enumerate(hits, start=self._command.settings.offset + 1 if self._group_by is None else 1)
 
 
 def in_words(verdict: Verdict | None, *, anything: bool) -> str:

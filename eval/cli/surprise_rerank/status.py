@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -110,31 +110,38 @@ def _weights(index: Searched, system: str) -> tuple[dict[str, Any], str] | None:
 
 def _background(index: Searched, system: str) -> tuple[dict[str, Any], str] | None:
     """A system's background as JSON values and in words."""
-    from surprise_rerank.connectors.systems.backgrounds import load_background, staleness
+    from surprise_rerank.connectors.systems.backgrounds import load_background
 
     own = load_background(index, system)
     if own is None:
         return None
-    stale = staleness(own, len(index))
+    stale = replace(own, changed=index.changed_since(own)).staleness
     parts = [own.origin, own.made, f"over {own.documents} documents"]
     if own.chance is not None:
         parts.append(f"calibrated on {own.chance.judged} judged questions")
+    parts += [f"not compared with: {own.doubt}"] * bool(own.doubt)
     text = f"{own.size}; {', '.join(filter(None, parts))}"
     values = {**background_facts(system, own), "stale": stale}
-    return values, f"{text}; stale: {stale}" if stale else text
+    return values, f"{text}; {stale}" if stale else text
+
+
+def promised_levels(own: QuestionBackground) -> list[float]:
+    """Return the shares of unrelated questions that thresholds of a background can let through at most."""
+    return [] if own.doubt else [level for level in LEVELS if 1 - level <= own.highest]
 
 
 def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:
     """A system's background as JSON values."""
     from surprise_rerank.thresholds.promises import promise
 
-    promises = {f"{1 - level:g}": promise(own, level) for level in LEVELS if 1 - level <= own.highest}
+    promises = {f"{1 - level:g}": promise(own, level) for level in promised_levels(own)}
     return {
         "system": name,
         "scorers": list(own.names),
         "questions": own.count,
         "effective": own.effective,
         "origin": own.origin,
+        "doubt": own.doubt,
         "made": own.made,
         "calibrated_on": 0 if own.chance is None else own.chance.judged,
         "documents": own.documents,
@@ -167,6 +174,8 @@ def _bytes_on_disk(folder: str | os.PathLike[str]) -> int:
 
 
 def _facts(state: IndexStatus) -> list[tuple[str, str]]:
+    from surprise_rerank.connectors.qdrant.languages import unread
+
     manifest, used, latest = state.manifest, state.manifest.statistics, state.manifest.latest
     options = manifest.options
     facts = [
@@ -176,6 +185,7 @@ def _facts(state: IndexStatus) -> list[tuple[str, str]]:
         ("model", f"{manifest.model} ({manifest.dimension} dimensions, weights {manifest.fingerprint})"),
         ("precision", manifest.precision),
         ("schema", str(manifest.schema)),
+        ("language", unread(manifest.model, manifest.language) or manifest.language or "none yet"),
         *((name.replace("_", " "), _shown(getattr(options, name))) for name in options.__dataclass_fields__),
     ]
     if latest is None:

@@ -13,11 +13,16 @@ import click
 from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.opening import model_of, open_any, open_index, open_with_model
+from surprise_rerank.eval.cli.opening import give_model, open_any, open_index, open_with_model
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
-from surprise_rerank.eval.cli.surprise_rerank.status import DOCUMENTS, LEVELS, background_facts, members
+from surprise_rerank.eval.cli.surprise_rerank.status import (
+    DOCUMENTS,
+    background_facts,
+    members,
+    promised_levels,
+)
 from surprise_rerank.eval.questions import (
     STANDARD_INPUT,
     read_judged_questions,
@@ -169,7 +174,7 @@ def _of_questions(index: Any, questions: str, model: str | None) -> Ensemble:
 
     texts = read_questions(questions)
     first = list(islice(texts, _BATCH))  # errors of the file come before the model is loaded
-    encoder = model_of(index, model)
+    encoder = give_model(index, model)
 
     def vectors() -> Iterator[np.ndarray]:
         batch = first
@@ -211,9 +216,11 @@ def _tune_background(given: _Given) -> None:
         count = USUAL if texts is None else len(texts)
         with Terminal(quiet=not given.out.shows_progress).bar("background", count, "questions") as advance:
             origin = given.questions or ""
-            measured = index.store_background(texts, name, origin=origin, on_progress=advance)
+            measured = index.measure_background(name, texts, origin=origin, on_progress=advance)
     lines = []
-    for level in (level for level in LEVELS if 1 - level <= measured.highest):
+    if measured.doubt:
+        given.out.note(measured.doubt)
+    for level in promised_levels(measured):
         low, high = promise(measured, level)
         lines.append(
             f"  --min-percentile {1 - level:g} lets {100 * level:.3g} % through, 95 % interval "

@@ -1,0 +1,113 @@
+"""What may be said of one search, and what a question got: the same for every interface."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypedDict, Unpack
+
+from surprise_rerank import border
+from surprise_rerank.candidates import Candidates, Query, Ranking, Verdict
+from surprise_rerank.errors import refuse_unknown
+from surprise_rerank.rerank.diversity import Diversity
+from surprise_rerank.rerank.grouping import group_path, grouped
+from surprise_rerank.thresholds.background import QuestionBackground
+
+
+class SearchSettings(TypedDict, total=False):
+    """The fields of `SearchOptions` as keyword arguments; None is as left out."""
+
+    filter: Any
+    tenant: str | None
+    min_percentile: float | None
+    depth: int | None
+    diversity: float | None
+    collapse: float | None
+    offset: int | None
+    keep_refused: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """How a question is answered: what Python, REST, MCP, adapters, TOML and commands may say of it.
+
+    Attributes:
+        filter: only documents that it lets through, beside the pipeline's own filter; of Qdrant for ours.
+        tenant: only documents of this one, of an index with tenants.
+        min_percentile: only documents of at least this percentile among background questions, 0 to 1.
+        depth: size of the candidate pool; at least as many as are shown.
+        diversity, collapse: see `Diversity`.
+        offset: pass over the first so many of what is shown.
+        keep_refused: show documents below `min_percentile`, too; the verdict counts them as refused.
+    """
+
+    filter: Any = None
+    tenant: str | None = None
+    min_percentile: float | None = None
+    depth: int = 100
+    diversity: float = 0.0
+    collapse: float | None = None
+    offset: int = 0
+    keep_refused: bool = False
+
+    def __post_init__(self) -> None:
+        border.flags(keep_refused=self.keep_refused)
+        object.__setattr__(self, "depth", border.count("depth", self.depth))
+        object.__setattr__(self, "offset", border.count("offset", self.offset, 0))
+        least = border.optional(border.share, "min_percentile", self.min_percentile)
+        object.__setattr__(self, "min_percentile", least)
+        self.variety  # noqa: B018 - checks its two parts
+
+    def changed(self, **settings: Unpack[SearchSettings]) -> SearchOptions:
+        """These options with some replaced; those that are None stay.
+
+        Raises:
+            DataError: if there is no such option, or a value is out of its range.
+        """
+        refuse_unknown(settings, SearchSettings.__annotations__, "search")
+        given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+        return replace(self, **given) if given else self
+
+    @property
+    def variety(self) -> Diversity:
+        """How different the shown documents should be."""
+        return Diversity(self.diversity, self.collapse)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What a question got.
+
+    Attributes:
+        query: the question with its vectors, where the model was asked.
+        pool: its candidates as they were retrieved.
+        ranking: all of them in order, with percentiles and a verdict; without texts if these are read apart.
+        shown: the lines that a user sees, with their texts.
+        background: what percentiles are measured against, None without one.
+        seconds: of the steps `encoding`, `retrieval` and `re-ranking`.
+    """
+
+    query: Query
+    pool: Candidates
+    ranking: Ranking
+    shown: Ranking
+    background: QuestionBackground | None
+    seconds: Mapping[str, float]
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """Whether the question got an answer, by all of the pool."""
+        return self.ranking.verdict
+
+    def groups(self, group_by: str, top_k: int = 10, group_size: int = 3) -> dict[str | int, Ranking]:
+        """The best groups of shown documents by a value of their metadata, such as `metadata.author`.
+
+        A DataError if the path names nothing, or a number is below 1.
+        """
+        path = group_path(group_by)
+        limit, size = border.count("top_k", top_k), border.count("group_size", group_size)
+        rows = grouped((hit.metadata for hit in self.shown), path, limit, size)
+        return {value: self.shown.take(of_value) for value, of_value in rows.items()}
+
+
+OPTION_NAMES = tuple(field.name for field in fields(SearchOptions))

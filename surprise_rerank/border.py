@@ -1,0 +1,177 @@
+"""The border: what a caller gives, checked once and returned in the types that the code behind it trusts.
+
+Every public function takes its arguments through these. Each takes the name of an argument and its value, and
+returns the value, or raises a DataError that says what was given, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from surprise_rerank.errors import DataError, near_or_all
+
+T = TypeVar("T")
+
+_LARGEST = 2**63  # Qdrant holds integers of 64 bits
+_PLAIN = (str, bytes, int, float, list, tuple, dict, type(None))  # an object's own words may hold a secret
+
+
+def refuse(name: str, value: object, expected: str, advice: str = "") -> NoReturn:
+    """Raise the DataError of an argument that is not what was expected."""
+    raise DataError(f"{name} must be {expected}, got {_shown(value)}" + (f"; {advice}" if advice else ""))
+
+
+def text(name: str, value: object, *, blank: bool = True, advice: str = "write it in quotes") -> str:
+    """A string; one that has more than white space where `blank` is False."""
+    if not isinstance(value, str):
+        refuse(name, value, "a string", advice)
+    if not blank and not value.strip():
+        refuse(name, value, "a string that is not empty", advice)
+    return str(value)
+
+
+def texts(name: str, values: object, *, least: int = 0) -> list[str]:
+    """Strings from a list, a generator, an array or a column; one string alone is none."""
+    if isinstance(values, str):
+        refuse(name, values, "a list of strings", f"put the string into a list, {name}=[...]")
+    strings = list(_iterated(name, values, "a list of strings"))
+    for position, value in enumerate(strings):
+        if not isinstance(value, str):
+            refuse(f"{name}[{position}]", value, "a string", "leave it out, or make it one with str()")
+    if len(strings) < least:
+        refuse(name, strings, f"a list of at least {least} strings", "give more")
+    return strings
+
+
+def instances(name: str, values: object, kind: type[T], advice: str) -> Iterator[T]:
+    """Objects of a class, one after the other as they are read: a generator may have no end."""
+    source = _iterated(name, values, f"a list of {kind.__name__}s", advice)
+    return (instance(f"{name}[{i}]", value, kind, advice) for i, value in enumerate(source))
+
+
+def instance(name: str, value: object, kind: type[T], advice: str = "") -> T:
+    """An object of a class."""
+    if not isinstance(value, kind):
+        refuse(name, value, f"a {kind.__name__}", advice or f"make one with {kind.__name__}(...)")
+    return value
+
+
+def count(name: str, value: object, least: int = 1, most: int | None = None) -> int:
+    """A whole number of at least 1, or what is said; also NumPy's."""
+    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_whole or not least <= value or (most is not None and value > most):  # type: ignore[operator]
+        refuse(name, value, f"a whole number {limits}", f"give one such as {max(least, 1)}")
+    return int(value)  # type: ignore[call-overload, no-any-return]
+
+
+def number(name: str, value: object, low: float = -math.inf, high: float = math.inf) -> float:
+    """A finite number in a range, both ends included; also NumPy's."""
+    limits = "" if (low, high) == (-math.inf, math.inf) else f" from {low:g} to {high:g}"
+    limits = f" of at least {low:g}" if low > -math.inf and high == math.inf else limits
+    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_real or not math.isfinite(value) or not low <= value <= high:  # type: ignore[arg-type, operator]
+        refuse(name, value, f"a number{limits}", "give one such as 1" if high > 1 else "give one such as .5")
+    return float(value)  # type: ignore[arg-type]
+
+
+def share(name: str, value: object) -> float:
+    """A number from 0 to 1."""
+    return number(name, value, 0, 1)
+
+
+def choice(name: str, value: Any, names: Iterable[str]) -> Any:
+    """One of the names that there are."""
+    listed = list(names)
+    if not isinstance(value, str) or value not in listed:
+        raise DataError(f"{name}={_shown(value)} is not known; {near_or_all(str(value), listed)}")
+    return value
+
+
+def choices(name: str, values: object, names: Iterable[str]) -> frozenset[Any]:
+    """Some of the names that there are."""
+    listed = list(names)
+    return frozenset(choice(f"{name}[{i}]", own, listed) for i, own in enumerate(texts(name, values)))
+
+
+def flags(**values: object) -> None:
+    """Refuse arguments that are neither True nor False: a "no" would count as True."""
+    for name, value in values.items():
+        if not isinstance(value, bool | np.bool_):
+            refuse(name, value, "True or False", f"write {name}=True or {name}=False")
+
+
+def function(name: str, value: object) -> Any:
+    """Something that can be called."""
+    if not callable(value):
+        refuse(name, value, "a function", "give the function itself, without brackets behind its name")
+    return value
+
+
+def mapping(name: str, value: object, check: Callable[[str, Any], T] | None = None) -> dict[str, T]:
+    """A dictionary whose keys are strings, and whose values a check lets through."""
+    if not isinstance(value, Mapping):
+        refuse(name, value, "a dictionary", "write it as {name: value}")
+    for key in value:
+        if not isinstance(key, str):
+            refuse(f"a key of {name}", key, "a string", "write it in quotes, or make it one with str()")
+    return {str(key): check(f"{name}[{key!r}]", own) if check else own for key, own in value.items()}
+
+
+def json_value(name: str, value: Any) -> Any:
+    """A value that JSON and Qdrant can hold, with lists for tuples and Python's numbers for NumPy's."""
+    try:
+        return _json_value(name, value)
+    except RecursionError:
+        refuse(name, value, "a value of JSON", "it holds itself, or hundreds of values in each other")
+
+
+def _json_value(name: str, value: Any) -> Any:
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return mapping(name, value, _json_value)
+    if isinstance(value, list | tuple):
+        return [_json_value(f"{name}[{i}]", own) for i, own in enumerate(value)]
+    if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
+        refuse(name, value, "a number of at most 64 bits", "make it a string")
+    if isinstance(value, float) and not math.isfinite(value):
+        refuse(name, value, "a finite number", "leave it out, or give None")
+    if isinstance(value, str) and not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
+        refuse(name, value, "text without lone surrogates", "decode it with errors='replace'")
+    if not isinstance(value, str | int | float | None):
+        advice = "write a date as .isoformat(), a number as float(), all else as str()"
+        refuse(name, value, "a value of JSON", advice)
+    return value
+
+
+def optional(check: Callable[..., T], name: str, value: object, *limits: Any) -> T | None:
+    """What a check makes of a value; None stays None."""
+    return None if value is None else check(name, value, *limits)
+
+
+def fields(record: object, **checks: Callable[[str, Any], Any]) -> None:
+    """Put what checks make of the fields of a frozen dataclass into their places; None stays None."""
+    for name, check in checks.items():
+        checked = check(f"{type(record).__name__}.{name}", getattr(record, name))
+        object.__setattr__(record, name, checked)
+
+
+def _shown(value: object) -> str:
+    return reprlib.repr(value) if isinstance(value, _PLAIN) else f"a {type(value).__name__}"
+
+
+def _iterated(name: str, values: Any, expected: str, advice: str = "give a list") -> Iterator[Any]:
+    """The members of something that has members in a row: not of a dictionary or a table."""
+    # Columns of pyarrow and arrays of NumPy have objects of their own as members.
+    listed = getattr(values, "to_pylist", None) or getattr(values, "tolist", None)
+    is_row = isinstance(values, Iterable) and getattr(values, "ndim", 1) == 1
+    if not is_row or isinstance(values, str | bytes | Mapping):
+        refuse(name, values, expected, advice)
+    return iter(listed() if callable(listed) else values)

@@ -1,0 +1,207 @@
+"""One question, one answer: every interface gives the documents, order and numbers that Python gives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from bench import Bench
+from hosts import HOSTS, Host
+from serving import client_of, service_of
+
+from surprise_rerank import DocumentIndex, Ranking, load_encoder
+from surprise_rerank.connectors.qdrant.search.filters import filter_of
+from surprise_rerank.connectors.server.app import service_app
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.thresholds.varied_questions import varied_questions
+
+QUESTION, SYSTEM, TENANT = "why do dogs bark at night", "auto", "ann"
+YOUNG = {"must": [{"key": "metadata.year", "range": {"gte": 1953}}]}
+# What may be said of a search; `top_k` is an option here, too.
+OPTIONS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "top_k": {"top_k": 3},
+    "depth": {"depth": 7},
+    "offset": {"offset": 4, "top_k": 3},
+    "filter": {"filter": YOUNG},
+    "min_percentile": {"min_percentile": 0.9},
+    "diversity": {"diversity": 0.7, "top_k": 5},
+    "collapse": {"collapse": 0.9},
+    "tenant": {"tenant": TENANT},
+    "diverse and strict": {"diversity": 0.7, "min_percentile": 0.6, "top_k": 5},
+    "all": {"diversity": 0.5, "collapse": 0.95, "min_percentile": 0.3, "filter": YOUNG, "depth": 20},
+}
+
+
+class Line(NamedTuple):
+    """What every interface tells of a document."""
+
+    id: str
+    score: float
+    percentile: float | None
+
+
+class Place(NamedTuple):
+    """An index that is open, and the commands over its folder."""
+
+    bench: Bench
+    answers: dict[str, Ranking]
+    others: dict[str, dict[str, list[Line]]]
+
+
+def lines_of(ranking: Ranking) -> list[Line]:
+    return [Line(hit.id, hit.score, hit.percentile) for hit in ranking]
+
+
+def by_python(index: DocumentIndex, options: dict[str, Any]) -> Ranking:
+    settings = dict(options)
+    if "filter" in settings:
+        settings["filter"] = filter_of(settings["filter"])
+    return index.pipeline(SYSTEM).search(QUESTION, settings.pop("top_k", 10), **settings)
+
+
+def by_rest(index: DocumentIndex, options: dict[str, Any]) -> list[Line]:
+    client = client_of(service_app(service_of(index, SYSTEM)))
+    answer = client.post("/v1/search", json={"query": QUESTION, **options}).json()
+    return [Line(hit["id"], hit["score"], hit["percentile"]) for hit in answer["results"]]
+
+
+def by_mcp(index: DocumentIndex, options: dict[str, Any]) -> list[Line]:
+    mcp = pytest.importorskip("surprise_rerank.connectors.mcp")
+    client_class = pytest.importorskip("mcp").Client
+
+    async def ask() -> Any:
+        async with client_class(mcp.mcp_server(service_of(index, SYSTEM))) as client:
+            return await client.call_tool("search", {"question": QUESTION, "top_k": 10, **options})
+
+    answer = asyncio.run(ask()).structured_content
+    return [Line(hit["id"], hit["score"], hit["percentile"]) for hit in answer["results"]]
+
+
+def by_host(host: Host) -> Callable[[DocumentIndex, dict[str, Any]], list[Line]]:
+    def ask(index: DocumentIndex, options: dict[str, Any]) -> list[Line]:
+        settings = dict(options)
+        if "filter" in settings:
+            settings["filter"] = filter_of(settings["filter"])
+        most = {host.retriever_most: settings.pop("top_k", 10)}
+        retriever = host.retriever(index.pipeline(SYSTEM, **settings), **most)
+        documents = host.retrieve(retriever, QUESTION)
+        return [Line(own.id, own.score, own.meta.get("percentile")) for own in documents]
+
+    return ask
+
+
+INSIDE: dict[str, Callable[[DocumentIndex, dict[str, Any]], list[Line]]] = {"REST": by_rest, "MCP": by_mcp}
+INSIDE |= {
+    type(host).__name__: by_host(host)
+    for host in (parameter.values[0] for parameter in HOSTS)
+    if is_installed(host.package.partition(".")[0]) and hasattr(host.adapter, "SurpriseRetriever")
+}
+# A tool of an agent has fewer options.
+UNKNOWN_TO = {"MCP": {"depth", "offset", "diversity", "collapse"}}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    bench = Bench(tmp_path_factory.mktemp("doors"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SURPRISE_RERANK_CACHE", str(bench.folder / "cache"))
+        bench.fill("--tenant", "author", "--set", "background=no")
+        with DocumentIndex.open(bench.index, load_encoder(str(bench.model))) as index:
+            index.measure_background(SYSTEM, varied_questions(40))
+            answers = {name: by_python(index, options) for name, options in OPTIONS.items()}
+            others = {
+                door: {
+                    name: ask(index, options)
+                    for name, options in OPTIONS.items()
+                    if not UNKNOWN_TO.get(door, set()) & set(options)
+                }
+                for door, ask in INSIDE.items()
+            }
+        yield Place(bench, answers, others)
+
+
+def require_same(lines: list[Line], expected: Ranking) -> None:
+    assert [line.id for line in lines] == list(expected.ids)
+    assert [line.score for line in lines] == pytest.approx(expected.scores.tolist(), rel=1e-6)
+    percentiles = [line.percentile for line in lines]
+    assert percentiles == pytest.approx([hit.percentile for hit in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_changes_what_is_shown(place: Place, name: str) -> None:
+    assert len(place.answers[name]) > 0
+    if name != "nothing":
+        assert lines_of(place.answers[name]) != lines_of(place.answers["nothing"])
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("door", INSIDE)
+def test_doors_in_this_process_show_the_same(place: Place, door: str, name: str) -> None:
+    if name not in place.others[door]:
+        pytest.skip("it has no such option")
+    lines, expected = place.others[door][name], place.answers[name]
+    if door in ("REST", "MCP"):
+        require_same(lines, expected)
+        return
+    # A host has one number: the percentile, or what it sorts by.
+    assert [line.id for line in lines] == list(expected.ids)
+    assert [line.percentile for line in lines] == pytest.approx([hit.percentile for hit in expected])
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_command_shows_the_same(place: Place, name: str) -> None:
+    options = dict(OPTIONS[name])
+    arguments = ["--system", SYSTEM, "--top", str(options.pop("top_k", 10))]
+    if "offset" in options:
+        arguments += ["--set", f"offset={options.pop('offset')}"]
+    for option, value in options.items():
+        text = json.dumps(value) if option == "filter" else str(value)
+        arguments += [f"--{ {'depth': 'pool'}.get(option, option).replace('_', '-') }", text]
+    answer = place.bench.json("search", QUESTION, "--index", place.bench.index, *arguments)
+    require_same(
+        [Line(hit["id"], hit["score"], hit["percentile"]) for hit in answer["hits"]], place.answers[name]
+    )
+
+
+def test_groups_are_those_of_python_and_of_the_command(place: Place) -> None:
+    with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
+        groups = index.pipeline(SYSTEM).search_groups(QUESTION, "metadata.year", top_k=3, group_size=2)
+    arguments = ["--system", SYSTEM, "--top", "3"]
+    arguments += ["--set", "group_by=metadata.year", "--set", "group_size=2"]
+    answer = place.bench.json("search", QUESTION, "--index", place.bench.index, *arguments)
+    expected = [(value, list(hits.ids)) for value, hits in groups.items()]
+    assert [(own["value"], [hit["id"] for hit in own["hits"]]) for own in answer["groups"]] == expected
+
+
+def test_a_re_ranker_of_stored_texts_is_a_pipeline_over_them(place: Place) -> None:
+    with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
+        documents = index.pipeline("dynamax").answer(QUESTION, None).shown
+        texts, ids = [hit.text for hit in documents], list(documents.ids)
+        for options in ({}, {"diversity": 0.7}, {"collapse": 0.9}, {"offset": 2}):
+            expected = index.pipeline("dynamax").search(QUESTION, 5, **options)
+            ranking = index.text_reranker("dynamax").rank(QUESTION, texts, ids=ids, top_k=5, **options)
+            assert [hit.id for hit in ranking] == list(expected.ids)
+            np_scores = [hit.score for hit in expected]
+            assert [hit.score for hit in ranking] == pytest.approx(np_scores, abs=2e-2)
+
+
+def test_every_interface_takes_the_options_of_one_class() -> None:
+    from surprise_rerank.answers import OPTION_NAMES, SearchOptions, SearchSettings
+    from surprise_rerank.connectors.attached.settings import PipelineSettings
+    from surprise_rerank.connectors.server.schemas import SearchRequest
+
+    assert set(SearchSettings.__annotations__) == set(OPTION_NAMES)
+    assert set(OPTION_NAMES) <= set(SearchRequest.model_fields)
+    in_files = {"depth", "min_percentile", "diversity", "collapse", "tenant"}
+    assert in_files <= set(PipelineSettings.__dataclass_fields__)
+    assert SearchOptions().changed(depth=None) == SearchOptions()
+
+
+@pytest.fixture(autouse=True)
+def cached(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(Path(place.bench.folder) / "cache"))
