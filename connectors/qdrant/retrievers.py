@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -294,9 +295,8 @@ class SparseRetriever(ExplainingRetriever):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents; those that share no word with the query are not among them."""
         pools, sparse = self.index.pools, self.vector(query.text)
-        search, _ = self.finding(sparse, depth, fields)
         if not pools.is_apart(self.words.vector):
-            pool = pools.run(replace(search, vectors=()), "bm25")
+            pool = pools.run(replace(self.finding(sparse, depth), fields=fields), "bm25")
         else:
             ids, scores = self.search(query.text, depth)
             pool, known = (
@@ -342,12 +342,9 @@ class SparseRetriever(ExplainingRetriever):
         """The query's words with their weights."""
         return self.words.embed(query)
 
-    def finding(self, sparse: SparseVector, depth: int, fields: frozenset[Field]) -> tuple[Search, bool]:
-        """A search for the best documents, and whether `measured` can be told of what it finds."""
-        is_of_all = self.options == NO_OPTIONS and self.index.tenant is None
-        measures = is_of_all and depth >= _BEST
-        vectors = (self.words.vector,) if measures else ()
-        return Search(self._plan(sparse), depth, fields, self.options, vectors), measures
+    def finding(self, sparse: SparseVector, depth: int) -> Search:
+        """A search for the best documents by their words."""
+        return Search(self._plan(sparse), depth, frozenset(), self.options)
 
     def scoring(self, sparse: SparseVector, keys: Sequence[str]) -> tuple[Asked, int]:
         """A request for the scores of those of these documents that share a word, for `Pools.every`."""
@@ -420,7 +417,7 @@ class HybridRetriever(ExplainingRetriever):
     cosines: bool = False
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
+        """At most `depth` candidates, from both lists in turn: cosine's first, then what only BM25 found.
 
         A collection and its own words are asked together, in two requests. Where documents are split, their
         whole texts take a third, and one more where several passages of a document count. What was added
@@ -431,8 +428,10 @@ class HybridRetriever(ExplainingRetriever):
             return self._together(words, query, depth, fields)
         pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
         found, scores = words.search(query.text, depth)
+        kept = in_turn(list(dict.fromkeys(pool.ids)), found, depth)
+        pool = pool.take([i for i, name in enumerate(pool.ids) if name in kept])
         dense_ids = set(pool.ids)
-        missing = [name for name in found if name not in dense_ids]
+        missing = [name for name in found if name in kept and name not in dense_ids]
         if missing:
             pool = pool.join(self.index.fetch(missing, fields))
         pool = with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
@@ -445,31 +444,39 @@ class HybridRetriever(ExplainingRetriever):
         pools, sparse = self.index.pools, words.vector(query.text)
         dense = pools.asked(query)
         options = self.options.exactly() if self.exact else self.options
-        # What only words find comes with its fields, or by another request.
-        apart = pools.splits or pools.is_apart(words.words.vector)
-        lexical, measures = words.finding(sparse, depth, frozenset() if apart else fields)
-        near, by_words = pools.best(
-            Search(lambda limit: [pools.near(dense, limit)], depth, fields, options), lexical
-        )
+        nearest = Search(lambda limit: [pools.near(dense, limit)], depth, frozenset(), options)
+        near, by_words = pools.best(nearest, words.finding(sparse, depth))
         known = best_of(by_words.records, pools)
-        keys = dict.fromkeys(pools.key(record) for record in near.records)
-        missing = [key for key in known if key not in keys]
+        kept = in_turn([pools.key(record) for record in near.records], list(known), depth)
+        near_records = [record for record in near.records if pools.key(record) in kept]
+        keys = dict.fromkeys(pools.key(record) for record in near_records)
+        missing = [key for key in known if key in kept and key not in keys]
         inclusion = None if self.sample is None else self.sample.asked(query)
         asked = {"bm25": words.scoring(sparse, [key for key in keys if key not in known])}
+        # What only words find may be other points than those that the fields are of.
+        beside = pools.is_apart(words.words.vector)
+        apart = pools.splits or beside
+        # The terms of the pool tell the moments, too, where it is large and nothing narrows it.
+        is_of_all = words.options == NO_OPTIONS and self.index.tenant is None
+        measures = "terms" in fields and not beside and is_of_all and depth >= _BEST
         if not measures:
             asked["best"] = words.measuring(sparse)
         if inclusion is not None:
-            asked["inclusion"] = _inclusion_of(inclusion, pools, near.records, missing)
+            asked["inclusion"] = _inclusion_of(inclusion, pools, near_records, missing)
         if self.cosines:
             asked["cosine"] = pools.nearness_of(dense, missing, options)
         if apart:
             asked["further"] = pools.of_documents(missing, fields)
         others = [] if pools.splits else _in_order(by_words.records, missing, pools)
-        parts = {} if pools.splits else pools.parts([*near.records, *others], fields)
+        points = near_records if apart else [*near_records, *others]
+        if fields:
+            asked["fields"] = pools.of_points(points, fields)
+        parts = {} if pools.splits else pools.parts([*near_records, *others], fields)
         answers = pools.every(asked | once(parts))
-        if apart:
-            others = _in_order(answers["further"], missing, pools)
-        records = [*near.records, *others]
+        if fields:
+            points = scored(answers["fields"], points)  # without what was deleted meanwhile
+        others = _in_order(answers["further"], missing, pools) if apart else []
+        records = [*points, *others]
         if pools.splits:
             answers |= pools.answered(pools.parts(records, fields))
         records = pools.whole(records, fields, answers)
@@ -481,7 +488,7 @@ class HybridRetriever(ExplainingRetriever):
         known |= best_of(answers["bm25"], pools)
         found_scores["bm25"] = np.array([known.get(pools.key(r), 0.0) for r in records], np.float64)
         pool = pools.made(records, fields, found_scores, answers)
-        best = by_words.every if measures else answers["best"]
+        best = scored(records, by_words.records) if measures else answers["best"]
         pool = _with_moments(pool, words.measured(sparse, best))
         if inclusion is None:
             return pool
@@ -504,7 +511,19 @@ class HybridRetriever(ExplainingRetriever):
         if isinstance(self.lexical, ExplainingRetriever):
             lexical = self.lexical.steps(query, depth)
         more = [] if self.sample is None else [self.sample.step(self.index.engine)]
-        return [*dense, *lexical, f"union: the {depth} best of each, with both scores", *more]
+        return [*dense, *lexical, f"union: the first {depth} of both lists in turn, with both scores", *more]
+
+
+def in_turn(near: Sequence[str], by_words: Sequence[str], depth: int) -> frozenset[str]:
+    """The first `depth` different keys of two lists, taken from each of them in turn."""
+    turns = itertools.chain.from_iterable(itertools.zip_longest(near, by_words))
+    return frozenset(itertools.islice(dict.fromkeys(key for key in turns if key is not None), depth))
+
+
+def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:
+    """Those of these points that have an answer, with its payload and vectors and with their own score."""
+    by_id = {record.id: record for record in answers}
+    return [replace(by_id[point.id], score=point.score) for point in points if point.id in by_id]
 
 
 def _inclusion_of(
