@@ -23,7 +23,7 @@ from surprise_rerank.connectors.components import (
 )
 from surprise_rerank.connectors.filters import from_haystack
 from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.qdrant.retrievers import filterable
+from surprise_rerank.connectors.qdrant.retrievers import narrowable
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.process import PerProcess
 from surprise_rerank.errors import DataError, MissingExtraError
@@ -203,7 +203,7 @@ class SurpriseRetriever(_Component):
         most = self.top_k if top_k is None else _positive(top_k)
         pipeline, chosen = self._get(), filters or self.filters
         if chosen:
-            index = filterable(pipeline).index
+            index = narrowable(pipeline.retriever).index
             pipeline = pipeline.with_options(filter=from_haystack(chosen, index.metadata_key, index.id_key))
         ranking = pipeline.search(query, most)
         found = []

@@ -25,7 +25,7 @@ from surprise_rerank.connectors.components import (
     told,
 )
 from surprise_rerank.connectors.filters import from_llama_index
-from surprise_rerank.connectors.qdrant.retrievers import filterable
+from surprise_rerank.connectors.qdrant.retrievers import narrowable
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline
@@ -146,7 +146,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         if similarity_top_k < 1:
             raise DataError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
         if isinstance(filters, MetadataFilters):
-            filters = from_llama_index(filters, filterable(pipeline).index.metadata_key)
+            filters = from_llama_index(filters, narrowable(pipeline.retriever).index.metadata_key)
         self.pipeline = pipeline.with_options(filter=filters)
         self.similarity_top_k = similarity_top_k
         self._store: Any = None  # of LlamaIndex, which gives whole nodes

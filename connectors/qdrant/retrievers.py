@@ -37,7 +37,7 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.pipeline import Pipeline, Retriever
+from surprise_rerank.pipeline import Retriever
 from surprise_rerank.surprise.score import probability
 
 
@@ -85,21 +85,8 @@ class ExplainingRetriever(ABC):
         return cast(Self, replace(cast(Any, self), index=index))
 
 
-def filterable(pipeline: Pipeline) -> ExplainingRetriever:
-    """A pipeline's retriever, which takes filters.
-
-    Raises:
-        DataError: if it is none from an index or an attached collection.
-    """
-    if isinstance(pipeline.retriever, ExplainingRetriever):
-        return pipeline.retriever
-    raise DataError(
-        f"filters go to a retriever of an index, not to a {type(pipeline.retriever).__name__}; leave them out"
-    )
-
-
-def _narrowable(part: object) -> ExplainingRetriever:
-    """Return the retriever or the words that another retriever asks, which take filters and tenants.
+def narrowable(part: object) -> ExplainingRetriever:
+    """Return a retriever, or the words that one asks, which take filters and tenants.
 
     Raises:
         DataError: if they take none.
@@ -299,10 +286,8 @@ class SparseRetriever(ExplainingRetriever):
             pool = pools.run(replace(self.finding(sparse, depth), fields=fields), "bm25")
         else:
             ids, scores = self.search(query.text, depth)
-            pool, known = (
-                self.index.fetch(ids, fields, skip_missing=True),
-                dict(zip(ids, scores, strict=True)),
-            )
+            pool = self.index.fetch(ids, fields, skip_missing=True)
+            known = dict(zip(ids, scores, strict=True))
             pool = replace(pool, scores={"bm25": np.array([known[name] for name in pool.ids], np.float64)})
         return replace(pool, notes=(*pool.notes, *self.index.notes_of_words(pool)))
 
@@ -470,7 +455,7 @@ class HybridRetriever(ExplainingRetriever):
         others = [] if pools.splits else _in_order(by_words.records, missing, pools)
         points = near_records if apart else [*near_records, *others]
         if fields:
-            asked["fields"] = pools.of_points(points, fields)
+            asked["fields"] = pools.fields_of(points, fields)
         parts = {} if pools.splits else pools.parts([*near_records, *others], fields)
         answers = pools.every(asked | once(parts))
         if fields:
@@ -496,12 +481,12 @@ class HybridRetriever(ExplainingRetriever):
 
     def filtered(self, condition: models.Filter | None) -> HybridRetriever:
         """The same over what a filter lets through, by both."""
-        words = cast(LexicalIndex, _narrowable(self.lexical).filtered(condition))
+        words = cast(LexicalIndex, narrowable(self.lexical).filtered(condition))
         return replace(self, options=self.options.among(condition), lexical=words)
 
     def over(self, index: Searched) -> HybridRetriever:
         """The same over other documents of the same index, by both."""
-        words = cast(LexicalIndex, _narrowable(self.lexical).over(index))
+        words = cast(LexicalIndex, narrowable(self.lexical).over(index))
         return replace(self, index=index, lexical=words)
 
     def steps(self, query: Query, depth: int) -> list[str]:
@@ -597,11 +582,11 @@ class InclusionScored(ExplainingRetriever):
 
     def filtered(self, condition: models.Filter | None) -> InclusionScored:
         """The same over what a filter lets through."""
-        return replace(self, retriever=_narrowable(self.retriever).filtered(condition))
+        return replace(self, retriever=narrowable(self.retriever).filtered(condition))
 
     def over(self, index: Searched) -> InclusionScored:
         """The same over other documents of the same index."""
-        return replace(self, retriever=_narrowable(self.retriever).over(index), index=index)
+        return replace(self, retriever=narrowable(self.retriever).over(index), index=index)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""

@@ -16,7 +16,7 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
-from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SparseRetriever, filterable
+from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SparseRetriever, narrowable
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
 from surprise_rerank.documents import Document
@@ -134,7 +134,7 @@ def test_a_search_for_a_tenant_is_one_of_its_documents_by_both_doors(open_index:
     with open_index(WordEncoder(), options=BY_TENANT) as index:
         index.sync(DOCUMENTS)
         whole, view = index.pipeline("auto"), index.of_tenant("bolt")
-        narrowed = replace(whole, retriever=filterable(whole).among(None, "bolt"))
+        narrowed = replace(whole, retriever=narrowable(whole.retriever).among(None, "bolt"))
         for question in ("cats of number 7", "dogs"):
             first, second = narrowed.search(question, 30), view.pipeline("auto").search(question, 30)
             assert set(first.ids) == ids("bolt")

@@ -160,7 +160,7 @@ class Pools(ABC):
         """A request for all points of some documents with these fields, for `every`."""
         return self._reading(self.among(keys), fields), len(keys)
 
-    def of_points(self, records: Sequence[Record], fields: frozenset[Field]) -> tuple[Asked, int]:
+    def fields_of(self, records: Sequence[Record], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for these points with these fields, for `every`."""
         return self._reading(self.these(records), fields), len(records)
 
