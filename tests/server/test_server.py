@@ -25,6 +25,7 @@ from surprise_rerank.connectors.server import Service, create_app, service_app
 from surprise_rerank.connectors.server.ranking import shown_scores
 from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.documents import Document
+from surprise_rerank.text_pool import OUTSIDE
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -201,6 +202,27 @@ def test_a_threshold_is_refused_where_it_cannot_be_measured_and_leaves_bare_list
     assert of_the_server.post("/v1/rerank", json=body).json()["results"] == []
     ranks = of_the_server.post("/rerank", json={"query": "who painted", "texts": TEXTS}).json()
     assert len(ranks) == len(TEXTS)
+
+
+def test_texts_that_the_index_lacks_have_one_scale_from_0_to_1(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync([Document(f"d{i}", f"{text} {i} times") for i, text in enumerate(TEXTS * 10)])
+        client = client_of(service_app(service_of(index, "auto")))
+        expected = [hit.score for hit in words_reranker().rank(QUESTION, TEXTS)]
+        texts = [{"text": text} for text in TEXTS]
+        for path, body in (
+            ("/v1/rerank", {"documents": TEXTS}),
+            ("/v1/rerank", {"documents": [{"id": "d0", "text": TEXTS[0]}, *texts[1:]]}),
+            ("/rerank", {"texts": TEXTS}),
+            ("/rerank", {"texts": TEXTS, "raw_scores": True}),
+        ):
+            answer = client.post(path, json={"query": QUESTION, **body}).json()
+            scores = [own["score"] for own in answer] if path == "/rerank" else []
+            scores = scores or [own["relevance_score"] for own in answer["results"]]
+            assert scores == pytest.approx(expected, abs=1e-6), (path, body)
+            assert min(scores) >= 0 > max(scores) - 1 - 1e-9
+        verdict = client.post("/v1/rerank", json={"query": QUESTION, "documents": TEXTS}).json()["verdict"]
+        assert (verdict["status"], verdict["reason"]) == ("unknown", OUTSIDE)
 
 
 def test_documents_with_the_id_of_a_stored_one_are_not_encoded(index: DocumentIndex) -> None:

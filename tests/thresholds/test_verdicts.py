@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from words import WordEncoder
 from surprise_rerank.candidates import Verdict, verdict_json
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.base import Kind
 from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds import verdicts
 from surprise_rerank.thresholds.chance import USUAL_CHANCE, AnswerChance
@@ -157,3 +160,24 @@ def test_a_chance_grows_with_what_stands_out_and_follows_judged_questions() -> N
         USUAL_CHANCE.calibrated(best[:9], gaps[:9], found[:9])
     with pytest.raises(DataError, match="10 of 10 judged questions found an answer; both kinds are needed"):
         USUAL_CHANCE.calibrated(best[:10], gaps[:10], [True] * 10)
+
+
+class PieceEncoder(WordEncoder):
+    """A model that knows some words, and reads others letter by letter."""
+
+    def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[Any]:
+        pattern = re.compile(r"\b(?:how|do|you|bake|bread|needs)\b|\S")
+        return [np.array([piece.span() for piece in pattern.finditer(text)]).reshape(-1, 2) for text in texts]
+
+
+def test_nothing_is_told_of_words_that_neither_the_model_nor_a_document_knows(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", PieceEncoder()) as index:
+        index.sync(Document(f"d{i}", f"{TOPICS[i % 10]} number{i} needs oil{i % 7}") for i in range(120))
+        for system in ("auto", "cosine"):
+            index.measure_background(system, varied_questions(60))
+            pipeline = index.pipeline(system)
+            for question in ("asdf qwer zxcv", "qwer"):
+                assert pipeline.search(question).verdict == verdicts.NO_WORD
+            # The model knows a word of the first, a document one of the second.
+            for question in ("how qwer", "oil3 qwer"):
+                assert pipeline.search(question).verdict != verdicts.NO_WORD
