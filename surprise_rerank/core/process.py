@@ -154,13 +154,18 @@ def _obstacle(value: Any) -> str:
         return _obstacle(value.func)
     if isinstance(value, types.MethodType):
         return _obstacle(value.__self__)
-    if isinstance(value, types.FunctionType):
-        is_local = "<" in value.__qualname__
-        return f"the function {value.__qualname__} cannot be imported" if is_local else ""
+    parts = (value, *getattr(value, "__dict__", {}).values())
+    return next(filter(None, map(_refusal, parts)), "")
+
+
+def _refusal(part: Any) -> str:
+    """What pickle would say of one object; nothing of what is in it."""
+    if isinstance(part, types.FunctionType):
+        return f"the function {part.__qualname__} cannot be imported" if "<" in part.__qualname__ else ""
+    if isinstance(part, type | types.BuiltinFunctionType | types.MethodType):  # pickle writes their names
+        return ""
     try:
-        for part in (value, *getattr(value, "__dict__", {}).values()):
-            if not isinstance(part, type):
-                part.__reduce_ex__(4)
+        part.__reduce_ex__(4)
     except TypeError as error:
         return str(error)
     return ""
