@@ -108,8 +108,8 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
             return values
         if not values.get("names"):
             raise DataError(
-                "there is no reranker; give reranker=, or use SurpriseRerank.load(index=...), whose names are "
-                "written by to_dict"
+                "there is no reranker; give reranker=, or use SurpriseRerank.load(index=...), whose names "
+                "to_dict writes"
             )
         return {**values, "reranker": cls._made(cls._settings(values["names"]))}
 
