@@ -25,6 +25,7 @@ from surprise_rerank.connectors.components import (
     told,
 )
 from surprise_rerank.connectors.filters import from_llama_index
+from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.retrievers import narrowable
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
@@ -33,7 +34,7 @@ from surprise_rerank.text_reranker import TextReranker
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
-    from llama_index.core.bridge.pydantic import ConfigDict, Field
+    from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.constants import DEFAULT_SIMILARITY_TOP_K
     from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]
@@ -88,6 +89,29 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     )
     top_n: int = Field(default=2, gt=0)  # the most nodes that are returned
     keep_retrieval_score: bool = False  # that a node came with, in metadata['retrieval_score']
+    # What `load` was called with, so that `from_dict` can load what `to_dict` has written.
+    names: dict[str, Any] | None = Field(default=None, repr=False)
+
+    @classmethod
+    def load(cls, **options: Any) -> Self:
+        """As of every adapter; `to_dict` writes the names, but for an encoder or a password among them."""
+        made = super().load(**options)
+        names = {name: value for name, value in options.items() if name not in cls._own}
+        place = str(names.get("index", ""))
+        made.names = names if "encoder" not in names and shown_url(place) == place else None
+        return made
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_names(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("reranker") is not None:
+            return values
+        if not values.get("names"):
+            raise DataError(
+                "there is no reranker; give reranker=, or use SurpriseRerank.load(index=...), whose names "
+                "to_dict writes"
+            )
+        return {**values, "reranker": cls._made(cls._settings(values["names"]))}
 
     @classmethod
     def class_name(cls) -> str:

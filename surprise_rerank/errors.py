@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 _LISTED = 12  # names that an error shows
 
@@ -52,6 +53,9 @@ class IndexingError(StoreError):
     def __init__(self, message: str, missing: Sequence[str]) -> None:
         super().__init__(message)
         self.missing = tuple(missing)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, tuple[str, ...]]]:
+        return type(self), (str(self), self.missing)  # queues and pools of processes send errors, too
 
 
 class IndexMismatchError(StoreError):

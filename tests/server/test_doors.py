@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from bench import Bench
+from bench import Bench, corpus
+from files import write_rows
 from hosts import HOSTS, Host
 from serving import client_of, service_of
 
@@ -110,7 +111,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     bench = Bench(tmp_path_factory.mktemp("doors"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SURPRISE_RERANK_CACHE", str(bench.folder / "cache"))
-        bench.fill("--tenant", "author", "--set", "background=no")
+        rows = [{**row, "owner": (TENANT, "bob")[i % 2]} for i, row in enumerate(corpus())]
+        write_rows(bench.documents, rows)
+        bench.fill("--tenant", "owner", "--set", "background=no")
         with DocumentIndex.open(bench.index, load_encoder(str(bench.model))) as index:
             index.measure_background(SYSTEM, varied_questions(40))
             answers = {name: by_python(index, options) for name, options in OPTIONS.items()}

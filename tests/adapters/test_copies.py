@@ -1,0 +1,225 @@
+"""Components of hosts that are copied, pickled, and used in a forked process: they rank as before."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hosts import HOSTS, Host
+from named_index import DOCUMENTS, ON_TOPIC, named_index
+from words import WordEncoder
+
+from surprise_rerank import Document, Pipeline, TextReranker, errors, load_encoder
+from surprise_rerank.connectors.attached.settings import PipelineSettings
+from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.systems.register import SYSTEMS
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.errors import DataError, StoreError, SurpriseRerankError
+from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
+
+__all__ = ["named_index"]
+
+# What a component gives: ids and scores.
+Answer = Callable[[Any], list[tuple[str, float]]]
+
+
+def pickled(component: Any) -> Any:
+    return pickle.loads(pickle.dumps(component))
+
+
+def in_child(answer: Answer, component: Any) -> list[tuple[str, float]]:
+    """What the component gives in a forked process, which ends as any program does."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def child() -> None:
+        try:
+            sender.send(answer(component))
+        except SurpriseRerankError as error:
+            sender.send(error)
+
+    process = context.Process(target=child)
+    process.start()
+    try:
+        assert receiver.poll(30), "the forked process hangs"
+        given = receiver.recv()
+    finally:
+        process.join(10)
+        process.kill()
+    if isinstance(given, Exception):
+        raise given
+    return given
+
+
+def require_same_everywhere(component: Any, answer: Answer) -> None:
+    expected = answer(component)
+    assert expected
+    for way in (copy.copy, copy.deepcopy, pickled):
+        assert answer(way(component)) == expected
+    assert in_child(answer, component) == expected
+    assert answer(component) == expected, "copying changed the component itself"
+
+
+def length_scores(question: str, texts: list[str]) -> list[float]:
+    return [float(len(text)) for text in texts]
+
+
+every_host = pytest.mark.parametrize("host", HOSTS)
+
+
+@every_host
+@pytest.mark.parametrize("of_names", [True, False])
+def test_a_ranker_of_every_host(host: Host, of_names: bool, named_index: str) -> None:
+    documents = [host.document(own.id, own.content, {}) for own in DOCUMENTS]
+    if of_names:
+        ranker = host.named_ranker(index=named_index, system="dynamax")
+    else:
+        ranker = host.ranker(PipelineSettings(index=named_index).text_reranker())
+    require_same_everywhere(
+        ranker, lambda own: [(line.id, line.score) for line in host.rank(own, documents, ON_TOPIC)]
+    )
+
+
+@every_host
+def test_a_retriever_of_every_host(host: Host, named_index: str) -> None:
+    if not hasattr(host.adapter, "SurpriseRetriever"):
+        pytest.skip("rerankers has no retrievers")
+    retriever = host.named_retriever(index=named_index, system="dynamax")
+    require_same_everywhere(
+        retriever, lambda own: [(line.id, line.score) for line in host.retrieve(own, ON_TOPIC)]
+    )
+
+
+@pytest.mark.skipif(not is_installed("pyterrier"), reason="the extra pyterrier is not installed")
+def test_transformers_of_pyterrier(named_index: str) -> None:
+    import pandas as pd
+
+    from surprise_rerank.connectors.pyterrier import SurpriseRetriever, SurpriseTransformer
+
+    def answer(pipeline: Any) -> list[tuple[str, float]]:
+        frame = pipeline.transform(pd.DataFrame([{"qid": "1", "query": ON_TOPIC}]))
+        return list(zip(frame["docno"], frame["score"], strict=True))
+
+    retriever = SurpriseRetriever.load(index=named_index, system="dynamax")
+    ranker = SurpriseTransformer.load(index=named_index, system="dynamax")
+    require_same_everywhere(retriever, answer)
+    require_same_everywhere(retriever >> ranker, answer)
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_pipeline_of_every_system(system: str, tmp_path: Path, named_index: str) -> None:
+    encoder = load_encoder(str(Path(named_index).parent / "vectors.txt"))
+    with DocumentIndex.open(tmp_path / "index", encoder) as writing:
+        writing.sync(DOCUMENTS)
+        writing.set_ensemble(writing.ensemble(), source="the corpus")
+    with DocumentIndex.open(tmp_path / "index", encoder) as index:
+        try:
+            pipeline = index.pipeline(system)
+        except DataError as error:
+            pytest.skip(str(error))
+        require_same_everywhere(
+            pipeline, lambda own: [(hit.id, hit.score) for hit in own.search(ON_TOPIC, 3)]
+        )
+
+
+def test_a_scorer_of_a_function_of_a_module(named_index: str) -> None:
+    pipeline = (
+        PipelineSettings(index=named_index)
+        .open_index()
+        .pipeline("auto", scorers=[CrossEncoderScorer(length_scores, ["a", "longer"])])
+    )
+    require_same_everywhere(pipeline, lambda own: [(hit.id, hit.score) for hit in own.search(ON_TOPIC, 3)])
+
+
+@pytest.mark.skipif(not is_installed("llama_index"), reason="the extra llama-index is not installed")
+def test_what_llama_index_cannot_pickle_stays_in_the_component() -> None:
+    host = next(own.values[0] for own in HOSTS if own.id == "LlamaIndex")
+    encoder = WordEncoder()
+    encoder.tokenize = lambda text: text.split()  # type: ignore[attr-defined]  # which nothing can pickle
+    ranker = host.ranker(TextReranker(encoder))
+    nodes = [host.document("a", "dogs bark", {})]
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(ranker)
+    assert len(host.rank(ranker, nodes, "dogs")) == len(host.rank(copy.deepcopy(ranker), nodes, "dogs")) == 1
+
+
+@pytest.mark.skipif(not is_installed("llama_index"), reason="the extra llama-index is not installed")
+def test_llama_index_reads_what_it_has_written(named_index: str) -> None:
+    from surprise_rerank.connectors.llama_index import SurpriseRerank
+
+    host = next(own.values[0] for own in HOSTS if own.id == "LlamaIndex")
+    nodes = [host.document(own.id, own.content, {}) for own in DOCUMENTS]
+    ranker = SurpriseRerank.load(index=named_index, system="dynamax", top_n=2)
+    read = SurpriseRerank.from_json(ranker.to_json())
+    assert host.rank(read, nodes, ON_TOPIC) == host.rank(ranker, nodes, ON_TOPIC)
+    given = SurpriseRerank(reranker=ranker.reranker)
+    with pytest.raises(
+        ValueError, match=r"there is no reranker; give reranker=, or use SurpriseRerank\.load"
+    ):
+        SurpriseRerank.from_dict(given.to_dict())
+
+
+def test_every_error_comes_out_of_another_process_as_it_is() -> None:
+    for kind in vars(errors).values():
+        if isinstance(kind, type) and issubclass(kind, SurpriseRerankError):
+            error = kind("what is wrong", ["a"]) if kind is errors.IndexingError else kind("what is wrong")
+            made = pickled(error)
+            assert (type(made), str(made), vars(made)) == (kind, "what is wrong", vars(error))
+
+
+def test_an_index_in_memory_is_copied_and_forked_and_refuses_a_pickle() -> None:
+    with DocumentIndex.open(":memory:", WordEncoder()) as index:
+        index.sync([Document("d", "dogs bark")])
+        pipeline: Pipeline = index.pipeline("cosine")
+
+        def answer(own: Pipeline) -> list[tuple[str, float]]:
+            return [(hit.id, hit.score) for hit in own.search("dogs")]
+
+        assert answer(copy.deepcopy(pipeline)) == in_child(answer, pipeline) == answer(pipeline)
+        with pytest.raises(StoreError, match=r"in memory cannot be pickled.*in a folder or on a server"):
+            pickle.dumps(pipeline)
+
+
+def test_a_child_cannot_read_what_the_parent_was_changing_and_leaves_its_lock(tmp_path: Path) -> None:
+    def answer(own: Pipeline) -> list[tuple[str, float]]:
+        return [(hit.id, hit.score) for hit in own.search("dogs")]
+
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync([Document("d", "dogs bark")])
+        with pytest.raises(
+            StoreError, match="was being changed when this process was forked; close the index"
+        ):
+            in_child(answer, index.pipeline("cosine"))
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        expected = answer(index.pipeline("cosine"))
+        receiver, sender = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(sender)
+            os.read(receiver, 1)  # until the parent has written
+            os._exit(0)
+        try:
+            index.sync([Document("e", "cats sleep")])
+            assert len(answer(index.pipeline("cosine"))) == len(expected) + 1
+        finally:
+            os.close(sender)
+            os.waitpid(child, 0)
+
+
+def test_a_key_is_not_written_into_a_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QDRANT_API_KEY", raising=False)
+    location = Location(url="http://localhost:6333", api_key="very-secret")
+    assert copy.deepcopy(location) == location
+    with pytest.raises(DataError, match="set the environment variable QDRANT_API_KEY") as error:
+        pickle.dumps(location)
+    assert "very-secret" not in str(error.value)
+    monkeypatch.setenv("QDRANT_API_KEY", "very-secret")
+    assert b"very-secret" not in pickle.dumps(location)
+    assert pickled(location).key == location.key

