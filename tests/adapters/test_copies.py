@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import copy
+import json
 import multiprocessing
 import os
 import pickle
+import threading
+from collections import Counter
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from words import WordEncoder
 from surprise_rerank import Document, Pipeline, TextReranker, errors, load_encoder
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant.engines.nodes import Nodes
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import is_installed
@@ -211,6 +216,41 @@ def test_a_child_cannot_read_what_the_parent_was_changing_and_leaves_its_lock(tm
         finally:
             os.close(sender)
             os.waitpid(child, 0)
+
+
+def test_a_child_has_connections_of_its_own_to_a_server() -> None:
+    requests: Counter[int] = Counter()  # by the port of the client
+
+    class Server(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            requests[self.client_address[1]] += 1
+            answer = json.dumps({"result": {"collections": []}, "status": "ok", "time": 0.0}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing is printed."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        nodes = Nodes.of(Location(url=f"http://127.0.0.1:{server.server_port}"))
+
+        def answer(own: Nodes) -> list[tuple[str, float]]:
+            own.call(lambda client: client.get_collections(), "the server", reads=True)
+            return []
+
+        (port,) = requests
+        in_child(answer, nodes)
+        answer(nodes)
+        nodes.close()
+        server.shutdown()
+    assert requests[port] == 2
+    assert len(requests) == 2
 
 
 def test_a_key_is_not_written_into_a_pickle(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import os
 import re
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -108,7 +109,9 @@ class _Again:
     def __call__(self) -> tuple[QdrantClient, ...]:
         if self._process == os.getpid() or not all(map(is_remote, self._clients)):
             return self._clients
-        made = {client: QdrantClient(**client.init_options) for client in self._clients}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # their owner was told of a key without TLS already
+            made = {client: QdrantClient(**client.init_options) for client in self._clients}
         return tuple(made[client] for client in self._clients)
 
 
