@@ -175,7 +175,7 @@ class Pipeline:
                 else pipeline.encoded([border.text("question", question)])[0]
             )
             encoded = time.perf_counter()
-            read = getattr(self.retriever, "documents", None) if texts else None
+            read = getattr(pipeline.retriever, "documents", None) if texts else None
             fields = pipeline._fields | options.variety.needs
             if texts and read is None:
                 fields |= {"documents"}

@@ -98,5 +98,5 @@ def test_what_makes_no_sense_is_refused(ranker: SurpriseRanker) -> None:
         ranker.rank("q", ["a", "b"], doc_ids=["x"])
     with pytest.raises(DataError, match="3 metadata for 1 documents"):
         ranker.rank("q", "a", metadata=[{}, {}, {}])
-    with pytest.raises(DataError, match=r"texts\[0\] must be a string, got NoneType"):
+    with pytest.raises(DataError, match=r"texts\[0\] must be a string, got None"):
         ranker.rank("q", [Document(document_type="image", base64="aGVsbG8=")])

@@ -327,7 +327,7 @@ def test_the_servers_threshold_holds_for_every_system_that_a_request_names(
 def test_a_system_that_is_being_made_keeps_no_other_waiting(index: DocumentIndex) -> None:
     service = service_of(index)
     asking = client_of(service_app(service))
-    with service.required().index._lock:
+    with service.required().index._lock.get():
         busy = asking.post("/v1/search", json={"query": QUESTION, "system": "cosine"})
         assert asking.post("/v1/search", json={"query": QUESTION}).status_code == 200
     assert (busy.status_code, busy.headers["Retry-After"]) == (503, "2")

@@ -52,8 +52,11 @@ class SearchOptions:
 
     def among(self, condition: models.Filter | None) -> SearchOptions:
         """The same over the points that another filter lets through, too."""
-        if condition is None or self.filter is None:
-            return replace(self, filter=condition or self.filter)
+        if condition is None:
+            return self
+        alone = replace(self, filter=condition)  # which checks it
+        if self.filter is None:
+            return alone
         return replace(self, filter=models.Filter(must=[self.filter, condition]))
 
     def exactly(self) -> SearchOptions:
