@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
-from qdrant_client import models
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
@@ -21,12 +20,7 @@ from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.location import (
-    DEFAULT_RETRIES,
-    MEMORY,
-    Location,
-    RetryPolicy,
-)
+from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, Location, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
@@ -34,35 +28,34 @@ from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     ID,
     METADATA,
-    NUMBER,
     PASSAGES,
     TOKEN_VECTORS,
     PointId,
+    document_key,
     point_id,
 )
-from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
-from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
+from surprise_rerank.connectors.qdrant.storage.opening import location_of, new_version, open_storage
 from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import (
     Indexer,
     PointMaker,
     SyncReport,
-    delete_documents,
     no_documents,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
+from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
 from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
-from surprise_rerank.encoders.paired import PairedEncoder
+from surprise_rerank.encoders.paired import paired_encoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -70,12 +63,13 @@ if TYPE_CHECKING:  # which needs torch
     from surprise_rerank.rerank.rerankers import SurpriseReranker
 
 Index = TypeVar("Index", bound="DocumentIndex")
+# The indexes that are alive in this process: a folder that one of them changes cannot be opened again.
+_opened: weakref.WeakSet[DocumentIndex] = weakref.WeakSet()
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _LOOKED_UP = 1000  # documents in a request
 _FEWEST = 32  # documents of a sample, where each has many passages
-_FIRST_POINTS = models.Filter(must=[models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0))])
 
 
 def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatenate[Index, P], T]:
@@ -83,13 +77,13 @@ def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatena
 
     @functools.wraps(change)
     def changed(self: Index, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self.changing, self.storage.engine.changing():
+        with self.changing.get(), self.storage.engine.changing():
             return change(self, *args, **kwargs)
 
     return changed
 
 
-class DocumentIndex(Ranked):
+class DocumentIndex(NeverCopied, Ranked):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. `docs/indexing.md` has examples.
@@ -107,12 +101,13 @@ class DocumentIndex(Ranked):
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
         self._use(storage)
         self._encoder = encoder
+        _opened.add(self)
         self._statistics: Statistics | None = None
         self._terms = KeptTerms(storage)
         self._density: float | None = None
         self.is_closed = False
         # One change at a time: a pass of statistics must not give a document the moments of its old text.
-        self.changing = threading.RLock()
+        self.changing = PerProcess(threading.RLock)
 
     def _use(self, storage: Storage) -> None:
         self.storage = self.files = storage
@@ -149,26 +144,19 @@ class DocumentIndex(Ranked):
             IndexMismatchError: if the index was made by another model, or with other options or settings.
             DataError: if what is given makes no vectors, or no tokens where these are to be stored.
         """
-        model = _given_model(encoder, token_encoder)
+        model = paired_encoder(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
-        if url is None and location is not None and not isinstance(location, Location):
-            named = Location.at(location, collection)
-            location, url, collection = named.folder, named.url, named.collection
-        where = Location(
-            None if url is not None or isinstance(location, Location) else location,
-            url,
-            collection,
-            api_key,
-            prefer_grpc,
-            grpc_port,
-            timeout,
-            retries,
-        )
-        if isinstance(location, Location):
-            if where != Location():
-                raise DataError("a Location is given; put url, collection, api_key and so on into it")
-            where = location
-        return cls(_open_storage(where, expected, options, collection_settings or {}), model)
+        parts = (api_key, prefer_grpc, grpc_port, timeout, retries)
+        where = location_of(location, url, collection, *parts)
+        return cls(open_storage(where, expected, options, collection_settings or {}), model)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.storage.location.folder == MEMORY:
+            raise StoreError(
+                "an index in memory cannot be pickled, as no other process sees it; open it in a folder or "
+                "on a server"
+            )
+        return _opened_again, (type(self), self.storage.location, self._encoder)
 
     def close(self) -> None:
         """Write what is pending; close files and connections, and release locks."""
@@ -246,8 +234,7 @@ class DocumentIndex(Ranked):
         return Words(BM25, self._weighted, self.term_statistics)
 
     def __len__(self) -> int:
-        splits = self.manifest.options.passages is not None
-        return self.storage.engine.count(_FIRST_POINTS if splits else None)
+        return self.storage.engine.count(IndexPools(self.storage, 1.0).firsts())
 
     @_exclusive
     def sync(
@@ -258,15 +245,18 @@ class DocumentIndex(Ranked):
         encoded: Encoded | None = None,
         show_progress: bool = False,
         background: bool = True,
+        tenant: str | None = None,
+        replace: bool = False,
     ) -> SyncReport:
         """Bring the index up to date: only new and changed documents are encoded and stored.
 
         After an interruption the next call continues. `prune` removes stored documents that are not among
-        these, of the sources that these name. `encoded` are vectors that exist already; no document is split
-        then. Then backgrounds are measured that are missing or stale.
+        these, of the sources and of the tenants that these name, or of the `tenant`. `encoded` are vectors
+        that exist already; no document is split then. `replace` lets a document take the place of one of its
+        id that was read from another source. Then backgrounds are measured that are missing or stale.
 
         Raises:
-            DataError: if an id occurs twice; what was stored before stays.
+            DataError: if an id occurs twice, or is another source's; what was stored before stays.
             EmptySourceError: if there is no document, and `prune` would remove all that are stored.
             IndexMismatchError: if the encoder computes in another precision than the index holds.
             IndexingError: if documents cannot be stored; names those that are not, the others are.
@@ -279,28 +269,54 @@ class DocumentIndex(Ranked):
         self._density = None
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
-            indexer = Indexer(self.storage.engine, points, maker, work, self._settle_words)
+            indexer = Indexer(
+                self.storage.engine, points, maker, work, self._settle_words, tenant, replaces=replace
+            )
             report = indexer.run(documents, prune=prune, encoded=encoded)
         self.count_changes(report.added + report.updated + report.removed)
         if not background:
             return report
         begun = time.perf_counter()
         look_after_backgrounds(self, show_progress=show_progress)
-        return replace(report, background_seconds=time.perf_counter() - begun)
+        return dataclasses.replace(report, background_seconds=time.perf_counter() - begun)
 
     @_exclusive
-    def delete(self, ids: Iterable[str]) -> int:
-        """Remove documents; unknown ids are ignored. Returns how many there were."""
+    def delete(self, ids: Iterable[str], *, tenant: str | None = None) -> int:
+        """Remove documents; unknown ids are ignored. Returns how many there were.
+
+        In a folder their texts are gone from all files when the index is closed, or after `purge`.
+
+        Raises:
+            DataError: if the index has tenants and none is given, or the other way round.
+        """
+        options = self.manifest.options
+        if tenant is not None:
+            options.tenant_filter(tenant)  # refuses an index without tenants
+        elif options.tenant is not None:
+            raise DataError(
+                f"{self.where} has tenants, and an id is one of its tenant's: say whose documents are to be "
+                "deleted with tenant= (--tenant NAME), '' for those of no tenant"
+            )
         self._density = None
-        engine, named, removed = self.storage.engine, border.texts("ids", ids), 0
+        engine, removed = self.storage.engine, 0
+        keys = [document_key(name, tenant) for name in border.texts("ids", ids)]
         with self._changing_points() as points:
-            for start in range(0, len(named), _LOOKED_UP):
-                part = [point_id(name) for name in named[start : start + _LOOKED_UP]]
-                found = engine.retrieve(part, (ID, PASSAGES))
-                delete_documents(points, [(r.payload[ID], r.payload.get(PASSAGES, 1)) for r in found])
-                removed += len(found)
+            for start in range(0, len(keys), _LOOKED_UP):
+                part = [point_id(key) for key in keys[start : start + _LOOKED_UP]]
+                records = engine.retrieve(part, (options.key_field, PASSAGES))
+                passages = [(r.payload[options.key_field], r.payload.get(PASSAGES, 1)) for r in records]
+                delete_documents(points, passages)
+                removed += len(records)
         self.count_changes(removed)
         return removed
+
+    @_exclusive
+    def purge(self) -> None:
+        """Take texts that were deleted or replaced out of an index's files now, not when it is closed.
+
+        A server does that by itself, later; see docs/indexing.md. All segments with such texts are rewritten.
+        """
+        self.storage.engine.purge()
 
     @_exclusive
     def rebuild(
@@ -318,7 +334,8 @@ class DocumentIndex(Ranked):
 
         Until then this version answers. After an error it stays in use, and another call continues. Models
         and options are as for `open`, or those of now. The ensemble stays if the model does; the questions
-        of backgrounds are asked again.
+        of backgrounds are asked again. Documents of tenants that these do not name are taken from this
+        version, and stay.
 
         Raises:
             IndexingError: if documents cannot be stored.
@@ -326,7 +343,7 @@ class DocumentIndex(Ranked):
         """
         border.flags(show_progress=show_progress, background=background)
         asked = self.backgrounds() if background else {}
-        model = _given_model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
+        model = paired_encoder(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
         made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
         try:
@@ -334,6 +351,9 @@ class DocumentIndex(Ranked):
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
                 statistics.carry_over(self.storage, made)
+            tenant = chosen.tenant
+            if tenant is not None and tenant == self.manifest.options.tenant:
+                documents = WithOtherTenants(documents, self.storage)
             report = successor.sync(documents, prune=True, show_progress=show_progress, background=False)
             if not len(successor) and len(self):
                 raise no_documents(len(self), self.where)
@@ -356,7 +376,7 @@ class DocumentIndex(Ranked):
             return report
         begun = time.perf_counter()
         measure_again(self, asked, show_progress=show_progress)
-        return replace(report, background_seconds=time.perf_counter() - begun)
+        return dataclasses.replace(report, background_seconds=time.perf_counter() - begun)
 
     @classmethod
     def renew(
@@ -381,8 +401,9 @@ class DocumentIndex(Ranked):
             IndexingError: if documents cannot be stored; another call continues.
         """
         border.flags(show_progress=show_progress, background=background)
-        model = _given_model(encoder, token_encoder) or as_encoder(encoder)
-        made = _new_version(location, Manifest.of(model, options), collection_settings or {})
+        model = paired_encoder(encoder, token_encoder)
+        assert model is not None
+        made = new_version(location, Manifest.of(model, options), collection_settings or {})
         with cls(made, model) as index:
             report = index.sync(documents, prune=True, show_progress=show_progress, background=background)
             if not len(index):
@@ -406,8 +427,8 @@ class DocumentIndex(Ranked):
 
     def sample_ids(self, size: int) -> tuple[str, ...]:
         """Ids of a sample of the documents, fewer where they have many passages; see `token_sample`."""
-        records = self.storage.engine.smallest(border.count("size", size), (ID,))
-        return tuple(dict.fromkeys(record.payload[ID] for record in records))
+        records = self.storage.engine.smallest(border.count("size", size), (self.manifest.options.key_field,))
+        return tuple(self.pools.names(records).values())
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample with these fields; see `Searched.sample`."""
@@ -419,32 +440,26 @@ class DocumentIndex(Ranked):
 
         Point ids are hashes: this is a uniform sample, the same in every engine.
         """
-        engine, fields = self.storage.engine, (ID, *TOKEN_FIELDS)
+        engine, fields = self.storage.engine, (ID, self.manifest.options.key_field, *TOKEN_FIELDS)
         points = [record.id for record in engine.smallest(border.count("size", size), ())]
         found = {record.id: record for record in engine.retrieve(points, fields, (TOKEN_VECTORS,))}
         records = [found[point] for point in points if point in found]
-        return tuple(record.payload[ID] for record in records), self.pools.tokens_of(records)
+        return tuple(map(self.pools.key, records)), self.pools.tokens_of(records)
 
     def surprise_reranker(self) -> SurpriseReranker:
         """What orders given documents by surprise, as their moments do; see `Searched.surprise_reranker`."""
         from surprise_rerank.rerank.rerankers import SurpriseReranker
 
-        found = self.statistics()
-        if found is None:
+        kept = self.statistics()
+        if kept is None:
             raise statistics.no_ensemble(self.where)
-        shrinks = found.record.shrink_mean or found.record.shrink_deviation
-        return SurpriseReranker(
-            found.ensemble,
-            weight=1.0,
-            shrink_mean=found.record.shrink_mean,
-            shrink_deviation=found.record.shrink_deviation,
-            anchors=self.ensemble() if shrinks else None,
-        )
+        shrinks = (kept.record.shrink_mean, kept.record.shrink_deviation)
+        anchors = self.ensemble() if any(shrinks) else None
+        return SurpriseReranker(kept.ensemble, "gaussian", 1.0, "document", *shrinks, anchors)
 
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates and their points."""
-        numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
-        return pool, [point_id(name, number) for name, number in zip(pool.ids, numbers, strict=True)]
+        return pool, self.pools.points_of(pool)
 
     def term_statistics(self) -> TermStatistics:
         """What every term weighs over all documents, or passages; see `KeptTerms`.
@@ -472,7 +487,9 @@ class DocumentIndex(Ranked):
         if self.manifest.language or not documents:
             return words
         sample = documents[:: -(-len(documents) // SAMPLED)]
-        self.storage.save(replace(self.manifest, language=language_of(own.content for own in sample)))
+        self.storage.save(
+            dataclasses.replace(self.manifest, language=language_of(own.content for own in sample))
+        )
         return self.manifest.words
 
     def _changing_points(self) -> AbstractContextManager[PointWriter]:
@@ -512,21 +529,10 @@ class DocumentIndex(Ranked):
         shrink_mean = border.share("shrink_mean", shrink_mean)
         shrink_deviation = border.share("shrink_deviation", shrink_deviation)
         border.flags(show_progress=show_progress)
-        statistics.require_model(ensemble, self.manifest.model, self.storage.where)
-        if ensemble.dimension != self.manifest.dimension:
-            raise DataError(
-                f"the ensemble has dimension {ensemble.dimension}, the index {self.manifest.dimension}; "
-                "encode both with one model"
-            )
-        shrinks = bool(shrink_mean or shrink_deviation)
-        latest = Statistics.of(
-            ensemble,
-            source,
-            shrink_mean=shrink_mean,
-            shrink_deviation=shrink_deviation,
-            documents=self.ensemble() if shrinks else None,
-        )
-        statistics.set_latest(self.storage, latest)
+        statistics.require_same_space(ensemble, self.manifest, self.storage.where)
+        documents = self.ensemble() if shrink_mean or shrink_deviation else None
+        shrinks = {"shrink_mean": shrink_mean, "shrink_deviation": shrink_deviation}
+        statistics.set_latest(self.storage, Statistics.of(ensemble, source, documents=documents, **shrinks))
         return self.refresh_statistics(show_progress=show_progress)
 
     @_exclusive
@@ -571,51 +577,19 @@ class DocumentIndex(Ranked):
 
     def status(self) -> IndexStatus:
         """What the index holds, and how far its statistics are behind its ensemble."""
-        manifest, engine = self.manifest, self.storage.engine
-        latest = manifest.latest
-        return IndexStatus(
-            where=self.where,
-            engine=engine.kind,
-            documents=len(self),
-            points=engine.count(),
-            manifest=manifest,
-            behind=0 if latest is None else statistics.documents_behind(self.storage, latest),
-        )
+        engine, latest = self.storage.engine, self.manifest.latest
+        behind = 0 if latest is None else statistics.documents_behind(self.storage, latest)
+        return IndexStatus(self.where, engine.kind, len(self), engine.count(), self.manifest, behind)
 
     def placement(self) -> Placement | None:
         """How the points are spread over the nodes of a server; None where the index is on this machine."""
         return self.storage.engine.placement()
 
 
-def _given_model(encoder: object | None, token_encoder: object | None) -> Encoder | None:
-    """The encoder that a caller gives, with the token vectors of another one where that is given."""
-    if encoder is None and token_encoder is not None:
-        raise DataError("token_encoder= goes with the encoder of the dense vectors; give encoder=, too")
-    model = None if encoder is None else as_encoder(encoder)
-    if model is None or token_encoder is None:
-        return model
-    return PairedEncoder(model, as_encoder(token_encoder))
-
-
-def _new_version(
-    location: Location | str | os.PathLike[str], manifest: Manifest, settings: Mapping[str, Any]
-) -> FolderStorage | ServerStorage:
-    """An empty version beside an index that cannot be opened; see `DocumentIndex.renew`."""
-    where = location if isinstance(location, Location) else Location(location)
-    if where.folder is None:
-        return ServerStorage.anew(where, manifest, settings)
-    return FolderStorage.anew(Path(where.folder), manifest)
-
-
-def _open_storage(
-    location: Location,
-    expected: Manifest | None,
-    options: IndexOptions | None,
-    settings: Mapping[str, Any],
-) -> Storage:
-    """Open an index, or make an empty one; see `DocumentIndex.open`."""
-    if location.url is not None or str(location.folder) == MEMORY:
-        return ServerStorage.open(location, expected, options, settings if location.url is not None else {})
-    if location.folder is None:
-        raise StoreError("give a folder, ':memory:', or the url of a Qdrant server")
-    return FolderStorage.open(Path(location.folder), expected, options)
+def _opened_again(kind: type[DocumentIndex], location: Location, encoder: Encoder | None) -> DocumentIndex:
+    """The index that a pickle names: the one that this process has open, or else one that is opened."""
+    for index in list(_opened):
+        is_same = type(index) is kind and index.storage.location == location
+        if is_same and not index.is_closed and (index._encoder is None) == (encoder is None):
+            return index
+    return kind.open(location, encoder)

@@ -23,8 +23,9 @@ from surprise_rerank.connectors.components import (
 )
 from surprise_rerank.connectors.filters import from_haystack
 from surprise_rerank.connectors.qdrant.location import shown_url
-from surprise_rerank.connectors.qdrant.retrievers import filterable
+from surprise_rerank.connectors.qdrant.retrievers import narrowable
 from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
@@ -36,7 +37,7 @@ except ImportError as error:
 
 
 # One load at a time: whoever waits for one finds what it loaded.
-_loading = threading.Lock()
+_loading = PerProcess(threading.Lock)
 
 
 class _Component(Adapter):
@@ -58,7 +59,7 @@ class _Component(Adapter):
     def _get(self) -> Any:
         """The object; raises what loading raises, and loads anew the next time."""
         if self._object is None:
-            with _loading:
+            with _loading.get():
                 if self._object is None:
                     self._object = self._made(self._named)
         return self._object
@@ -202,7 +203,7 @@ class SurpriseRetriever(_Component):
         most = self.top_k if top_k is None else _positive(top_k)
         pipeline, chosen = self._get(), filters or self.filters
         if chosen:
-            index = filterable(pipeline).index
+            index = narrowable(pipeline.retriever).index
             pipeline = pipeline.with_options(filter=from_haystack(chosen, index.metadata_key, index.id_key))
         ranking = pipeline.search(query, most)
         found = []

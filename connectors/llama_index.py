@@ -25,7 +25,7 @@ from surprise_rerank.connectors.components import (
     told,
 )
 from surprise_rerank.connectors.filters import from_llama_index
-from surprise_rerank.connectors.qdrant.retrievers import filterable
+from surprise_rerank.connectors.qdrant.retrievers import narrowable
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.errors import DataError, MissingExtraError
 from surprise_rerank.pipeline import Pipeline
@@ -40,7 +40,14 @@ try:
     from llama_index.core.instrumentation.events import BaseEvent
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
-    from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+    from llama_index.core.schema import (
+        BaseComponent,
+        BaseNode,
+        MetadataMode,
+        NodeWithScore,
+        QueryBundle,
+        TextNode,
+    )
     from llama_index.core.vector_stores.types import MetadataFilters
 except ImportError as error:
     raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
@@ -86,6 +93,10 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     def class_name(cls) -> str:
         """The name that it is told apart by."""
         return "SurpriseRerank"
+
+    def __getstate__(self) -> dict[str, Any]:
+        # LlamaIndex' own takes what cannot be pickled away from this object, which could rank no more.
+        return super(BaseComponent, self).__getstate__()
 
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
@@ -135,7 +146,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         if similarity_top_k < 1:
             raise DataError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
         if isinstance(filters, MetadataFilters):
-            filters = from_llama_index(filters, filterable(pipeline).index.metadata_key)
+            filters = from_llama_index(filters, narrowable(pipeline.retriever).index.metadata_key)
         self.pipeline = pipeline.with_options(filter=filters)
         self.similarity_top_k = similarity_top_k
         self._store: Any = None  # of LlamaIndex, which gives whole nodes

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from types import MappingProxyType
-from typing import Unpack, cast
+from typing import Any, Unpack, cast
 
 from surprise_rerank.answers import SearchOptions, SearchSettings
+from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     LexicalIndex,
-    StoredCandidates,
     SurpriseMode,
+    with_words,
 )
+from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, PointId, to_document
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.storage.files import TenantFiles
 from surprise_rerank.connectors.systems.backgrounds import (
     all_backgrounds,
     kept_background,
@@ -26,6 +31,8 @@ from surprise_rerank.connectors.systems.backgrounds import (
 from surprise_rerank.connectors.systems.building import build_system, possible_systems, with_scorers
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
+from surprise_rerank.core.process import PerProcess
+from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
@@ -38,8 +45,30 @@ NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 _PATIENCE = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class StoredCandidates:
+    """What an index has of documents that are named."""
+
+    index: Searched  # where vectors, tokens and texts come from
+    words: LexicalIndex | None = None  # for BM25's scores of them, and its moments; none where None
+
+    @property
+    def pooling(self) -> float:
+        """Tokens that are merged into one of their vectors, on average."""
+        return self.index.pooling
+
+    def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
+        """Those of these documents that the index has, in this order; with BM25's scores, if any."""
+        pool = self.index.fetch(ids, fields, skip_missing=True)
+        return pool if self.words is None else with_words(pool, self.words, query.text)
+
+
 class Ranked(Searched):
     """A collection with its systems, and with their backgrounds of other questions."""
+
+    def of_tenant(self, tenant: str) -> Ranked:
+        """One tenant's documents, with the same methods; see `Searched.of_tenant`."""
+        return TenantDocuments(self, tenant)
 
     def pipeline(
         self,
@@ -71,7 +100,8 @@ class Ranked(Searched):
         # Words alone rank without a model, so that none needs to be loaded.
         encoder = self.encoder if encodes else cast(Encoder, self._encoder)
         options = SearchOptions().changed(**settings)
-        background = kept_background(self, built, options.min_percentile)
+        owner = self if options.tenant is None else self.of_tenant(options.tenant)
+        background = kept_background(owner, built, options.min_percentile)
         return Pipeline(encoder, built.retriever, built.reranker, options, background, encodes)
 
     def text_reranker(
@@ -89,6 +119,10 @@ class Ranked(Searched):
         Raises:
             DataError: if the system cannot rank given texts; as `pipeline`.
         """
+        tenant = settings.pop("tenant", None)
+        if tenant is not None:
+            owner = self.of_tenant(tenant)
+            return owner.text_reranker(system, scorers=scorers, weights=weights, **settings)
         name = system or self.default_system
         chosen = find_system(name)
         if not chosen.ranks_texts:
@@ -156,6 +190,87 @@ class Ranked(Searched):
         return background.chance
 
 
+def _shared(name: str) -> Any:
+    """Return a property of a tenant's documents that is what the whole index has."""
+    return property(attrgetter(f"corpus.{name}"))
+
+
+class TenantDocuments(Ranked):
+    """One tenant's documents of an index: these alone are found, and an id is one of them.
+
+    What scores are measured against is the whole index: its ensembles, samples and statistics of words, so
+    that scores are those of a pipeline of the whole index that searches for the tenant. Backgrounds and
+    fitted weights are the tenant's, where it has some, else the index's.
+
+    Raises:
+        DataError: if the collection is no index with tenants.
+    """
+
+    def __init__(self, corpus: Ranked, tenant: str) -> None:
+        if corpus.storage is None:
+            raise DataError(
+                f"tenant={tenant!r} is for an index of surprise-rerank, and {corpus.where} is none; leave it "
+                "away, or filter"
+            )
+        corpus.storage.manifest.options.tenant_filter(tenant)
+        self._corpus, self.tenant = corpus, tenant
+        self.files = TenantFiles(lambda: corpus.files, tenant)
+        self.where = f"{corpus.where}, tenant {tenant!r}"
+
+    storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
+    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
+    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
+    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
+    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
+    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
+    surprise_reranker, _encoder = map(_shared, ("surprise_reranker", "_encoder"))
+    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
+
+    @property
+    def corpus(self) -> Ranked:
+        """The whole index."""
+        return self._corpus
+
+    @property
+    def pools(self) -> IndexPools:
+        """Candidates of the tenant's documents; what retrievers are made of."""
+        return IndexPools(self.storage, self.corpus.pools.density, self.tenant)
+
+    @property
+    def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
+        """Reads documents by id; see `Searched.documents`."""
+        return self.pools.documents
+
+    def __len__(self) -> int:
+        return int(self.storage.engine.count(self.pools.firsts()))
+
+    def changed_since(self, background: QuestionBackground) -> int:
+        """How many documents came, changed or went since a background was measured.
+
+        One that was measured over the whole index has its number of documents, and its changes count. Of the
+        tenant's, which has about the tenant's number, only the difference in numbers is known.
+        """
+        return min(self._corpus.changed_since(background), abs(len(self) - background.documents))
+
+    def sample_documents(self, size: int) -> tuple[Document, ...]:
+        """A uniform sample of so many of the tenant's documents, the same in every run."""
+        records = self.storage.engine.smallest(size, DOCUMENT_FIELDS, self.pools.firsts())
+        return tuple(to_document(record.payload) for record in records)
+
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates and their points."""
+        return pool, self.pools.points_of(pool)
+
+    def of_tenant(self, tenant: str) -> TenantDocuments:
+        """The same documents; a DataError for those of another tenant."""
+        if tenant != self.tenant:
+            raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
+        return self
+
+    def close(self) -> None:
+        """Nothing: whoever opened the index closes it."""
+
+
 class RankedPipelines(Mapping[str, Pipeline]):
     """The pipelines of a collection, by the name of their system: those that it has enough for.
 
@@ -166,7 +281,8 @@ class RankedPipelines(Mapping[str, Pipeline]):
     def __init__(self, index: Ranked, system: str | None = None, **settings: Unpack[SearchSettings]) -> None:
         self.index = index
         self.first = system or index.default_system
-        self._made, self._lock = {self.first: index.pipeline(self.first, **settings)}, threading.Lock()
+        pipeline = index.pipeline(self.first, **settings)
+        self._made, self._lock = {self.first: pipeline}, PerProcess(threading.Lock)
         self._names = tuple(dict.fromkeys((self.first, *possible_systems(index))))
 
     def __getitem__(self, name: str) -> Pipeline:
@@ -175,7 +291,8 @@ class RankedPipelines(Mapping[str, Pipeline]):
             raise KeyError(name)
         if name not in self._made:
             # Whoever would wait for seconds holds a thread that others could be served by.
-            if not self._lock.acquire(timeout=_PATIENCE):
+            lock = self._lock.get()
+            if not lock.acquire(timeout=_PATIENCE):
                 raise TimeoutError(name)
             try:
                 if name not in self._made:
@@ -183,7 +300,7 @@ class RankedPipelines(Mapping[str, Pipeline]):
                     options = replace(self._made[self.first].options, min_percentile=None)
                     self._made[name] = replace(self.index.pipeline(name), options=options)
             finally:
-                self._lock.release()
+                lock.release()
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:

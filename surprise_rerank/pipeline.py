@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,7 @@ from surprise_rerank.thresholds.background import (
     require_background,
 )
 from surprise_rerank.thresholds.chance import USUAL_CHANCE
-from surprise_rerank.thresholds.verdicts import NO_MATCH, NOT_MEASURED
+from surprise_rerank.thresholds.verdicts import NO_MATCH, NO_WORD, NOT_MEASURED
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
@@ -38,6 +39,8 @@ _ENCODED = 256
 _AT_ONCE = 4
 # A chance of relevance is that of a relevant document among so many.
 _SHOWN = 10
+# A word of two letters at least.
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
 # A background, or what gives the one of now: that of a collection changes with its documents.
 Background: TypeAlias = QuestionBackground | Callable[[], QuestionBackground | None] | None
 
@@ -181,6 +184,12 @@ class Pipeline:
             background, least = pipeline._judge(pool, settings.get("min_percentile"))
             with _reranking(self.reranker, pool, top_k):
                 ranking = ranked(query, pool, self.reranker, background, least)
+            if (
+                ranking.verdict is not None
+                and ranking.verdict.chance is not None
+                and self._reads_no_word(query)
+            ):
+                ranking = replace(ranking, verdict=NO_WORD)
             shown = _first_of(ranking, pool, replace(options, min_percentile=least), last)
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))
@@ -229,6 +238,23 @@ class Pipeline:
         if requested:
             raise DataError(f"min_percentile={requested!r} cannot be told: {pool.outside}; leave it out")
         return None, None  # the verdict has the reason
+
+    def _reads_no_word(self, query: Query) -> bool:
+        """Whether neither the model nor a document knows a word of the question, such as `asdf qwer`.
+
+        A word is known to a model that reads it as one token. Who types nonsense finds documents, too: those
+        with the pieces of its words.
+        """
+        has_a_word_of = getattr(self.retriever, "has_a_word_of", None)
+        if has_a_word_of is None or not self.reads_vectors:
+            return False
+        (spans,) = self.encoder.token_spans([query.text], "query")
+        tokens = {query.text[start:end].strip() for start, end in spans.tolist()}
+        if query.tokens is None or len(query.tokens):
+            words = _LETTERS.findall(query.text)
+            if not words or not tokens.isdisjoint(words):
+                return False
+        return has_a_word_of(query.text) is False
 
     def with_background(
         self,

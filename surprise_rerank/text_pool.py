@@ -39,7 +39,7 @@ _SHOWN = 3
 
 
 class StoredDocuments(Protocol):
-    """What has vectors of documents by id, such as `connectors.stored.StoredCandidates`."""
+    """What has vectors of documents by id, such as `connectors.ranked.StoredCandidates`."""
 
     @property
     def pooling(self) -> float:

@@ -6,9 +6,11 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self, TypeAlias, cast
+
+from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
@@ -45,9 +47,17 @@ from surprise_rerank.connectors.attached.layouts import (
 from surprise_rerank.connectors.attached.pools import ForeignPools
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.engines.connections import Connection, Reached, connect, existing
+from surprise_rerank.connectors.qdrant.engines.connections import (
+    Connection,
+    Reached,
+    connect,
+    existing,
+    place_of,
+)
+from surprise_rerank.connectors.qdrant.engines.nodes import is_remote
 from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of, stems_of
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, SparseVector
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
@@ -56,10 +66,11 @@ from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds
 from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.arrays import is_linear
+from surprise_rerank.core.process import NeverCopied, PerProcess, require_no_secret
 from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.rerank.rerankers import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -76,11 +87,14 @@ _BYTES, _NUMBER = 8 * 2**20, 12  # of a page of vectors, as JSON, and of a numbe
 _PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
 
 
-class Collection(Ranked):
+class Collection(NeverCopied, Ranked):
     """A Qdrant collection that LangChain, LlamaIndex, Haystack, Mem0 or somebody's own code made.
 
-    Use `Collection.attach`. Nothing is written into the collection. Threads may share it.
+    Use `Collection.attach`. Nothing is written into the collection. Threads may share it. A pickle has what
+    `attach` was called with.
     """
+
+    _attached: tuple[Reached, str, dict[str, Any]]
 
     def __init__(
         self,
@@ -106,7 +120,7 @@ class Collection(Ranked):
         self._samples: dict[int, tuple[str, ...]] = {}
         self._added: tuple[str, TermStatistics] | None = None  # of added words, with their file's digest
         self._looked = 0.0
-        self._lock = threading.RLock()
+        self._lock = PerProcess(threading.RLock)
 
     @classmethod
     def attach(
@@ -141,6 +155,8 @@ class Collection(Ranked):
         for name, value in (keys | names).items():
             border.optional(border.text, name, value)
         collection = border.text("collection", collection, blank=False)
+        models = {"embed": embed, "token_encoder": token_encoder, "sparse": sparse, "keep": keep}
+        arguments = {**models, **names, **keys}
         connection = connect(where, api_key)
         try:
             points = existing(connection, collection)
@@ -172,8 +188,22 @@ class Collection(Ranked):
         except BaseException:
             connection.close()
             raise
-        made._notes = (*notes, *told)
+        made._attached, made._notes = (where, collection, arguments), (*notes, *told)
         return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        where, collection, arguments = self._attached
+        key = arguments["api_key"]
+        if isinstance(where, QdrantClient | AsyncQdrantClient):
+            if not is_remote(where):
+                raise StoreError(
+                    f"{self.where} is in this process alone, so it cannot be pickled; use a server"
+                )
+            options = where.init_options
+            key = options.get("api_key")
+            where = Location(url=place_of(options), prefer_grpc=bool(options.get("prefer_grpc")))
+        require_no_secret(key, "QDRANT_API_KEY", self.where)
+        return _attached_again, (type(self), where, collection, arguments | {"api_key": None})
 
     def __len__(self) -> int:
         return self.points.count()
@@ -281,7 +311,7 @@ class Collection(Ranked):
 
     def refresh(self) -> None:
         """Count the statistics that are kept again; others are counted when they are first needed."""
-        with self._lock:
+        with self._lock.get():
             self._samples = {}
             names = (_VECTORS, self._terms_file)
             kept = [name for name in names if self.files.read_file(name) is not None]
@@ -375,7 +405,7 @@ class Collection(Ranked):
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of so many documents, the same for the same points; see `Searched.sample`."""
         border.count("size", size)
-        with self._lock:
+        with self._lock.get():
             if size not in self._samples:
                 self._samples[size] = self._sampled(size)
             points = self._samples[size]
@@ -401,7 +431,7 @@ class Collection(Ranked):
     def added_terms(self) -> TermStatistics:
         """What every term weighs over the words that were added, as the last run has counted them."""
         files = self.enriched.files
-        with self._lock:
+        with self._lock.get():
             if self._added is None or time.monotonic() > self._looked + _PATIENCE:
                 if self._added is None or not files.holds(WORD_STATISTICS, self._added[0]):
                     content = files.read_file(WORD_STATISTICS)
@@ -428,7 +458,7 @@ class Collection(Ranked):
 
     def _statistics(self, name: str) -> Ensemble | TermStatistics:
         """The statistics of a file; counted in one scroll where none are kept that fit."""
-        with self._lock:
+        with self._lock.get():
             if name not in self._counted:
                 self._counted[name] = self._kept(name) or self._count(name)
             return self._counted[name]
@@ -506,3 +536,10 @@ class Collection(Ranked):
             report = enricher.run(advance)
         self.reload()
         return report
+
+
+def _attached_again(
+    kind: type[Collection], where: Reached, collection: str, arguments: Mapping[str, Any]
+) -> Collection:
+    """Attach the collection that a pickle names."""
+    return kind.attach(where, collection, **arguments)

@@ -32,7 +32,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     request,
 )
 from surprise_rerank.core.arrays import Float32Array, Float64Array
-from surprise_rerank.errors import DataError, NotStoredError
+from surprise_rerank.errors import NotStoredError
 
 _ADDED = frozenset({WORDS, TOKENS})
 _FILTERED = 4  # times as many are asked for, where a filter is on another collection
@@ -74,12 +74,7 @@ class ForeignPools(Pools):
         return [found[id(own)] for own in searches]
 
     def prepared(self, options: SearchOptions) -> SearchOptions:
-        """The same; there are no tenants."""
-        if options.tenant is not None:
-            raise DataError(
-                f"tenant={options.tenant!r} is for an index of surprise-rerank; leave it away for a "
-                "collection that somebody else made"
-            )
+        """The same."""
         return options
 
     def request(

@@ -20,6 +20,7 @@ from surprise_rerank.connectors.qdrant.manifest import Manifest
 from surprise_rerank.connectors.qdrant.storage.folder import require_index
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system, resolved
 from surprise_rerank.core.files import cache_folder
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.endpoint import OpenAIEncoder
@@ -32,7 +33,7 @@ from surprise_rerank.thresholds.background import QuestionBackground, require_ba
 
 # Whoever asks for an index in this process gets the same one, so that its changes are seen by all.
 _open: weakref.WeakValueDictionary[tuple[str, ...], DocumentIndex] = weakref.WeakValueDictionary()
-_opening = threading.Lock()
+_opening = PerProcess(threading.Lock)
 _NAMES = ("text", "title", "id", "metadata", "vector", "multivector", "sparse_vector")
 _STRINGS = (*_NAMES, "keep", "model", "token_model", "bm25")
 _EMBEDDING = frozenset({"model", "url", "dimensions", "prompts", "timeout", "batch", "cache"})
@@ -244,7 +245,7 @@ class PipelineSettings:
         folder = "" if location.folder is None else os.path.realpath(location.folder)
         url = ",".join(location.urls)
         key = (folder, url, location.collection if url else "")
-        with _opening:
+        with _opening.get():
             found = _open.get(key)
             if found is None or found.is_closed:
                 found = _open[key] = self._opened(location)

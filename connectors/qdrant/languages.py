@@ -33,6 +33,7 @@ _KANA = 0.1  # of the letters of a Japanese text, at least; others are Chinese
 # neighbour's list: Hindi .15 of Nepali's, Croatian .22 of Slovene's. Lists of names have few in English.
 _LEAST = {"english": 0.04, "kazakh": 0.1, "nepali": 0.2, "slovene": 0.25}
 _LEAST_OF_OTHERS, _LEAST_OF_MIXED = 0.15, 0.2
+_PLENTY = 5  # stop words of each language that a mixture is told by
 _FEWEST = 3  # different stop words that tell a language: one may be a word of another
 # Lists that are so alike that a short text may be taken for its neighbour's.
 _ALIKE = ({"danish", "norwegian"}, {"azerbaijani", "turkish"})
@@ -108,8 +109,8 @@ def _of_stop_words(texts: Sequence[Sequence[str]], script: str) -> str:
     language = max(votes, key=lambda name: (votes[name], name))
     agreed = sum(votes[name] for name in next((names for names in _ALIKE if language in names), {language}))
     if agreed < _AGREED * votes.total():
-        is_mixed = votes.total() >= max(2 * _FEWEST, _LEAST_OF_MIXED * counts.total())
-        return MIXED if is_mixed else other
+        several = [name for name, count in votes.items() if count >= _PLENTY]
+        return MIXED if len(several) > 1 and votes.total() >= _LEAST_OF_MIXED * counts.total() else other
     is_enough = agreed >= _LEAST.get(language, _LEAST_OF_OTHERS) * counts.total()
     is_enough &= sum(language in others for others in languages.values()) >= _FEWEST
     return language if is_enough and any(_LETTER.get(language, "") in word for word in counts) else other

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, Self, TypeAlias
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from surprise_rerank.core.process import require_no_secret
 from surprise_rerank.errors import DataError
 
 # Edge in a folder; qdrant-client's local mode in memory; a server.
@@ -93,6 +94,18 @@ class Location:
             shown = shown_url(target.rstrip("/"))
             raise DataError(f"{shown!r} names no collection; give a url such as {shown}/papers")
         return cls(url=server, collection=unquote(name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        key = next((split_url(url).password for url in self.urls if split_url(url).password), self.api_key)
+        require_no_secret(key, "QDRANT_API_KEY", f"the index at {self}")
+        values = {own.name: getattr(self, own.name) for own in fields(self)} | {"api_key": None}
+        return type(self), tuple(values.values())
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     @property
     def urls(self) -> tuple[str, ...]:

@@ -10,19 +10,23 @@ from operator import attrgetter
 from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import TypeAdapter
+from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.languages import stems_of
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25
 from surprise_rerank.connectors.qdrant.schema import (
     ID,
+    KEY,
     METADATA,
     MU,
     NUMBER,
     SCHEMA_VERSION,
     SIGMA,
     STATISTICS,
+    document_key,
 )
 from surprise_rerank.core.tokens import POOLING, require_pooling
+from surprise_rerank.documents import Document, encodable
 from surprise_rerank.encoders.base import Encoder, precision_of, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, UnreadableIndexError
@@ -69,13 +73,57 @@ class IndexOptions:
         if self.passages is not None:
             own[NUMBER] = "integer"
         if self.tenant is not None:
-            own[self.tenant_path] = "keyword"
+            own |= {self.tenant_path: "keyword", KEY: "keyword"}
         return {**self.payload_indexes, **own}
 
     @property
     def tenant_path(self) -> str:
         """Where a payload has the tenant; empty where there are none."""
         return "" if self.tenant is None else f"{METADATA}.{self.tenant}"
+
+    def tenant_filter(self, tenant: str) -> models.Filter:
+        """Return the condition of a tenant's documents; of those without one for the empty string.
+
+        Raises:
+            DataError: if the index has no tenants.
+        """
+        if self.tenant is None:
+            raise DataError(
+                f"tenant={tenant!r}: the index has no tenants; index with --tenant KEY (in Python "
+                "IndexOptions(tenant=KEY)), the key of the metadata that says whose a document is, or filter"
+            )
+        if not isinstance(tenant, str):
+            raise DataError(f"tenant={tenant!r} must be the name of one tenant, a string; search one by one")
+        named = models.FieldCondition(key=self.tenant_path, match=models.MatchValue(value=tenant))
+        if tenant:
+            return models.Filter(must=[named])
+        unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key=self.tenant_path))
+        return models.Filter(should=[named, unnamed])
+
+    @property
+    def key_field(self) -> str:
+        """Where a payload has what its document is known by."""
+        return ID if self.tenant is None else KEY
+
+    def key_of(self, document: Document) -> str:
+        """Return what a document is known by in the index; see `document_key`.
+
+        Raises:
+            DataError: if its tenant is something else than a string.
+        """
+        if self.tenant is None:
+            return document.id
+        tenant: Any = document.metadata
+        for part in self.tenant.split("."):
+            tenant = tenant.get(part) if isinstance(tenant, Mapping) else None
+        if tenant is None:
+            return document_key(document.id, "")
+        if not isinstance(tenant, str):
+            raise DataError(
+                f"the tenant of document {document.id!r} (metadata {self.tenant!r}) is {tenant!r}; give it "
+                "the name of one tenant, as a string"
+            )
+        return document_key(document.id, encodable(tenant))
 
 
 @dataclass(frozen=True, slots=True)

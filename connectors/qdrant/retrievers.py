@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.pipeline import Pipeline, Retriever
+from surprise_rerank.pipeline import Retriever
 from surprise_rerank.surprise.score import probability
 
 
@@ -55,26 +56,46 @@ class ExplainingRetriever(ABC):
         """Reads what is shown, by id; see `Searched.documents`."""
         return self.index.documents
 
+    def has_a_word_of(self, question: str) -> bool | None:
+        """Whether a document has a word of the question; None where nobody counts words."""
+        words = self.index.words
+        if words is None or not words.counts:
+            return None
+        return words.statistics().has_one_of(words.embed(question))
+
     @abstractmethod
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
 
     def among(self, condition: models.Filter | None, tenant: str | None = None) -> Self:
-        """The same over the documents of a tenant that a filter lets through, beside its own filter."""
+        """The same over the documents of a tenant that a filter lets through, beside its own filter.
+
+        Raises:
+            DataError: if the index has no tenants, or something that is asked, too, has no filter.
+        """
+        return (self if tenant is None else self.over(self.index.of_tenant(tenant))).filtered(condition)
+
+    def filtered(self, condition: models.Filter | None) -> Self:
+        """The same over what a filter lets through."""
         retriever = cast(Any, self)
-        return cast(Self, replace(retriever, options=retriever.options.among(condition, tenant)))
+        return cast(Self, replace(retriever, options=retriever.options.among(condition)))
+
+    def over(self, index: Searched) -> Self:
+        """The same over other documents of the same index, such as a tenant's."""
+        return cast(Self, replace(cast(Any, self), index=index))
 
 
-def filterable(pipeline: Pipeline) -> ExplainingRetriever:
-    """A pipeline's retriever, which takes filters.
+def narrowable(part: object) -> ExplainingRetriever:
+    """Return a retriever, or the words that one asks, which take filters and tenants.
 
     Raises:
-        DataError: if it is none from an index or an attached collection.
+        DataError: if they take none.
     """
-    if isinstance(pipeline.retriever, ExplainingRetriever):
-        return pipeline.retriever
+    if isinstance(part, ExplainingRetriever):
+        return part
     raise DataError(
-        f"filters go to a retriever of an index, not to a {type(pipeline.retriever).__name__}; leave them out"
+        f"a filter or a tenant does not reach a {type(part).__name__}; leave it out, or search by a system "
+        "of the index, whose words are Qdrant's"
     )
 
 
@@ -83,8 +104,8 @@ def in_words(index: Searched, stages: Sequence[Stage], options: SearchOptions) -
     first = f"all {len(index)} documents"
     if options.filter is not None:
         first += " that the filter lets through"
-    if options.tenant is not None:
-        first += f" of tenant {options.tenant!r}"
+    if index.tenant is not None:
+        first += f" of tenant {index.tenant!r}"
     sources = [first, *(f"the {stage.limit} best of these" for stage in stages[:-1])]
     return [
         f"{index.engine}: {stage.name} over {source}" for stage, source in zip(stages, sources, strict=True)
@@ -261,15 +282,12 @@ class SparseRetriever(ExplainingRetriever):
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` best documents; those that share no word with the query are not among them."""
         pools, sparse = self.index.pools, self.vector(query.text)
-        search, _ = self.finding(sparse, depth, fields)
         if not pools.is_apart(self.words.vector):
-            pool = pools.run(replace(search, vectors=()), "bm25")
+            pool = pools.run(replace(self.finding(sparse, depth), fields=fields), "bm25")
         else:
             ids, scores = self.search(query.text, depth)
-            pool, known = (
-                self.index.fetch(ids, fields, skip_missing=True),
-                dict(zip(ids, scores, strict=True)),
-            )
+            pool = self.index.fetch(ids, fields, skip_missing=True)
+            known = dict(zip(ids, scores, strict=True))
             pool = replace(pool, scores={"bm25": np.array([known[name] for name in pool.ids], np.float64)})
         return replace(pool, notes=(*pool.notes, *self.index.notes_of_words(pool)))
 
@@ -309,11 +327,9 @@ class SparseRetriever(ExplainingRetriever):
         """The query's words with their weights."""
         return self.words.embed(query)
 
-    def finding(self, sparse: SparseVector, depth: int, fields: frozenset[Field]) -> tuple[Search, bool]:
-        """A search for the best documents, and whether `measured` can be told of what it finds."""
-        measures = self.options == NO_OPTIONS and depth >= _BEST
-        vectors = (self.words.vector,) if measures else ()
-        return Search(self._plan(sparse), depth, fields, self.options, vectors), measures
+    def finding(self, sparse: SparseVector, depth: int) -> Search:
+        """A search for the best documents by their words."""
+        return Search(self._plan(sparse), depth, frozenset(), self.options)
 
     def scoring(self, sparse: SparseVector, keys: Sequence[str]) -> tuple[Asked, int]:
         """A request for the scores of those of these documents that share a word, for `Pools.every`."""
@@ -386,7 +402,7 @@ class HybridRetriever(ExplainingRetriever):
     cosines: bool = False
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
+        """At most `depth` candidates, from both lists in turn: cosine's first, then what only BM25 found.
 
         A collection and its own words are asked together, in two requests. Where documents are split, their
         whole texts take a third, and one more where several passages of a document count. What was added
@@ -397,8 +413,10 @@ class HybridRetriever(ExplainingRetriever):
             return self._together(words, query, depth, fields)
         pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
         found, scores = words.search(query.text, depth)
+        kept = in_turn(list(dict.fromkeys(pool.ids)), found, depth)
+        pool = pool.take([i for i, name in enumerate(pool.ids) if name in kept])
         dense_ids = set(pool.ids)
-        missing = [name for name in found if name not in dense_ids]
+        missing = [name for name in found if name in kept and name not in dense_ids]
         if missing:
             pool = pool.join(self.index.fetch(missing, fields))
         pool = with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
@@ -411,31 +429,39 @@ class HybridRetriever(ExplainingRetriever):
         pools, sparse = self.index.pools, words.vector(query.text)
         dense = pools.asked(query)
         options = self.options.exactly() if self.exact else self.options
-        # What only words find comes with its fields, or by another request.
-        apart = pools.splits or pools.is_apart(words.words.vector)
-        lexical, measures = words.finding(sparse, depth, frozenset() if apart else fields)
-        near, by_words = pools.best(
-            Search(lambda limit: [pools.near(dense, limit)], depth, fields, options), lexical
-        )
+        nearest = Search(lambda limit: [pools.near(dense, limit)], depth, frozenset(), options)
+        near, by_words = pools.best(nearest, words.finding(sparse, depth))
         known = best_of(by_words.records, pools)
-        keys = dict.fromkeys(pools.key(record) for record in near.records)
-        missing = [key for key in known if key not in keys]
+        kept = in_turn([pools.key(record) for record in near.records], list(known), depth)
+        near_records = [record for record in near.records if pools.key(record) in kept]
+        keys = dict.fromkeys(pools.key(record) for record in near_records)
+        missing = [key for key in known if key in kept and key not in keys]
         inclusion = None if self.sample is None else self.sample.asked(query)
         asked = {"bm25": words.scoring(sparse, [key for key in keys if key not in known])}
+        # What only words find may be other points than those that the fields are of.
+        beside = pools.is_apart(words.words.vector)
+        apart = pools.splits or beside
+        # The terms of the pool tell the moments, too, where it is large and nothing narrows it.
+        is_of_all = words.options == NO_OPTIONS and self.index.tenant is None
+        measures = "terms" in fields and not beside and is_of_all and depth >= _BEST
         if not measures:
             asked["best"] = words.measuring(sparse)
         if inclusion is not None:
-            asked["inclusion"] = _inclusion_of(inclusion, pools, near.records, missing)
+            asked["inclusion"] = _inclusion_of(inclusion, pools, near_records, missing)
         if self.cosines:
             asked["cosine"] = pools.nearness_of(dense, missing, options)
         if apart:
             asked["further"] = pools.of_documents(missing, fields)
         others = [] if pools.splits else _in_order(by_words.records, missing, pools)
-        parts = {} if pools.splits else pools.parts([*near.records, *others], fields)
+        points = near_records if apart else [*near_records, *others]
+        if fields:
+            asked["fields"] = pools.fields_of(points, fields)
+        parts = {} if pools.splits else pools.parts([*near_records, *others], fields)
         answers = pools.every(asked | once(parts))
-        if apart:
-            others = _in_order(answers["further"], missing, pools)
-        records = [*near.records, *others]
+        if fields:
+            points = scored(answers["fields"], points)  # without what was deleted meanwhile
+        others = _in_order(answers["further"], missing, pools) if apart else []
+        records = [*points, *others]
         if pools.splits:
             answers |= pools.answered(pools.parts(records, fields))
         records = pools.whole(records, fields, answers)
@@ -447,25 +473,21 @@ class HybridRetriever(ExplainingRetriever):
         known |= best_of(answers["bm25"], pools)
         found_scores["bm25"] = np.array([known.get(pools.key(r), 0.0) for r in records], np.float64)
         pool = pools.made(records, fields, found_scores, answers)
-        best = by_words.every if measures else answers["best"]
+        best = scored(records, by_words.records) if measures else answers["best"]
         pool = _with_moments(pool, words.measured(sparse, best))
         if inclusion is None:
             return pool
         return pools.included(pool, [record.id for record in records], inclusion, answers["inclusion"])
 
-    def among(self, condition: models.Filter | None, tenant: str | None = None) -> HybridRetriever:
-        """The same over the documents of a tenant that a filter lets through, by both.
+    def filtered(self, condition: models.Filter | None) -> HybridRetriever:
+        """The same over what a filter lets through, by both."""
+        words = cast(LexicalIndex, narrowable(self.lexical).filtered(condition))
+        return replace(self, options=self.options.among(condition), lexical=words)
 
-        Raises:
-            DataError: if the lexical index has no filter.
-        """
-        if not isinstance(self.lexical, ExplainingRetriever):
-            raise DataError(
-                f"a filter does not reach the words of a {type(self.lexical).__name__}; leave it out, or "
-                "search by a system whose words are Qdrant's"
-            )
-        options, lexical = self.options.among(condition, tenant), self.lexical.among(condition, tenant)
-        return replace(self, options=options, lexical=lexical)
+    def over(self, index: Searched) -> HybridRetriever:
+        """The same over other documents of the same index, by both."""
+        words = cast(LexicalIndex, narrowable(self.lexical).over(index))
+        return replace(self, index=index, lexical=words)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
@@ -474,7 +496,19 @@ class HybridRetriever(ExplainingRetriever):
         if isinstance(self.lexical, ExplainingRetriever):
             lexical = self.lexical.steps(query, depth)
         more = [] if self.sample is None else [self.sample.step(self.index.engine)]
-        return [*dense, *lexical, f"union: the {depth} best of each, with both scores", *more]
+        return [*dense, *lexical, f"union: the first {depth} of both lists in turn, with both scores", *more]
+
+
+def in_turn(near: Sequence[str], by_words: Sequence[str], depth: int) -> frozenset[str]:
+    """The first `depth` different keys of two lists, taken from each of them in turn."""
+    turns = itertools.chain.from_iterable(itertools.zip_longest(near, by_words))
+    return frozenset(itertools.islice(dict.fromkeys(key for key in turns if key is not None), depth))
+
+
+def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:
+    """Those of these points that have an answer, with its payload and vectors and with their own score."""
+    by_id = {record.id: record for record in answers}
+    return [replace(by_id[point.id], score=point.score) for point in points if point.id in by_id]
 
 
 def _inclusion_of(
@@ -546,39 +580,16 @@ class InclusionScored(ExplainingRetriever):
         pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
         return pool if asked is None else self.index.with_inclusion(pool, asked)
 
-    def among(self, condition: models.Filter | None, tenant: str | None = None) -> InclusionScored:
-        """The same over the documents of a tenant that a filter lets through.
+    def filtered(self, condition: models.Filter | None) -> InclusionScored:
+        """The same over what a filter lets through."""
+        return replace(self, retriever=narrowable(self.retriever).filtered(condition))
 
-        Raises:
-            DataError: if the other retriever has no filter.
-        """
-        if not isinstance(self.retriever, ExplainingRetriever):
-            raise DataError(
-                f"a filter does not reach a {type(self.retriever).__name__}; leave it out, or search by a "
-                "system of the index"
-            )
-        return replace(self, retriever=self.retriever.among(condition, tenant))
+    def over(self, index: Searched) -> InclusionScored:
+        """The same over other documents of the same index."""
+        return replace(self, retriever=narrowable(self.retriever).over(index), index=index)
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
         own = self.retriever
         before = own.steps(query, depth) if isinstance(own, ExplainingRetriever) else []
         return [*before, self.sample.step(self.index.engine)]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCandidates:
-    """What an index has of documents that are named."""
-
-    index: Searched  # where vectors, tokens and texts come from
-    words: LexicalIndex | None = None  # for BM25's scores of them, and its moments; none where None
-
-    @property
-    def pooling(self) -> float:
-        """Tokens that are merged into one of their vectors, on average."""
-        return self.index.pooling
-
-    def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
-        """Those of these documents that the index has, in this order; with BM25's scores, if any."""
-        pool = self.index.fetch(ids, fields, skip_missing=True)
-        return pool if self.words is None else with_words(pool, self.words, query.text)

@@ -30,6 +30,7 @@ DENSE, TOKEN_VECTORS, SURPRISE, BM25 = "dense", "tokens", "surprise", "bm25"
 # Payload fields.
 ID, TITLE, TEXT, METADATA, HASH = "id", "title", "text", "metadata", "hash"
 SOURCE = "source"  # what a document was read from, where that is known
+KEY = "key"  # what a document is known by in an index with tenants; see `document_key`
 DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA)
 # A document's moments over the ensemble, and the version of the statistics that they belong to.
 MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
@@ -43,13 +44,29 @@ INCOMPLETE = ""
 _NAMESPACE = uuid.UUID("541a8262-a322-5cc3-9a06-75c2d3d02f8e")
 
 
-def point_id(document_id: str, number: int = 0) -> str:
+def document_key(document_id: str, tenant: str | None) -> str:
+    """Return what a document is known by: its id, in an index with tenants with the tenant before it.
+
+    No two pairs have one key: a slash in a tenant is escaped, as in a JSON pointer. None is of an index
+    without tenants, the empty string of a document without a tenant.
+    """
+    if tenant is None:
+        return document_id
+    return f"{tenant.replace('~', '~0').replace('/', '~1')}/{document_id}"
+
+
+def tenant_of_key(key: str) -> str:
+    """Return the tenant of a `document_key`."""
+    return key.partition("/")[0].replace("~1", "/").replace("~0", "~")
+
+
+def point_id(key: str, number: int = 0) -> str:
     """The UUID of a document's point, or of a later passage's: the same in every run, so an upsert finds it.
 
     It is the same in every collection, too: the documents of the smallest point ids, which represent the
     whole corpus in a fusion, are then the same wherever the corpus is stored.
     """
-    document = uuid.uuid5(_NAMESPACE, document_id)
+    document = uuid.uuid5(_NAMESPACE, key)
     return str(document if number == 0 else uuid.uuid5(document, str(number)))
 
 
@@ -139,7 +156,11 @@ def passage_payload(document: Document, passage: Passage) -> Payload:
 def to_document(payload: Mapping[str, Any]) -> Document:
     """The document that `document_payload` stored."""
     return Document(
-        id=payload[ID], text=payload[TEXT], title=payload[TITLE], metadata=payload.get(METADATA) or {}
+        id=payload[ID],
+        text=payload[TEXT],
+        title=payload[TITLE],
+        metadata=payload.get(METADATA) or {},
+        source=payload.get(SOURCE, ""),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from typing import Literal, TypeAlias
@@ -87,7 +88,7 @@ class DocumentSource:
     ) -> None:
         if on_error not in ("raise", "skip"):
             raise DataError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
-        self.name, self.origin = name, origin
+        self.name, self.origin, self.id_prefix = name, origin, ""
         self.skipped = Skipped(on_error)  # of the iteration that began last; complete when that one is
         self._read, self._count = read, count
         self._on_error: OnError = on_error
@@ -99,9 +100,15 @@ class DocumentSource:
         empty = True
         for document in self._read(skipped):
             empty = False
-            yield replace(document, source=self.origin) if self.origin else document
+            yield replace(document, id=self.id_prefix + document.id, source=self.origin or document.source)
         if empty and not self._may_be_empty:
             raise DatasetError(f"{self.name} holds no documents ({skipped})")
+
+    def with_prefix(self, prefix: str) -> DocumentSource:
+        """Return the same documents with this before every id, where another source has the same ids."""
+        prefixed = copy.copy(self)
+        prefixed.id_prefix = prefix
+        return prefixed
 
     def expected(self) -> int | None:
         """About how many documents an iteration gives; None while that cannot be told."""

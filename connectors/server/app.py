@@ -209,9 +209,13 @@ def _add_documents(router: APIRouter, service: Service) -> None:
         return await changed(request, lambda index: index.sync(documents))
 
     @router.delete("/v1/documents/{id:path}", response_model=DocumentsResponse)
-    async def delete(request: Request, id: str) -> Response:  # noqa: A002 - as the path has it
-        """Remove the document of an id; one that is not there is no error."""
-        return await changed(request, lambda index: SyncReport(0, 0, 0, index.delete([id])))
+    async def delete(
+        request: Request,
+        id: str,  # noqa: A002 - as the path has it
+        tenant: str | None = None,
+    ) -> Response:
+        """Remove the document of an id, and of a tenant where there are some; an unknown one is no error."""
+        return await changed(request, lambda index: SyncReport(0, 0, 0, index.delete([id], tenant=tenant)))
 
 
 def _add_probes(app: FastAPI, service: Service) -> None:

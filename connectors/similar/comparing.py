@@ -13,7 +13,9 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.connectors.document_index import DocumentIndex
-from surprise_rerank.connectors.qdrant.schema import DENSE, ID, SURPRISE
+from surprise_rerank.connectors.qdrant.schema import DENSE, SURPRISE
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.similar.corpus import Corpus, open_index
 from surprise_rerank.connectors.similar.folder import EXTRA, part, read_array, write_table
 from surprise_rerank.connectors.similar.settings import SimilaritySettings
@@ -121,6 +123,7 @@ class _Comparer:
     def _asked(self, queries: Float32Array, limit: int) -> tuple[IntArray, IntArray]:
         """Pairs of a query and the row of a document that the collection finds for it."""
         with closing(_opened(self._task.index)) as index:
+            pools = IndexPools(index.storage, 1.0, self._settings.tenant)
             by_surprise = index.manifest.options.surprise_vector and self._settings.similarity != "cosine"
             using = SURPRISE if by_surprise else DENSE
             asked = augmented_query(queries) if by_surprise else queries
@@ -131,7 +134,8 @@ class _Comparer:
                     query=models.NearestQuery(nearest=vector),
                     using=using,
                     limit=limit,
-                    with_payload=[ID],
+                    with_payload=list(pools.payload_of(frozenset())),
+                    filter=pools.prepared(NO_OPTIONS).filter,
                     params=models.SearchParams(hnsw_ef=max(_EF, limit)),
                 )
                 for vector in asked.tolist()
@@ -142,10 +146,10 @@ class _Comparer:
                 for records in index.storage.engine.query_batch(requests[start : start + _REQUEST])
             ]
         pairs = {
-            (query, self._row_of[record.payload[ID]]): None
+            (query, self._row_of[name]): None
             for query, records in enumerate(answers)
-            for record in records
-            if record.payload[ID] in self._row_of  # one that came since, or a copy, is none
+            for name in pools.names(records).values()
+            if name in self._row_of  # one that came since, or a copy, is none
         }
         query, key = np.array(list(pairs), np.int64).reshape(-1, 2).T
         return query, key

@@ -15,16 +15,15 @@ import numpy.typing as npt
 
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
-    DOCUMENT_FIELDS,
-    ID,
     NUMBER,
     TOKEN_VECTORS,
     Record,
     to_document,
 )
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.similar.folder import (
     EXTRA,
     other_job,
@@ -79,13 +78,15 @@ def open_index(where: str) -> DocumentIndex:
     return DocumentIndex.open(Location.at(where), None)
 
 
-def of_index(index: DocumentIndex, tokens: bool) -> Iterator[Batch]:
-    """What an index holds, in the order of its points; of split documents the mean of their vectors.
+def of_index(index: DocumentIndex, tokens: bool, tenant: str | None = None) -> Iterator[Batch]:
+    """What an index, or a tenant in it, holds in the order of points; of split documents the mean vectors.
 
     Raises:
-        DataError: if dynamax needs token vectors that it does not hold, or holds of passages.
+        DataError: if dynamax needs token vectors that it does not hold, or holds of passages; or if a tenant
+            is named and the index has none.
     """
     engine = index.storage.engine
+    pools = IndexPools(index.storage, 1.0, tenant)
     splits = engine.count() != len(index)
     if tokens and (splits or not index.manifest.options.tokens):
         what = "token vectors of passages" if splits else "no token vectors"
@@ -93,31 +94,44 @@ def of_index(index: DocumentIndex, tokens: bool) -> Iterator[Batch]:
             f"{index.where} holds {what}, and dynamax compares those of whole documents; choose another "
             "similarity, or give the documents' files"
         )
-    fields = (*DOCUMENT_FIELDS, *(TOKEN_FIELDS if tokens else ()), *((NUMBER,) if splits else ()))
+    fields = pools.payload_of(frozenset({"documents", "tokens"} if tokens else {"documents"}))
     names = (DENSE, TOKEN_VECTORS) if tokens else (DENSE,)
     pages = (
         (records, unit_rows(np.array([record.vectors[DENSE] for record in records], np.float32)))
-        for records in engine.scroll(fields, names, batch=_WINDOW if tokens else CHUNK)
+        for records in engine.scroll(
+            fields,
+            names,
+            batch=_WINDOW if tokens else CHUNK,
+            condition=pools.prepared(NO_OPTIONS).filter,
+        )
         if records
     )
     if splits:
-        yield from _of_passages(pages)
+        yield from _of_passages(pages, pools)
         return
     for records, rows in pages:
-        kept = index.pools.tokens_of(records) if tokens else None
-        yield [to_document(record.payload) for record in records], rows, kept
+        kept = pools.tokens_of(records) if tokens else None
+        yield [_named(record, pools) for record in records], rows, kept
 
 
-def _of_passages(pages: Iterable[tuple[Sequence[Record], Float32Array]]) -> Iterator[Batch]:
+def _named(record: Record, pools: IndexPools) -> Document:
+    """Return the document of a first point, with the id that it is known by among those of the pools."""
+    (name,) = pools.names([record]).values()
+    return replace(to_document(record.payload), id=name)
+
+
+def _of_passages(
+    pages: Iterable[tuple[Sequence[Record], Float32Array]], pools: IndexPools
+) -> Iterator[Batch]:
     """Documents by the order of their first passages, which hold the texts."""
     documents: dict[str, Document] = {}
     sums: dict[str, Float32Array] = {}
     for records, rows in pages:
         for record, vector in zip(records, rows, strict=True):
-            name = record.payload[ID]
+            name = pools.key(record)
             sums[name] = sums[name] + vector if name in sums else vector
             if record.payload.get(NUMBER, 0) == 0:
-                documents[name] = to_document(record.payload)
+                documents[name] = _named(record, pools)
     names = iter(documents)
     while chunk := list(islice(names, CHUNK)):
         vectors = np.stack([sums[name] for name in chunk])

@@ -185,7 +185,7 @@ class _Job:
         with no_empty_folder(self._folder):
             if index is not None:
                 with closing(corpus.open_index(index)) as opened:
-                    self._read(keys, corpus.of_index(opened, self._tokens))
+                    self._read(keys, corpus.of_index(opened, self._tokens, self._settings.tenant))
             for name, value in given.items():
                 if value is not None:
                     self._read(name, _batches(value, name, self._tokens))

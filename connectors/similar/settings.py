@@ -28,6 +28,7 @@ class SimilaritySettings:
             of the largest surprise.
         pool: for `dynamax`, how many documents are compared token by token.
         search: `exact` compares with every document; `graph` asks the collection that the documents are in.
+        tenant: whose documents of an index are compared; those of all by default, by ids as TENANT/ID.
     """
 
     k: int | None = 10
@@ -35,6 +36,7 @@ class SimilaritySettings:
     similarity: Similarity = "surprise"
     pool: int = 100
     search: Search = "exact"
+    tenant: str | None = None
 
     def __post_init__(self) -> None:
         for name, choices in (("similarity", get_args(Similarity)), ("search", get_args(Search))):

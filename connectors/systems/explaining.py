@@ -52,7 +52,7 @@ def explain_ranking(
     """
     index = cast(Any, system.retriever).index  # all of `systems` are from one
     pool = _Pool(index, query, ranking)
-    sample = _Sample(index, query)
+    sample = _Sample(index.corpus, query)
     names = tuple(name for name in _scorers(system) if name != "cosine" or index.has_dense)
     shares = tuple(_share(system, name, pool, sample) for name in names)
     if isinstance(system.reranker, AutoReranker):

@@ -32,8 +32,11 @@ class Sources:
         fields: Fields,
         on_error: OnError = "raise",
         files: FileRules | None = None,
+        id_prefix: str = "",
     ) -> Sources:
         """Files, folders, ids of data sets, and collections of Qdrant servers; only names are read of them.
+
+        A prefix stands before every id.
 
         Raises:
             SurpriseRerankError: if there is none, or one cannot be opened.
@@ -52,7 +55,7 @@ class Sources:
             source = open_documents(
                 name, format=form, fields=own, on_error=on_error, files=files, api_key=key
             )
-            opened.append(source)
+            opened.append(source.with_prefix(id_prefix))
         return cls(names, opened)
 
     def __iter__(self) -> Iterator[Document]:

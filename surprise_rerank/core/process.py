@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import io
 import os
-import pickle
 import sys
 import threading
 import weakref
@@ -17,8 +15,6 @@ from surprise_rerank.errors import DataError
 
 T = TypeVar("T")
 _OF_IMPORT = os.getpid()
-# Modules that write functions by their code, and call us while they do: Ray's, joblib's, multiprocess'.
-_WRITE_MORE = ("cloudpickle", "dill._dill")
 _torch = threading.local()  # `limited_in`: the process in which this thread of torch was limited
 
 
@@ -41,12 +37,27 @@ def at_fork(resource: Inherited) -> None:
 @cache
 def _watch() -> None:
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=lambda: [own.leave_behind() for own in list(_inherited)])
+        os.register_at_fork(after_in_child=_leave_behind)
+
+
+def _leave_behind() -> None:
+    for resource in list(_inherited):
+        resource.leave_behind()
 
 
 def never_freed(value: object) -> None:
     """Keep an object until the process ends without its destructor, which waits for threads of the parent."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
+class NeverCopied:
+    """A mixin: a copy, deep or not, is the object itself, as of something that is open once."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
 
 class _Opened(Generic[T]):
@@ -57,7 +68,7 @@ class _Opened(Generic[T]):
         self.values: list[T] = []
 
 
-class PerProcess(Generic[T]):
+class PerProcess(NeverCopied, Generic[T]):
     """A value that every process opens for itself when it first asks. Threads and copies share it.
 
     What a forked process inherits is kept, but neither used nor closed: its threads are not there, its
@@ -91,12 +102,6 @@ class PerProcess(Generic[T]):
         for opened in self._of_process.values():
             never_freed(opened)
 
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def __copy__(self) -> Self:
-        return self
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._opens,)
 
@@ -126,20 +131,6 @@ def limit_torch() -> None:
     _torch.limited_in = process
 
 
-def require_picklable(value: object, of: str, advice: str) -> None:
-    """Refuse, by a DataError, what pickle cannot write; cloudpickle and dill, where they ask, write more."""
-    caller = sys._getframe(1)
-    while caller.f_back is not None:
-        caller = caller.f_back
-        if str(caller.f_globals.get("__name__")).endswith(_WRITE_MORE):
-            return
-    try:
-        pickle.Pickler(_Nowhere(), pickle.HIGHEST_PROTOCOL).dump(value)
-    except Exception as error:  # of whatever the value holds
-        reason = str(error).split("\n")[0][:200]
-        raise DataError(f"{of} cannot be pickled: {type(error).__name__}: {reason}; {advice}") from error
-
-
 def require_no_secret(secret: str | None, variable: str, of: str) -> None:
     """Refuse, by a DataError, to pickle a key that is not the environment's, where it is looked for again."""
     if secret and secret != os.environ.get(variable):
@@ -147,13 +138,3 @@ def require_no_secret(secret: str | None, variable: str, of: str) -> None:
             f"{of} was given a key, which is not written into a pickle; set the environment variable "
             f"{variable} in both processes instead"
         )
-
-
-class _Nowhere(io.RawIOBase):
-    """A file that keeps nothing of what is written."""
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        return memoryview(data).nbytes

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray
-from surprise_rerank.core.process import SharedByCopies, require_picklable
+from surprise_rerank.core.process import SharedByCopies
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.tracing import Known, span
 from surprise_rerank.errors import DataError, ModelError
@@ -111,22 +111,12 @@ class PortableEncoder(SharedByCopies):
     """
 
     loaded_by: Callable[[], PortableEncoder] | None = None
-    _live: ClassVar[tuple[str, ...]] = ()  # attributes that were given, and may be of any kind
     _settings: ClassVar[tuple[str, ...]] = ("name",)  # attributes that are set after it was loaded
     name: str
 
     def is_changed(self) -> bool:
         """Whether the model is another than was loaded, such as one that was trained since."""
         return False
-
-    def __getstate__(self) -> dict[str, Any]:
-        for attribute in self._live:
-            require_picklable(
-                getattr(self, attribute),
-                f"the encoder {self.name!r}",
-                "give what pickle can write, such as a function of a module, or make the encoder there",
-            )
-        return vars(self)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if self.loaded_by is None or self.is_changed():

@@ -35,8 +35,6 @@ class OpenAIEncoder(FunctionEncoder):
     own connections. The options are those of `FunctionEncoder`: name, batch, window, unit, attempts, cache.
     """
 
-    _live = ()
-
     def __init__(
         self,
         model: str,
@@ -65,12 +63,13 @@ class OpenAIEncoder(FunctionEncoder):
         self._client.get().close()
 
     def __getstate__(self) -> dict[str, Any]:
-        key = self._url.password or (self._key and self._key.value)
+        key = self._url.password or (None if self._key is None else self._key.value)
         require_no_secret(key, KEY_VARIABLE, f"the encoder {self.name!r}")
-        return {**super().__getstate__(), "_key": None}
+        return {**vars(self), "_key": None}
 
     def _connect(self) -> httpx.Client:
-        key = (self._key and self._key.value) or os.environ.get(KEY_VARIABLE) or ""
+        given = "" if self._key is None else self._key.value
+        key = given or os.environ.get(KEY_VARIABLE) or ""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.Client(headers=headers, timeout=self._timeout)
 

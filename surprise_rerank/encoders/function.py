@@ -46,8 +46,6 @@ class FunctionEncoder(PortableEncoder):
     array([[0.949, 0.316]], dtype=float32)
     """
 
-    _live = ("_functions",)
-
     def __init__(
         self,
         embed: Embed,

@@ -48,8 +48,6 @@ class MultiVectorEncoder(PortableEncoder):
     encoder=other, token_encoder=this)`). A tokenizer that is written in Python is a ModelError.
     """
 
-    _live = ("model",)
-
     def __init__(self, model: MultiVectorModel, name: str) -> None:
         self.model = model.eval()
         self.name = name

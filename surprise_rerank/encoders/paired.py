@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import (
     Encoded,
     Encoder,
@@ -71,3 +72,13 @@ class PairedEncoder:
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """The token encoder's."""
         return self.token_encoder.token_spans(texts, kind)
+
+
+def paired_encoder(encoder: object | None, token_encoder: object | None) -> Encoder | None:
+    """The encoder that a caller gives, with the token vectors of another one where that is given."""
+    if encoder is None and token_encoder is not None:
+        raise DataError("token_encoder= goes with the encoder of the dense vectors; give encoder=, too")
+    model = None if encoder is None else as_encoder(encoder)
+    if model is None or token_encoder is None:
+        return model
+    return PairedEncoder(model, as_encoder(token_encoder))

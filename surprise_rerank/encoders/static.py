@@ -57,7 +57,6 @@ class StaticEncoder(PortableEncoder):
     """
 
     window = None
-    _live = ("_tokenize",)
 
     def __init__(self, vectors: WordVectors, *, tokenize: Tokenize = default_tokenize) -> None:
         self.name = vectors.name

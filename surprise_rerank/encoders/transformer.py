@@ -180,8 +180,6 @@ class SentenceTransformerEncoder(TransformerEncoder):
     figures. `bfloat16` rounds the factors of products, and keeps sums, means and norms.
     """
 
-    _live = ("model",)
-
     def __init__(
         self,
         model: SentenceTransformer,

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.process import SharedByCopies, limit_torch, require_picklable
+from surprise_rerank.core.process import SharedByCopies, limit_torch
 from surprise_rerank.errors import DataError
 
 # (question, n texts) -> n scores, higher for more relevant.
@@ -62,8 +62,6 @@ class CrossEncoderScorer(SharedByCopies):
         object.__setattr__(self, "_pool", lru_cache(_POOLS)(self._scored))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        advice = "give a function of a module, or make the scorer in the other process"
-        require_picklable(self.model, f"the scorer {self.name!r}", advice)
         return type(self), (self.model, self.sample, self.name)  # what is kept is made anew
 
     def scores(self, query: Query, candidates: Candidates) -> Float64Array:

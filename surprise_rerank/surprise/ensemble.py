@@ -56,11 +56,12 @@ class Ensemble:
         count: number of members.
         mean: (d,) float64 mean m of the members.
         scatter: (d, d) float64 sum of (e - m)(e - m)' over the members; the covariance is scatter / count.
-        sample: (s, d) float32, a uniform sample without replacement; all members where there are few. Members
-            that occur several times are all in it or all out: remove duplicates where the sample counts.
+        sample: (s, d) float32, a uniform sample without replacement; all members where there are few. A
+            member that occurs several times is drawn as often as a different one; of ensembles that are
+            merged, only the copies within each count apart.
         priorities: (s,) uint64 the members' sampling keys, ascending; merging keeps the smallest.
         sample_size: the largest s.
-        checksum: sum of all members' sampling keys modulo 2^64.
+        checksum: sum of all members' keys by content modulo 2^64.
         model: name of the encoder that made the vectors; empty where unknown.
         similarity: `dot`, `cosine` (members are scaled to length 1), `euclidean` or `manhattan`; the moments
             of the last two are estimates from the sample.
@@ -97,8 +98,11 @@ class Ensemble:
         sample_size: int = 4096,
         model: str = "",
         similarity: VectorSimilarity = "dot",
+        copies: Copies | None = None,
     ) -> Ensemble:
         """The ensemble of (n, d) members, of which so many are kept for what has no exact moments.
+
+        The copies are those in earlier parts of the same ensemble, to which these are added.
 
         Memory beside the vectors stays small: they are read in blocks, and may be mapped from a float32 file.
         """
@@ -114,6 +118,8 @@ class Ensemble:
             delta, seen = own - mean, rows.start + len(block)
             mean += delta * (len(block) / seen)
             scatter += centred.T @ centred + np.outer(delta, delta) * (rows.start * len(block) / seen)
+        content_keys = priorities
+        priorities = (copies or Copies()).keys_of(content_keys)
         kept = np.argsort(priorities, kind="stable")[:sample_size]
         return cls(
             count=count,
@@ -122,7 +128,7 @@ class Ensemble:
             sample=prepared(members[kept], similarity),
             priorities=priorities[kept],
             sample_size=sample_size,
-            checksum=int(priorities.sum(dtype=np.uint64)),
+            checksum=int(content_keys.sum(dtype=np.uint64)),
             model=model,
             similarity=similarity,
         )
@@ -137,9 +143,11 @@ class Ensemble:
         similarity: VectorSimilarity = "dot",
     ) -> Ensemble:
         """The ensemble of a stream of (n_i, d) batches; only one batch is in memory at a time."""
-        total: Ensemble | None = None
+        total, copies = None, Copies()
         for batch in batches:
-            part = cls.from_vectors(batch, sample_size=sample_size, model=model, similarity=similarity)
+            part = cls.from_vectors(
+                batch, sample_size=sample_size, model=model, similarity=similarity, copies=copies
+            )
             total = part if total is None else total.merge(part)
         if total is None:
             raise DataError("an ensemble needs at least one batch of vectors; got none")
@@ -332,8 +340,35 @@ def _blocks(count: int, size: int) -> Iterator[slice]:
         yield slice(start, start + size)
 
 
+class Copies:
+    """How often each member of an ensemble has occurred, by the keys of its content; 8 bytes a member."""
+
+    def __init__(self) -> None:
+        self._many = self._few = np.zeros(0, np.uint64)  # all keys, each sorted; the few come into the many
+
+    def keys_of(self, content_keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """(n,) sampling keys of further members, of their content and of which copy each is.
+
+        The first copy has the key of its content, so that without copies nothing else counts.
+        """
+        order = np.argsort(content_keys, kind="stable")
+        ordered = content_keys[order]
+        numbers = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+        for keys in (self._many, self._few):
+            numbers += np.searchsorted(keys, ordered, "right") - np.searchsorted(keys, ordered)
+        sampling_keys = np.empty_like(content_keys)
+        sampling_keys[order] = np.where(
+            numbers, _splitmix(ordered ^ _splitmix(numbers.astype(np.uint64))), ordered
+        )
+        self._few = np.sort(np.concatenate([self._few, ordered]), kind="stable")
+        if len(self._few) > max(_BLOCK, len(self._many) // 8):
+            self._many = np.sort(np.concatenate([self._many, self._few]), kind="stable")
+            self._few = self._few[:0]
+        return sampling_keys
+
+
 def _priorities(members: Float32Array) -> npt.NDArray[np.uint64]:
-    """(n,) sampling keys that depend on a member alone, so that samples do not depend on batches or machines.
+    """(n,) keys of members by content alone, so that samples do not depend on batches or machines.
 
     A multilinear hash of the member's bits (a pseudo-random multiplier for each pair of components), mixed by
     splitmix64's finaliser. The members of smallest key are a uniform sample of the distinct members

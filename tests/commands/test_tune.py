@@ -16,6 +16,7 @@ from bench import run as run_command
 from conftest import Opener
 from words import WordEncoder
 
+from surprise_rerank.connectors.qdrant.retrievers import NO_WORD
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.fitted_weights import (
     delete_weights,
@@ -164,7 +165,8 @@ def test_the_verdict_and_the_percentile_are_in_every_form(run: Run, values, othe
     assert found["verdict"] == {"status": "unknown", "chance": None, "reason": reason}
     said = run("search", "-", "--min-percentile", ".9", text=b"ask1 say1\ntea pot\n")[2].splitlines()
     assert said[1] == f"ask1 say1: unknown: {reason}"
-    assert said[2].startswith("tea pot: off-topic: the best document is above that of ")
+    assert said[2] == NO_WORD
+    assert said[3].startswith("tea pot: off-topic: the best document is above that of ")
     assert values("search", "ask1 say1", "--explain")["verdict"] == found["verdict"]
     assert f"Unknown: {reason}." in run("search", "ask1 say1", "--explain")[2]
     names, row = (line.split("\t") for line in run("search", "ask1 say1", "--top", "1")[1].splitlines())

@@ -15,6 +15,7 @@ from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, Location
 from surprise_rerank.connectors.qdrant.location import RetryPolicy
 from surprise_rerank.connectors.qdrant.schema import point_id
+from surprise_rerank.connectors.readers import Fields, open_documents
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
@@ -245,3 +246,36 @@ def test_prune_removes_only_documents_of_the_sources_that_were_given(tmp_path: P
         assert index.sync([Document("a", "dogs", source="x")], prune=True).removed == 1
         assert len(index) == 2
         assert index.sync([Document("a", "dogs")], prune=True).removed == 1
+
+
+def test_a_document_does_not_take_the_place_of_another_sources_one(
+    open_index: Opener, tmp_path: Path
+) -> None:
+    texts = {"a": ["Oil the chain.", "Check the tyre."], "b": ["Cats sleep.", "Check the tyre."]}
+    sources = {}
+    for name, lines in texts.items():
+        file = tmp_path / f"{name}.csv"
+        file.write_text("\n".join(["text", *lines, ""]))
+        sources[name] = open_documents(file, fields=Fields(id="row"))
+
+    def held(index: DocumentIndex) -> dict[str, str]:
+        documents = index.documents(["1", "2", "b/1", "b/2"])
+        return {name: document.text for name, document in documents.items()}
+
+    with open_index(WordEncoder()) as index:
+        index.sync(sources["a"])
+        said = (
+            r"'1' of \S+b\.csv would take the place of another one of that id, which was read from \S+a\.csv"
+        )
+        with pytest.raises(DataError, match=said):
+            index.sync(sources["b"])
+        assert held(index) == {"1": "Oil the chain.", "2": "Check the tyre."}
+        report = index.sync(sources["b"].with_prefix("b/"), prune=True)
+        assert (report.added, report.removed, len(index)) == (2, 0, 4)
+        assert held(index)["b/1"] == "Cats sleep."
+        report = index.sync(sources["b"], replace=True)  # its second row is the same text
+        assert (report.updated, report.unchanged) == (1, 1)
+        assert held(index)["1"] == "Cats sleep."
+        index.sync([Document("1", "A text from nowhere.")])
+        assert index.sync(sources["a"]).updated == 1
+        assert held(index)["1"] == "Oil the chain."

@@ -52,6 +52,8 @@ def test_the_language_is_found(language: str, text: str) -> None:
         ([], UNKNOWN),
         (["", "17 + 4", "\ud800"], UNKNOWN),
         (["cat dog cat"], UNKNOWN),
+        (["Cats sleep all day.", "A dog guards the house at night.", "Oil the chain each month."], "english"),
+        ([f"bread number{i} needs oil and care{i}" for i in range(9)], UNKNOWN),  # "care" is Romanian, too
         ([TEXTS["english"], TEXTS["german"]], MIXED),
         ([TEXTS["english"], TEXTS["russian"]], MIXED),
         ([TEXTS["english"], TEXTS["chinese"] * 4], MIXED),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from conftest import Opener
@@ -14,10 +16,13 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
-from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SparseRetriever
+from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SparseRetriever, narrowable
+from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
 from surprise_rerank.encoders.base import encode_queries
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 
@@ -42,7 +47,7 @@ def query() -> Any:
     return made
 
 
-def hybrid(index: DocumentIndex, options: SearchOptions = SearchOptions()) -> set[str]:  # noqa: B008
+def hybrid(index: Ranked, options: SearchOptions = SearchOptions()) -> set[str]:  # noqa: B008
     words = SparseRetriever(index, options)
     return set(HybridRetriever(index, words, options=options).retrieve(query(), 31, EVERYTHING).ids)
 
@@ -54,12 +59,14 @@ def ids(tenant: str) -> set[str]:
 def test_a_search_of_a_tenant_finds_its_documents_only(open_index: Opener) -> None:
     with open_index(WordEncoder(), options=BY_TENANT) as index:
         index.sync([*DOCUMENTS, Document("nobody's", "cats")])
-        assert "nobody's" in hybrid(index)
+        assert "/nobody's" in hybrid(index)
+        assert hybrid(index.of_tenant("")) == {"nobody's"}
         for name in TENANTS:
-            found = hybrid(index, SearchOptions(tenant=name))
-            assert found == ids(name) == hybrid(index, SearchOptions(filter=of(name)))
-        assert not hybrid(index, SearchOptions(tenant="nobody"))
-        steps = DenseRetriever(index, options=SearchOptions(tenant="acme")).steps(query(), 5)
+            assert hybrid(index.of_tenant(name)) == ids(name)
+            filtered = hybrid(index, SearchOptions(filter=of(name)))
+            assert filtered == {f"{name}/{own}" for own in ids(name)}
+        assert not hybrid(index.of_tenant("nobody"))
+        steps = DenseRetriever(index.of_tenant("acme")).steps(query(), 5)
         assert "of tenant 'acme'" in steps[0]
     with open_index(None) as index:
         assert index.manifest.options.tenant == "customer"
@@ -69,9 +76,147 @@ def test_an_index_without_tenants_says_how_to_get_them(open_index: Opener) -> No
     with open_index(WordEncoder()) as index:
         index.sync(DOCUMENTS[:3])
         with pytest.raises(DataError, match=r"has no tenants; index with --tenant KEY"):
-            DenseRetriever(index, options=SearchOptions(tenant="acme")).retrieve(query(), 3)
+            index.of_tenant("acme")
     with pytest.raises(IndexMismatchError, match="tenant=None, asked for is tenant='customer'"):
         open_index(WordEncoder(), options=BY_TENANT)
+
+
+LETTER = "The same first words of every letter about the weather in the mountains. "
+SAME_IDS = [
+    Document(
+        "1", LETTER * 30 + "Acme asks for the secret plan.", metadata={"customer": "acme"}, source="a.csv"
+    ),
+    Document(
+        "1", LETTER * 30 + "Bolt pays for its plan of rails.", metadata={"customer": "bolt"}, source="b.csv"
+    ),
+    Document("2", "Bolt sends screws.", metadata={"customer": "bolt"}, source="b.csv"),
+    Document("1", "Nobody owns this plan."),
+]
+TEXTS = {"acme/1": SAME_IDS[0], "bolt/1": SAME_IDS[1], "bolt/2": SAME_IDS[2], "/1": SAME_IDS[3]}
+
+
+def held(index: Ranked) -> dict[str, str]:
+    """Id -> text of everything that a search finds; ids and documents by id agree with the search."""
+    pipeline = index.pipeline("auto")
+    ranking = pipeline.search("whose plan is it", top_k=50)
+    assert ranking.documents is not None
+    texts = {name: own.text for name, own in zip(ranking.ids, ranking.documents, strict=True)}
+    assert {name: own.text for name, own in index.documents(ranking.ids).items()} == texts
+    fetched = index.fetch(ranking.ids, frozenset({"documents", "tokens"}))
+    assert {name: own.text for name, own in zip(fetched.ids, fetched.documents or (), strict=True)} == texts
+    assert len(index) == len(texts)
+    return texts
+
+
+def test_an_id_is_of_its_tenant(open_index: Opener) -> None:
+    options = IndexOptions(tenant="customer", passages=Passages(tokens=64))
+    with open_index(WordEncoder(), options=options) as index:
+        report = index.sync(SAME_IDS)
+        assert (report.added, report.updated, report.split) == (4, 0, 2)
+        assert index.sync(SAME_IDS).unchanged == 4
+        assert held(index) == {key: own.text for key, own in TEXTS.items()}
+        for tenant, ids in {"acme": ["1"], "bolt": ["1", "2"], "": ["1"]}.items():
+            assert held(index.of_tenant(tenant)) == {name: TEXTS[f"{tenant}/{name}"].text for name in ids}
+        (candidate,) = set(index.fetch(["1"], frozenset(), tenant="acme").ids)
+        assert candidate == "1"
+        with pytest.raises(DataError, match=r"such as '1' \(say tenant=\)"):
+            index.fetch(["1"], frozenset())
+        with pytest.raises(DataError, match=r"not in the index, such as '2' of tenant 'acme'"):
+            index.fetch(["2"], frozenset(), tenant="acme")
+
+        with pytest.raises(DataError, match="has tenants, and an id is one of its tenant's"):
+            index.delete(["1"])
+        assert index.delete(["1", "2"], tenant="acme") == 1
+        assert held(index) == {key: own.text for key, own in TEXTS.items() if key != "acme/1"}
+
+
+def test_a_search_for_a_tenant_is_one_of_its_documents_by_both_doors(open_index: Opener) -> None:
+    with open_index(WordEncoder(), options=BY_TENANT) as index:
+        index.sync(DOCUMENTS)
+        whole, view = index.pipeline("auto"), index.of_tenant("bolt")
+        narrowed = replace(whole, retriever=narrowable(whole.retriever).among(None, "bolt"))
+        for question in ("cats of number 7", "dogs"):
+            first, second = narrowed.search(question, 30), view.pipeline("auto").search(question, 30)
+            assert set(first.ids) == ids("bolt")
+            assert first.ids == second.ids
+            np.testing.assert_allclose(first.scores, second.scores)
+        assert {d.metadata["customer"] for d in view.sample_documents(64)} == {"bolt"}
+        with pytest.raises(DataError, match="another tenant, 'acme', is asked for"):
+            view.of_tenant("acme")
+        given = view.text_reranker("auto").rank("cats", ["text", "other"], ids=["1", "2"])
+        assert "stored 1 of 2" in given.notes[0]  # 2 is cord's
+
+
+def test_backgrounds_of_a_tenant_are_its_own(open_index: Opener) -> None:
+    with open_index(WordEncoder(), options=BY_TENANT) as index:
+        index.sync(DOCUMENTS)
+        questions = [f"what of word{i} and thing{i}" for i in range(30)]
+        assert index.measure_background(questions=questions).documents == 30
+        bolt = index.of_tenant("bolt")
+        assert bolt.backgrounds()["auto"].documents == 30  # until it has one
+        assert bolt.measure_background(questions=questions).documents == 10
+        assert bolt.backgrounds()["auto"].documents == 10
+        assert index.backgrounds()["auto"].documents == 30
+        assert index.of_tenant("acme").backgrounds()["auto"].documents == 30
+
+
+def test_prune_and_rebuild_stay_inside_the_tenants_that_are_named(open_index: Opener) -> None:
+    left = {key: own.text for key, own in TEXTS.items()}
+    with open_index(WordEncoder(), options=BY_TENANT) as index:
+        index.sync(SAME_IDS)
+        bolts = [replace(SAME_IDS[1], text="Bolt has another plan.")]
+        assert index.sync(bolts, prune=True).removed == 1
+        left |= {"bolt/1": "Bolt has another plan."}
+        del left["bolt/2"]
+        assert held(index) == left
+
+        with pytest.raises(DataError, match="'1' is of tenant 'bolt', and the documents of tenant='acme'"):
+            index.sync(bolts, prune=True, tenant="acme")
+        other = replace(SAME_IDS[0], id="4", text="Acme starts again.")
+        assert index.sync([other], prune=True, tenant="acme").removed == 1
+        del left["acme/1"]
+        left["acme/4"] = other.text
+        assert held(index) == left
+
+        report = index.rebuild([Document("9", "Cord has a plan, too.", metadata={"customer": "cord"})])
+        assert report.added == len(index) == 4
+        left["cord/9"] = "Cord has a plan, too."
+        assert held(index) == left
+        again = index.sync([replace(SAME_IDS[2], id="3")], prune=True)  # of the source that bolt/1 is from
+        assert (again.added, again.removed) == (1, 1)
+
+
+def test_tenants_whose_names_hold_a_slash_do_not_meet(open_index: Opener) -> None:
+    documents = [
+        Document("b/c", "Of the tenant a.", metadata={"customer": "a"}),
+        Document("c", "Of the tenant a/b.", metadata={"customer": "a/b"}),
+        Document("c", "Of the tenant a~1b.", metadata={"customer": "a~1b"}),
+    ]
+    with open_index(WordEncoder(), options=BY_TENANT) as index:
+        assert index.sync(documents).added == len(index) == 3
+        for document in documents:
+            tenant = document.metadata["customer"]
+            assert held(index.of_tenant(tenant)) == {document.id: document.text}
+        assert index.sync(documents[:1], prune=True).removed == 0
+        with pytest.raises(
+            DataError, match=r"the tenant of document '1' .* is \['a', 'b'\]; give it the name"
+        ):
+            index.sync([Document("1", "a", metadata={"customer": ["a", "b"]})])
+
+
+def test_near_duplicates_are_looked_for_in_one_tenant(tmp_path: Path) -> None:
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(), options=BY_TENANT) as index:
+        index.sync(DOCUMENTS)
+    pairs: dict[str | None, Any] = {}
+    for tenant in (None, "bolt"):
+        settings = SimilaritySettings(k=3, similarity="cosine", tenant=tenant)
+        job = similar_documents(None, settings, index=str(tmp_path / "index"))
+        pairs[tenant] = {
+            name for row in job.table().to_pylist() for name in (row["document"], row["neighbour"])
+        }
+    assert pairs["bolt"] <= ids("bolt")
+    assert pairs[None] <= {f"{d.metadata['customer']}/{d.id}" for d in DOCUMENTS}
+    assert all(len(found) > 3 for found in pairs.values())
 
 
 def test_the_command_line_has_tenants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,3 +235,8 @@ def test_the_command_line_has_tenants(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "tenant" in run("status")
     found = json.loads(run("search", "cats", "--tenant", "bolt", "--json", "--top", "30"))
     assert {hit["id"] for hit in found["hits"]} == ids("bolt")
+    refused = CliRunner().invoke(command, ["index", "--delete", "1", *own])
+    assert isinstance(refused.exception, DataError)
+    assert "(--tenant NAME)" in str(refused.exception)
+    removed = json.loads(run("index", "--delete", "1", "--delete", "2", "--tenant", "bolt", "--json"))
+    assert (removed["removed"], removed["documents"]) == (1, 29)  # 2 is cord's

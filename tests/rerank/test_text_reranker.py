@@ -12,7 +12,7 @@ from words import WordEncoder
 
 from surprise_rerank.answers import SearchOptions
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
-from surprise_rerank.connectors.qdrant.retrievers import StoredCandidates
+from surprise_rerank.connectors.ranked import StoredCandidates
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder

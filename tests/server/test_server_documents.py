@@ -18,6 +18,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from surprise_rerank import Document, DocumentIndex
+from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.server import service_app
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
@@ -66,6 +67,23 @@ def test_a_document_is_found_when_it_was_stored_and_gone_when_it_was_removed(cli
     assert client.delete("/v1/documents/s").json()["deleted"] == 0
     assert client.delete("/v1/documents/c%2F1%20%3F").json()["documents"] == 1
     assert "s" not in found(client, "flour for bread")
+
+
+def test_documents_of_two_customers_may_have_one_id(tmp_path: Path) -> None:
+    options = IndexOptions(tenant="customer")
+    with DocumentIndex.open(tmp_path / "tenants", WordEncoder(), options=options) as index:
+        index.sync(STORED, background=False)
+        client = client_of(app_of(index, token=TOKEN), headers=WITH)
+        for name in ("acme", "bolt/x"):
+            document = {"id": "s", "text": f"stocks of {name}", "metadata": {"customer": name}}
+            assert client.put("/v1/documents", json={"documents": [document]}).json()["added"] == 1
+        assert {"acme/s", "bolt~1x/s"} <= set(found(client, "stocks"))
+        refused = client.delete("/v1/documents/s")
+        assert refused.status_code == 422
+        assert "an id is one of its tenant's" in refused.text
+        assert client.delete("/v1/documents/s", params={"tenant": "bolt/x"}).json()["deleted"] == 1
+        assert client.delete("/v1/documents/s", params={"tenant": "bolt/x"}).json()["deleted"] == 0
+        assert "acme/s" in found(client, "stocks")
 
 
 def test_only_who_has_the_token_may_change_documents(index: DocumentIndex) -> None:

@@ -79,12 +79,31 @@ def test_streams_merges_and_updates_give_the_ensemble_of_all(
         single[0].merge(single[1]).merge(single[2].merge(single[3])),
         single[0].update(np.concatenate(batches[1:])),
     ):
-        assert_same_members(other, whole)
+        assert other.identity == whole.identity
         assert_same_moments(other, whole)
+        if len(np.unique(vectors, axis=0)) == len(vectors):  # copies in different parts are not told apart
+            assert_same_members(other, whole)
+    assert_same_members(Ensemble.from_batches(batches, **options), whole)
     for own, (count, identity, mean, scatter) in zip(single, before, strict=True):
         assert (own.count, own.identity) == (count, identity)
         np.testing.assert_array_equal(own.mean, mean)
         np.testing.assert_array_equal(own.scatter, scatter)
+
+
+def test_a_sample_holds_as_many_copies_of_a_member_as_the_ensemble():
+    shares = []
+    for seed in range(20):
+        vectors = np.random.default_rng(seed).normal(size=(10_000, 4)).astype(np.float32)
+        vectors[::2] = vectors[0]
+        ensembles = (
+            Ensemble.from_vectors(vectors, sample_size=2000),
+            Ensemble.from_batches(np.array_split(vectors, 7), sample_size=2000),
+        )
+        assert_same_members(*ensembles)
+        shares.append((ensembles[0].sample == vectors[0]).all(axis=1).mean())
+    # A simple random sample of 2,000 of 10,000 has a standard deviation of .01.
+    np.testing.assert_allclose(shares, 0.5, atol=0.04)
+    assert 0.004 < np.std(shares) < 0.02
 
 
 def test_merges_stay_exact_far_from_zero_and_over_many_batches():

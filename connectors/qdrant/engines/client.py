@@ -205,6 +205,9 @@ class ClientEngine:
 
         self._in_parts(point_ids, 10 * _OPERATIONS, send)
 
+    def purge(self) -> None:
+        """Nothing: a server rewrites its segments and truncates its log by itself; memory has no files."""
+
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points."""
 
@@ -282,11 +285,13 @@ class ClientEngine:
 
         return pages(page)
 
-    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+    def smallest(
+        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
+    ) -> list[Record]:
         """The points of the smallest ids: the first of a scroll, but in local mode, which does not sort."""
         if self.kind == "server":
-            return next(self.scroll(fields, batch=limit))
-        ids = sorted(record.id for batch in self.scroll(()) for record in batch)
+            return next(self.scroll(fields, batch=limit, condition=condition))
+        ids = sorted(record.id for batch in self.scroll((), condition=condition) for record in batch)
         return sorted(self.retrieve(ids[:limit], fields), key=lambda record: record.id)
 
     def close(self) -> None:

@@ -14,12 +14,13 @@ from qdrant_client import AsyncQdrantClient, QdrantClient
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.engines.nodes import Node, Nodes
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location, shown_url
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 
 Reached: TypeAlias = str | Sequence[str] | Location | QdrantClient | AsyncQdrantClient
 
-_locks: weakref.WeakKeyDictionary[object, threading.RLock] = weakref.WeakKeyDictionary()
-_making = threading.Lock()
+_locks: weakref.WeakKeyDictionary[object, PerProcess[Any]] = weakref.WeakKeyDictionary()
+_making = PerProcess(threading.Lock)
 _SERVER = "the Qdrant server"
 
 
@@ -68,16 +69,16 @@ def connect(where: Reached, api_key: str | None = None) -> Connection:
     is_local = options.get("location") == MEMORY or options.get("path") is not None
     if isinstance(where, QdrantClient) and is_local:
         nodes = Nodes([Node(where)], "local", "the local Qdrant", lock=_lock_of(where))
-        return Connection(nodes, _place_of(options), False)
+        return Connection(nodes, place_of(options), False)
     if isinstance(where, QdrantClient):
-        return Connection(Nodes([Node(where)], "server", _SERVER), _place_of(options), False)
+        return Connection(Nodes([Node(where)], "server", _SERVER), place_of(options), False)
     if is_local:
         raise DataError("an AsyncQdrantClient in this process belongs to its event loop; give a QdrantClient")
     # A sync client of the same: ours may be asked in any thread, with or without an event loop.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its owner was told already that a key travels without TLS
         made = QdrantClient(**options)
-    return Connection(Nodes([Node(made)], "server", _SERVER), _place_of(options), True)
+    return Connection(Nodes([Node(made)], "server", _SERVER), place_of(options), True)
 
 
 def existing(connection: Connection, collection: str) -> ClientEngine:
@@ -97,13 +98,14 @@ def existing(connection: Connection, collection: str) -> ClientEngine:
     raise StoreError(f"{server} has no collection {collection!r}; {hint}there is {shown}")
 
 
-def _place_of(options: Mapping[str, Any]) -> str:
+def place_of(options: Mapping[str, Any]) -> str:
+    """Return the address that a client was made with, without a password."""
     given = (options.get(name) for name in ("url", "path", "location", "host"))
     found = next((str(own) for own in given if own is not None), "localhost")
     return shown_url(found if options.get("host") is None else f"{found}:{options.get('port', 6333)}")
 
 
-def _lock_of(client: object) -> threading.RLock:
+def _lock_of(client: object) -> PerProcess[Any]:
     """One lock for all that ask a client in local mode, which is for one thread at a time."""
-    with _making:
-        return _locks.setdefault(client, threading.RLock())
+    with _making.get():
+        return _locks.setdefault(client, PerProcess(threading.RLock))

@@ -77,7 +77,11 @@ class EdgeEngine:
     def delete(self, point_ids: Sequence[PointId]) -> None:
         """Remove points."""
         if point_ids:
-            self._shard.update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))
+            self._shard.delete(point_ids)
+
+    def purge(self) -> None:
+        """Take deleted points out of the files now, rather than when the engine is closed."""
+        self._shard.purge()
 
     def set_payloads(self, changes: Sequence[tuple[PointId, Payload]]) -> None:
         """Set some fields of points; an operation each, as Edge has none for several payloads."""
@@ -129,9 +133,11 @@ class EdgeEngine:
 
         return pages(page)
 
-    def smallest(self, limit: int, fields: Sequence[str]) -> list[Record]:
+    def smallest(
+        self, limit: int, fields: Sequence[str], condition: models.Filter | None = None
+    ) -> list[Record]:
         """The points of the smallest ids, in their order."""
-        return next(self.scroll(fields, batch=limit))
+        return next(self.scroll(fields, batch=limit, condition=condition))
 
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk."""

@@ -23,14 +23,22 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
 import qdrant_edge
 
+from surprise_rerank.connectors.qdrant.engines.edge_purge import (
+    finish_purge,
+    mark_of,
+    note_deleted,
+    purge,
+)
+from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.core.files import disk_errors, explain, whole_file
+from surprise_rerank.core.process import at_fork, never_freed
 from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
 
 if sys.platform != "win32":
@@ -55,7 +63,8 @@ T = TypeVar("T")
 class Shard:
     """One shard in one folder; one that exists is open for reading, beside other readers, until `claim`.
 
-    Where there is none it is made of the configuration, and given to `begin` before it takes its place.
+    Where there is none it is made of the configuration, and given to `begin` before it takes its place. A
+    forked process opens it for reading with its first request, unless the parent was changing it.
 
     Raises:
         StoreError: if the shard cannot be opened.
@@ -71,13 +80,15 @@ class Shard:
         self._reads = CAN_SHARE and folder.exists()  # only, until `claim`
         self._shard: qdrant_edge.EdgeShard | None = None
         self._lock: FolderLock | None = None
-        self._process = os.getpid()
+        self._opening = threading.Lock()
+        self._inherits = False  # in a forked process that has not opened it yet
         with disk_errors(self.where):
             if not folder.exists():
                 self._require_room()
                 _create(folder, config, begin)
             _read_ahead(folder)
         self._open()
+        at_fork(self)
 
     def claim(self) -> None:
         """Become the only one who has the shard open, after the requests of other threads.
@@ -109,6 +120,25 @@ class Shard:
         self._require_room()
         with self.use() as shard:
             shard.update(operation)
+
+    def delete(self, point_ids: Sequence[PointId]) -> None:
+        """Remove points; their texts leave the files with `purge`, or when the shard is closed."""
+        self.claim()
+        note_deleted(self._folder)
+        self.update(qdrant_edge.UpdateOperation.delete_points(list(point_ids)))
+
+    def purge(self) -> None:
+        """Take deleted points out of the files now, after the requests of other threads.
+
+        Raises:
+            StoreError: if the shard cannot be changed.
+        """
+        self.claim()
+        note_deleted(self._folder)
+        with self._idle:
+            self._idle.wait_for(lambda: self._using == 0)
+            self._release()
+            self._open()
 
     @contextlib.contextmanager
     def use(self) -> Iterator[qdrant_edge.EdgeShard]:
@@ -142,16 +172,33 @@ class Shard:
 
     def close(self) -> None:
         """Flush and release the folder's lock, after the requests of other threads."""
-        if self._process != os.getpid():
+        if self._inherits:
             return  # it is the parent's
         with self._idle:
             self._idle.wait_for(lambda: self._using == 0)
             self._release()
 
+    def leave_behind(self) -> None:
+        """In a forked process: let go of the parent's shard, whose threads are not here."""
+        if self._shard is None and not self._inherits:
+            return
+        never_freed(self._shard)
+        self._shard, self._lock, self._using, self._inherits = None, None, 0, True
+        self._idle, self._opening = threading.Condition(), threading.Lock()
+
     def _require_own(self) -> None:
-        """Refuse a forked process: the threads of the shard are not in it, and would be waited for."""
-        if self._process != os.getpid():
-            raise StoreError(f"{self.where} was opened before this process was forked; open it in here")
+        """Open the shard in a forked process; a StoreError if the parent was changing it."""
+        if not self._inherits:
+            return
+        if not self._reads:
+            raise StoreError(
+                f"{self.where} was being changed when this process was forked; close the index before "
+                "the fork, and open it in each process"
+            )
+        with self._opening:
+            if self._shard is None:  # no other thread was here meanwhile
+                self._open()
+                self._inherits = False
 
     def _open(self) -> None:
         with self._named_errors():
@@ -166,6 +213,8 @@ class Shard:
             if not self._reads:
                 with self._named_errors():
                     shard.close()
+                    if mark_of(self._folder).exists():
+                        purge(self._folder)
                     if CAN_SHARE:
                         with contextlib.suppress(OSError):  # who reads next does it
                             settle(self._folder)
@@ -254,6 +303,7 @@ class FolderLock:
 
     def __init__(self, folder: Path, *, shared: bool) -> None:
         self._file: int | None = None
+        at_fork(self)
         if sys.platform != "win32":
             self._file = os.open(folder, os.O_RDONLY)
             try:
@@ -261,6 +311,10 @@ class FolderLock:
             except BaseException:
                 self.close()
                 raise
+
+    def leave_behind(self) -> None:
+        """In a forked process: leave the lock to the parent, which could not release it otherwise."""
+        self.close()
 
     def close(self) -> None:
         """Release it."""
@@ -354,6 +408,7 @@ def _patiently(attempt: Callable[[], T]) -> T:
 
 
 def _loaded(folder: Path) -> qdrant_edge.EdgeShard:
+    finish_purge(folder)
     try:
         return qdrant_edge.EdgeShard.load(str(folder))
     except Exception as error:  # Edge raises nothing more precise

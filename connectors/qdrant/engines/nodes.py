@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import math
+import os
 import re
 import threading
 import time
@@ -24,12 +25,14 @@ from qdrant_client.http.exceptions import ApiException
 from surprise_rerank.connectors.qdrant.engines import retries
 from surprise_rerank.connectors.qdrant.location import (
     DEFAULT_RETRIES,
+    MEMORY,
     EngineKind,
     Location,
     RetryPolicy,
     shown_url,
     split_url,
 )
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.errors import StoreError
 
 T = TypeVar("T")
@@ -65,15 +68,23 @@ class Node:
     """One address.
 
     Attributes:
-        client: waits as long as the location says.
-        quick: the same for `_HOP` seconds at most; a client that was given is both.
         away_until: a time of the monotonic clock until which another one is asked first.
     """
 
     def __init__(self, client: QdrantClient, quick: QdrantClient | None = None) -> None:
-        self.client = client
-        self.quick = quick or client
+        self._clients = PerProcess(_Again(client, quick or client))
+        self._clients.get()
         self.away_until = 0.0
+
+    @property
+    def client(self) -> QdrantClient:
+        """This process' own: a connection that two processes use mixes up their answers."""
+        return self._clients.get()[0]
+
+    @property
+    def quick(self) -> QdrantClient:
+        """This process' own as well."""
+        return self._clients.get()[1]
 
     @property
     def is_up(self) -> bool:
@@ -82,8 +93,29 @@ class Node:
 
     def close(self) -> None:
         """Close its connections."""
+        if not self._clients.is_open:
+            return  # they are the parent's
         for client in {self.client, self.quick}:
             client.close()
+
+
+class _Again:
+    """The clients of a node: those that were given, and the same again in a forked process."""
+
+    def __init__(self, *clients: QdrantClient) -> None:
+        self._clients, self._process = clients, os.getpid()
+
+    def __call__(self) -> tuple[QdrantClient, ...]:
+        if self._process == os.getpid() or not all(map(is_remote, self._clients)):
+            return self._clients
+        made = {client: QdrantClient(**client.init_options) for client in self._clients}
+        return tuple(made[client] for client in self._clients)
+
+
+def is_remote(client: object) -> bool:
+    """Whether a client reaches a server; one in local mode has its points in this process."""
+    options = getattr(client, "init_options", {"location": MEMORY})
+    return options.get("location") != MEMORY and options.get("path") is None
 
 
 class Nodes:
@@ -98,16 +130,16 @@ class Nodes:
         kind: EngineKind,
         place: str,
         policy: RetryPolicy = DEFAULT_RETRIES,
-        lock: threading.RLock | None = None,
+        lock: PerProcess[Any] | None = None,
     ) -> None:
         self.nodes = tuple(nodes)
         self.kind: EngineKind = kind
         self.place = place
         self.policy = policy
-        self._lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        self._lock = PerProcess[contextlib.AbstractContextManager[Any]](contextlib.nullcontext)
         if kind != "server":
-            self._lock = lock or threading.RLock()
-        self._state = threading.Lock()
+            self._lock = lock or PerProcess(threading.RLock)
+        self._state = PerProcess(threading.Lock)
         self._changes = 0  # how many go on
 
     @classmethod
@@ -169,12 +201,12 @@ class Nodes:
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """While a change goes on: what it reads is waited for as long as what it writes."""
-        with self._state:
+        with self._state.get():
             self._changes += 1
         try:
             yield
         finally:
-            with self._state:
+            with self._state.get():
                 self._changes -= 1
 
     def _attempt(self, request: Callable[[QdrantClient], T], *, quickly: bool) -> T:
@@ -182,7 +214,7 @@ class Nodes:
         order = [node for node in self.nodes if node.is_up] or list(self.nodes)
         for node in order:
             try:
-                with self._lock:
+                with self._lock.get():
                     answer = request(node.quick if quickly and node is not order[-1] else node.client)
             except (ApiException, grpc.RpcError) as fault:
                 if retries.is_away(fault):

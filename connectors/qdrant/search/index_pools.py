@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,9 +18,13 @@ from surprise_rerank.connectors.qdrant.schema import (
     NUMBER,
     PASSAGE_FIELDS,
     PASSAGES,
+    SOURCE,
     TOKEN_VECTORS,
+    PointId,
     Record,
+    document_key,
     point_id,
+    tenant_of_key,
     to_document,
     to_passage,
     to_terms,
@@ -32,7 +36,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     Stage,
     by_id,
     dense_stage,
-    of_tenant,
     rescored,
 )
 from surprise_rerank.connectors.qdrant.storage import Storage
@@ -43,16 +46,18 @@ from surprise_rerank.errors import DataError, NotStoredError
 
 
 class IndexPools(Pools):
-    """Makes candidate pools of one index.
+    """Makes candidate pools of one index, or of one tenant's documents in it.
 
     Args:
         storage: of the index.
         density: points per document, about.
+        tenant: whose documents they are; the empty string for documents without a tenant. None where the
+            index has no tenants, or for the documents of all: these are named by their keys.
     """
 
-    def __init__(self, storage: Storage, density: float) -> None:
+    def __init__(self, storage: Storage, density: float, tenant: str | None = None) -> None:
         self._density = density
-        self.storage = storage
+        self.storage, self.tenant = storage, tenant
 
     @property
     def density(self) -> float:
@@ -84,10 +89,11 @@ class IndexPools(Pools):
             limits = {
                 i: 2 * limit
                 for i, limit in limits.items()
-                if len(_documents_of(points[i])) < searches[i].wanted and len(points[i]) >= limit
+                if len(self._documents_of(points[i])) < searches[i].wanted and len(points[i]) >= limit
             }
         kept = [
-            _documents_of(points[i])[own.options.offset or 0 : own.wanted] for i, own in enumerate(searches)
+            self._documents_of(points[i])[own.options.offset or 0 : own.wanted]
+            for i, own in enumerate(searches)
         ]
         whole = points
         passages = self.storage.manifest.options.passages
@@ -99,7 +105,7 @@ class IndexPools(Pools):
             whole = dict(enumerate(self.every(narrowed).values()))
         chosen = [frozenset(names) for names in kept]
         return [
-            Found([record for record in whole[i] if record.payload[ID] in own], points[i])
+            Found([record for record in whole[i] if self.key(record) in own], points[i])
             for i, own in enumerate(chosen)
         ]
 
@@ -118,17 +124,21 @@ class IndexPools(Pools):
         """Documents by id, in this order; see `Searched.fetch`."""
         names = self.payload_of(fields)
         counted = (*names, PASSAGES) if self.splits else names
-        firsts = self._retrieve([point_id(name) for name in ids], counted, fields)
-        missing = [name for name in ids if point_id(name) not in firsts]
+        keys = self.keys(ids)
+        firsts = self._retrieve([point_id(key) for key in keys.values()], counted, fields)
+        missing = [name for name in ids if point_id(keys[name]) not in firsts]
         if missing and not skip_missing:
+            whose = ""
+            if self.storage.manifest.options.tenant is not None:
+                whose = f" of tenant {self.tenant!r}" if self.tenant is not None else " (say tenant=)"
             raise NotStoredError(
-                f"{len(missing)} documents are not in the index, such as {missing[0]!r}; sync it"
+                f"{len(missing)} documents are not in the index, such as {missing[0]!r}{whose}; sync it"
             )
         points = [
-            point_id(name, number)
+            point_id(keys[name], number)
             for name in ids
-            if point_id(name) in firsts
-            for number in range(firsts[point_id(name)].payload.get(PASSAGES, 1))
+            if point_id(keys[name]) in firsts
+            for number in range(firsts[point_id(keys[name])].payload.get(PASSAGES, 1))
         ]
         others = self._retrieve([point for point in points if point not in firsts], names, fields)
         found = {**firsts, **others}
@@ -139,7 +149,9 @@ class IndexPools(Pools):
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Documents by id, of their first points; those that are not there are left out."""
-        return _documents(list(self._retrieve([point_id(name) for name in ids], DOCUMENT_FIELDS).values()))
+        names = {point_id(key): name for name, key in self.keys(ids).items()}
+        records = self._retrieve(list(names), DOCUMENT_FIELDS)
+        return {names[point]: to_document(record.payload) for point, record in records.items()}
 
     def _retrieve(
         self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field] = frozenset()
@@ -147,10 +159,27 @@ class IndexPools(Pools):
         found = self.storage.engine.retrieve(points, names, self.vectors_of(fields)) if points else []
         return {record.id: record for record in found}
 
+    def firsts(self) -> models.Filter | None:
+        """A filter for the first points of documents, each of which has one; None for all points."""
+        options, conditions = self.storage.manifest.options, list[models.Condition]()
+        if options.passages is not None:
+            conditions.append(models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0)))
+        if self.tenant is not None:
+            conditions.append(options.tenant_filter(self.tenant))
+        return models.Filter(must=conditions) if conditions else None
+
+    def points_of(self, pool: Candidates) -> list[PointId]:
+        """The points of candidates."""
+        numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
+        keys = self.keys(pool.ids)
+        return [point_id(keys[name], number) for name, number in zip(pool.ids, numbers, strict=True)]
+
     def prepared(self, options: SearchOptions) -> SearchOptions:
         """With the tenant as a part of the filter, and what quantised vectors found rescored."""
         own = self.storage.manifest.options
-        return rescored(of_tenant(options, own.tenant_path), own.quantization)
+        if self.tenant is not None:
+            options = options.among(own.tenant_filter(self.tenant))
+        return rescored(options, own.quantization)
 
     def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors that fields are made of; a DataError if the index stores none."""
@@ -164,16 +193,23 @@ class IndexPools(Pools):
     def payload_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """What to fetch of points' payloads for candidates with these fields."""
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
+        if self._key_field != ID:
+            names = (*names, self._key_field)
         if self.splits:
             names = (*names, *PASSAGE_FIELDS)
         return (*names, *TOKEN_FIELDS) if "tokens" in fields else names
 
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
         """What is read of other points to make candidates of these: whole documents."""
-        headless = _headless(records) if "documents" in fields else []
+        if "documents" not in fields:
+            return {}
+        heads = {self.key(record) for record in records if record.payload.get(NUMBER, 0) == 0}
+        headless = [key for key in self._documents_of(records) if key not in heads]
         if not headless:
             return {}
-        return {"documents": by_id([point_id(name) for name in headless], DOCUMENT_FIELDS)}
+        return {
+            "documents": by_id([point_id(key) for key in headless], self.payload_of(frozenset({"documents"})))
+        }
 
     def whole(
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
@@ -181,8 +217,8 @@ class IndexPools(Pools):
         """Those whose document was not deleted between two requests."""
         if "documents" not in fields:
             return list(records)
-        there = _documents([*records, *answers.get("documents", ())])
-        return [record for record in records if record.payload[ID] in there]
+        documents = self._documents([*records, *answers.get("documents", ())])
+        return [record for record in records if self.key(record) in documents]
 
     def made(
         self,
@@ -193,36 +229,40 @@ class IndexPools(Pools):
     ) -> Candidates:
         """Points as candidates, with whole documents where they are asked for; see `Pools.made`."""
         manifest = self.storage.manifest
-        documents = _documents([*records, *answers.get("documents", ())]) if "documents" in fields else {}
+        has_texts = "documents" in fields
+        documents = self._documents([*records, *answers.get("documents", ())]) if has_texts else {}
         payloads = [record.payload for record in records]
+        name_field = self._key_field if self.tenant is None else ID
         passages = manifest.options.passages
         found = Candidates(
-            ids=tuple(p[ID] for p in payloads),
+            ids=tuple(p[name_field] for p in payloads),
             scores=scores,
             dense=_dense(records, manifest.dimension) if "dense" in fields else None,
             tokens=self.tokens_of(records) if "tokens" in fields else None,
             terms=to_terms(records) if "terms" in fields else None,
-            documents=tuple(documents[p[ID]] for p in payloads) if "documents" in fields else None,
+            documents=tuple(documents[self.key(record)] for record in records) if has_texts else None,
         )
         if passages is None:
             return found
         return replace(found, passages=tuple(to_passage(p) for p in payloads), best=passages.best)
 
     def key(self, record: Record) -> str:
-        """The document's id."""
-        return str(record.payload[ID])
+        """What the document is known by; see `schema.document_key`."""
+        return str(record.payload[self._key_field])
 
     def names(self, records: Sequence[Record]) -> dict[str, str]:
         """Every point has its document's id."""
-        return {name: name for name in _documents_of(records)}
+        name_field = self._key_field if self.tenant is None else ID
+        return {self.key(record): str(record.payload[name_field]) for record in records}
 
     def keys(self, ids: Sequence[str]) -> dict[str, str]:
-        """The ids themselves."""
-        return {name: name for name in ids}
+        """The ids themselves, or those of the tenant."""
+        return {name: document_key(name, self.tenant) for name in ids}
 
     def among(self, keys: Sequence[str]) -> models.Filter:
         """A filter for all points of these documents."""
-        return models.Filter(must=[models.FieldCondition(key=ID, match=models.MatchAny(any=list(keys)))])
+        of_these = models.FieldCondition(key=self._key_field, match=models.MatchAny(any=list(keys)))
+        return models.Filter(must=[of_these])
 
     def these(self, records: Sequence[Record]) -> models.Filter:
         """A filter for these points."""
@@ -263,22 +303,45 @@ class IndexPools(Pools):
             [f"of document {record.payload[ID]!r}" for record in records],
         )
 
+    @property
+    def _key_field(self) -> str:
+        return self.storage.manifest.options.key_field
 
-def _documents_of(records: Iterable[Record]) -> list[str]:
-    """The documents of points, in their order."""
-    return list(dict.fromkeys(record.payload[ID] for record in records))
+    def _documents_of(self, records: Iterable[Record]) -> list[str]:
+        """The keys of points' documents, in their order."""
+        return list(dict.fromkeys(map(self.key, records)))
+
+    def _documents(self, records: Sequence[Record]) -> dict[str, Document]:
+        """Documents by key: the first point of each holds the text."""
+        firsts = (record for record in records if record.payload.get(NUMBER, 0) == 0)
+        return {self.key(record): to_document(record.payload) for record in firsts}
 
 
-def _headless(records: Sequence[Record]) -> list[str]:
-    """The documents whose first point is not among these."""
-    here = {record.payload[ID] for record in records if record.payload.get(NUMBER, 0) == 0}
-    return list(dict.fromkeys(r.payload[ID] for r in records if r.payload[ID] not in here))
+class WithOtherTenants:
+    """Documents, and after them those of an index whose tenant none of them has."""
 
+    def __init__(self, documents: Iterable[Document], storage: Storage) -> None:
+        self._documents, self._storage = documents, storage
 
-def _documents(records: Sequence[Record]) -> dict[str, Document]:
-    """Documents by id: the first point of each holds the text."""
-    payloads = (record.payload for record in records)
-    return {p[ID]: to_document(p) for p in payloads if p.get(NUMBER, 0) == 0}
+    def __iter__(self) -> Iterator[Document]:
+        options, tenants = self._storage.manifest.options, set[str]()
+        for document in self._documents:
+            tenants.add(tenant_of_key(options.key_of(document)))
+            yield document
+        fields, firsts = (
+            (*DOCUMENT_FIELDS, SOURCE, options.key_field),
+            IndexPools(self._storage, 1.0).firsts(),
+        )
+        for records in self._storage.engine.scroll(fields, condition=firsts):
+            for record in records:
+                if tenant_of_key(record.payload[options.key_field]) not in tenants:
+                    yield to_document(record.payload)
+
+    @property
+    def unreadable(self) -> Sequence[str]:
+        """Places that could not be read, as a `DocumentSource` has them."""
+        places: Sequence[str] = getattr(self._documents, "unreadable", ())
+        return places
 
 
 def _dense(records: Sequence[Record], dimension: int) -> Float32Array:

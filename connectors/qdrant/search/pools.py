@@ -158,12 +158,20 @@ class Pools(ABC):
 
     def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for all points of some documents with these fields, for `every`."""
+        return self._reading(self.among(keys), fields), len(keys)
+
+    def fields_of(self, records: Sequence[Record], fields: frozenset[Field]) -> tuple[Asked, int]:
+        """A request for these points with these fields, for `every`."""
+        return self._reading(self.these(records), fields), len(records)
+
+    def _reading(self, condition: models.Filter, fields: frozenset[Field]) -> Asked:
+        """A request for all points that a filter lets through, with these fields."""
         asked = models.QueryRequest(
-            filter=self.among(keys),
+            filter=condition,
             with_payload=payload_selector(self.payload_of(fields)),
             with_vector=list(self.vectors_of(fields)) or False,
         )
-        return (lambda limit: asked.model_copy(update={"limit": limit})), len(keys)
+        return lambda limit: asked.model_copy(update={"limit": limit})
 
     @abstractmethod
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:

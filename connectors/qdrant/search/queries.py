@@ -34,15 +34,13 @@ class SearchOptions:
     """What Qdrant offers for a search, passed through unchanged.
 
     A filter has a document's metadata at `metadata.KEY`. The offset says how many of the best are skipped,
-    the threshold is of what the search ranks by. Parameters are `hnsw_ef`, `exact`, quantisation. A tenant is
-    one of an index with `IndexOptions(tenant=...)`.
+    the threshold is of what the search ranks by. Parameters are `hnsw_ef`, `exact`, quantisation.
     """
 
     filter: models.Filter | None = None
     offset: int | None = None
     score_threshold: float | None = None
     params: models.SearchParams | None = None
-    tenant: str | None = None
 
     def __post_init__(self) -> None:
         if self.filter is not None and not isinstance(self.filter, models.Filter):
@@ -52,20 +50,11 @@ class SearchOptions:
         if self.offset is not None and self.offset < 0:
             raise DataError(f"the offset must not be negative, got {self.offset}")
 
-    def among(self, condition: models.Filter | None, tenant: str | None = None) -> SearchOptions:
-        """The same over the points of a tenant that another filter lets through, too.
-
-        Raises:
-            DataError: if it is over those of another tenant already.
-        """
-        if tenant is not None and self.tenant not in (None, tenant):
-            raise DataError(
-                f"tenant={tenant!r}: the pipeline is of the tenant {self.tenant!r}; ask one without a tenant"
-            )
-        alone = replace(self, filter=condition or self.filter, tenant=tenant or self.tenant)
+    def among(self, condition: models.Filter | None) -> SearchOptions:
+        """The same over the points that another filter lets through, too."""
         if condition is None or self.filter is None:
-            return alone
-        return replace(alone, filter=models.Filter(must=[self.filter, condition]))
+            return replace(self, filter=condition or self.filter)
+        return replace(self, filter=models.Filter(must=[self.filter, condition]))
 
     def exactly(self) -> SearchOptions:
         """The same without the approximate index."""
@@ -200,24 +189,6 @@ def by_id(
         with_payload=list(fields),
         with_vector=list(vectors) or False,
     )
-
-
-def of_tenant(options: SearchOptions, path: str) -> SearchOptions:
-    """The same, with the tenant as a part of the filter.
-
-    Args:
-        options: perhaps with a tenant, which is refused where there are none.
-        path: where the payload has it; empty where there are none.
-    """
-    if options.tenant is None:
-        return options
-    if not path:
-        raise DataError(
-            f"tenant={options.tenant!r}: the index has no tenants; index with --tenant KEY (in Python "
-            "IndexOptions(tenant=KEY)), the key of the metadata that says whose a document is, or filter"
-        )
-    own = models.FieldCondition(key=path, match=models.MatchValue(value=options.tenant))
-    return replace(options, tenant=None).among(models.Filter(must=[own]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -70,9 +70,23 @@ class Searched(ABC):
     files: Files  # what is kept beside the points: backgrounds, fitted weights
     storage: Storage | None = None  # of an index of ours; None of a collection that somebody else made
     has_dense: bool = True  # whether documents have one each; else they are found by MaxSim of token vectors
+    tenant: str | None = None  # whose documents they are, of one tenant's in an index
     # As this process last saw them; None before that.
     last_changes: Changes | None = None
     _encoder: Encoder | None = None
+
+    @property
+    def corpus(self) -> Searched:
+        """The whole collection, which scores are measured against: itself, or the index of a tenant."""
+        return self
+
+    @abstractmethod
+    def of_tenant(self, tenant: str) -> Searched:
+        """One tenant's documents, searched and named by their ids alone; '' for those without a tenant.
+
+        Raises:
+            DataError: if it is no index with tenants, or is another tenant's already.
+        """
 
     @property
     @abstractmethod
@@ -155,8 +169,8 @@ class Searched(ABC):
 
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many documents, the same in every run; see `sample`."""
-        found = self.sample(size, frozenset({"documents"})).documents or ()
-        return tuple({document.id: document for document in found}.values())
+        sampled = self.sample(size, frozenset({"documents"}))
+        return tuple(dict(zip(sampled.ids, sampled.documents or (), strict=True)).values())
 
     @abstractmethod
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
@@ -235,13 +249,21 @@ class Searched(ABC):
         return None
 
     def fetch(
-        self, ids: Iterable[str], fields: Collection[Field], *, skip_missing: bool = False
+        self,
+        ids: Iterable[str],
+        fields: Collection[Field],
+        *,
+        skip_missing: bool = False,
+        tenant: str | None = None,
     ) -> Candidates:
         """Documents by id with these fields, in this order; all passages of each.
+
+        An id is of its tenant, where the index has tenants; without one it is as a search of all shows it.
 
         Raises:
             NotStoredError: if one is not there, and missing ones are not to be skipped.
         """
         wanted = border.choices("fields", fields, get_args(Field))
         border.flags(skip_missing=skip_missing)
-        return self.pools.fetch(border.texts("ids", ids), wanted, skip_missing=skip_missing)
+        pools = self.pools if tenant is None else self.of_tenant(tenant).pools
+        return pools.fetch(border.texts("ids", ids), wanted, skip_missing=skip_missing)

@@ -70,6 +70,32 @@ class MemoryFiles(Files):
         self._contents[name] = None
 
 
+class TenantFiles(Files):
+    """Files of one tenant beside those of the whole index, which are read where the tenant has none.
+
+    Args:
+        shared: returns the files of the index; a rebuild puts others in their place.
+        tenant: its name, of which file names have a digest.
+    """
+
+    def __init__(self, shared: Callable[[], Files], tenant: str) -> None:
+        self._shared = shared
+        self._prefix = f"tenant-{digest_of(tenant.encode())}-"
+
+    def read_file(self, name: str) -> bytes | None:
+        """The tenant's file, or that of the whole index; None if there is neither."""
+        content = self._shared().read_file(self._prefix + name)
+        return self._shared().read_file(name) if content is None else content
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Keep a file of the tenant's, in place of the one of this name."""
+        self._shared().write_file(self._prefix + name, content)
+
+    def delete_file(self, name: str) -> None:
+        """Delete a file of the tenant's; that of the whole index stays."""
+        self._shared().delete_file(self._prefix + name)
+
+
 class FolderFiles(Files):
     """Files in a folder, each written whole or not at all.
 

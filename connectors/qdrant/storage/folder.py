@@ -13,9 +13,11 @@ from types import MappingProxyType
 from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
+from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
 from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.core.process import NeverCopied
 from surprise_rerank.errors import (
     MADE_ANEW,
     IndexMismatchError,
@@ -29,7 +31,7 @@ VERSION_FILE = "index.json"  # which version is in use
 _POINTS = "edge"  # the folder of a version that Edge has
 
 
-class FolderStorage(FolderFiles):
+class FolderStorage(NeverCopied, FolderFiles):
     """One version of an index in a folder; the manifest is written where it is new.
 
     Raises:
@@ -112,6 +114,11 @@ class FolderStorage(FolderFiles):
             elif own.exists():  # whose words have a language already
                 manifest = replace(manifest, language=_read_manifest(own).language)
         return cls(folder, before + 1, manifest)
+
+    @property
+    def location(self) -> Location:
+        """Where the index is, also for a process with another current folder."""
+        return Location(os.path.abspath(self._folder))
 
     def reload(self) -> Manifest:
         """The manifest; no other process changes it while this one is open."""

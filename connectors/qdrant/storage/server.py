@@ -20,6 +20,7 @@ from surprise_rerank.connectors.qdrant.engines.placement import difference
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, is_index
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles
+from surprise_rerank.core.process import NeverCopied
 from surprise_rerank.errors import ForeignCollectionError, IndexMismatchError, NoIndexError, StoreError
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ _FORBIDDEN = frozenset('<>:"/\\|?*\0\x1f')  # what Qdrant refuses in the name of
 _VERSION = re.compile(r"[0-9]+(-[0-9a-f]{8})?")
 
 
-class ServerStorage(CollectionFiles):
+class ServerStorage(NeverCopied, CollectionFiles):
     """Collections of a Qdrant: `NAME@VERSION` holds the points, and the alias NAME names the one in use.
 
     Files are in a second collection, `NAME@VERSION.files`. A version is a number and, after the first, digits
@@ -89,6 +90,11 @@ class ServerStorage(CollectionFiles):
             nodes.close()
             raise
         return storage
+
+    @property
+    def location(self) -> Location:
+        """Where the index is."""
+        return self._location
 
     @classmethod
     def _opened(

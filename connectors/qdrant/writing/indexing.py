@@ -6,19 +6,15 @@ queue between them is short, so that a slow store slows the encoder down instead
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import TypeAlias, TypeVar
 
 from surprise_rerank.border import instances
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines import Engine
-from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.connectors.qdrant.multivectors import document_vectors, token_payload
@@ -26,8 +22,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
     HASH,
-    ID,
-    INCOMPLETE,
+    KEY,
     NUMBER,
     PASSAGES,
     SOURCE,
@@ -36,20 +31,21 @@ from surprise_rerank.connectors.qdrant.schema import (
     Payload,
     Point,
     StoredVector,
+    document_key,
     document_payload,
     passage_payload,
     point_id,
     stored_hash,
+    tenant_of_key,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import PointWriter
+from surprise_rerank.connectors.qdrant.writing.writer import Job, StoppedError, Writer, delete_documents
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoded, Encoder, encode_documents, token_dimension
-from surprise_rerank.errors import DataError, EmptySourceError, IndexingError, StoreError
+from surprise_rerank.errors import DataError, EmptySourceError
 
 # Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
 _CHUNK = 8192
@@ -95,14 +91,18 @@ class Indexer:
     maker: PointMaker
     work: Advance
     settle: Callable[[Sequence[Document]], Bm25 | None]  # from the first documents, how words are made
+    tenant: str | None = None  # whose documents alone are taken and pruned; None for those of all
+    replaces: bool = False  # whether a document may take the place of one that was read from elsewhere
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
-    _seen: dict[str, None] = field(default_factory=dict)  # ids, in their order
+    _seen: dict[str, None] = field(default_factory=dict)  # documents' keys, in their order
     _sources: set[str] = field(default_factory=set)  # that documents were read from
 
     def run(
         self, documents: Iterable[Document], *, prune: bool = False, encoded: Encoded | None = None
     ) -> SyncReport:
         """Store what is new or changed; see `DocumentIndex.sync`."""
+        if self.tenant is not None:
+            self.maker.options.tenant_filter(self.tenant)  # refuses an index without tenants
         known = dict(self._all_stored()) if prune else None
         source = instances("documents", documents, Document, "make it of Document(id=..., text=...)")
         row = 0
@@ -116,8 +116,8 @@ class Indexer:
                     row += len(chunk)
                 except StoppedError:
                     # Later ids are reported if that needs no reading of a stream, which may have no end.
-                    rest = [d.id for d in source] if isinstance(documents, Sequence) else []
-                    writer.give_up(self._seen, rest)
+                    later = map(self.maker.options.key_of, source) if isinstance(documents, Sequence) else ()
+                    writer.give_up(self._seen, list(later))
             writer.finish(self._seen)
         removed = 0
         if known is not None:
@@ -137,14 +137,20 @@ class Indexer:
         encoded: Encoded | None,
         writer: Writer,
     ) -> None:
-        self._require_unique(documents)
-        writer.expect([d.id for d in documents])
+        keys = self._unique_keys(documents)
         # This also finds what cannot be stored before anything is encoded.
         hashes = [stored_hash(d) for d in documents]
-        stored = known if known is not None else self._stored(documents, writer)
-        pairs = zip(documents, hashes, strict=True)
-        current = {d.id: d for d, own in pairs if d.id in stored and stored[d.id].hash == own}
-        rows = [i for i, d in enumerate(documents) if d.id not in current]
+        writer.expect(keys)
+        stored = known if known is not None else self._stored(keys, writer)
+        current = {
+            key: None
+            for key, own in zip(keys, hashes, strict=True)
+            if key in stored and stored[key].hash == own
+        }
+        rows = [i for i, key in enumerate(keys) if key not in current]
+        if not self.replaces:
+            for i in rows:
+                _require_same_source(documents[i], stored.get(keys[i]))
         writer.acknowledge(current)
         self._counts["unchanged"] += len(current)
         self.work(len(current))
@@ -154,8 +160,8 @@ class Indexer:
             points = self._points_of(pieces, list(window), encoded)
             parts = []
             for i, own in window.items():
-                before = stored.get(documents[i].id)
-                parts.append((documents[i], len(own), before.passages if before else 0))
+                before = stored.get(keys[i])
+                parts.append((keys[i], len(own), before.passages if before else 0))
                 self._counts["added" if before is None else "updated"] += 1
                 self._counts["split"] += len(own) > 1
             writer.put(partial(_jobs, parts, points))
@@ -206,41 +212,77 @@ class Indexer:
         self.engine.claim()  # before the work, not after it
         return encode_documents(self.maker.encoder, [piece.text for piece in pieces])
 
-    def _require_unique(self, documents: Sequence[Document]) -> None:
+    def _unique_keys(self, documents: Sequence[Document]) -> list[str]:
+        """Return what each document is known by.
+
+        Raises:
+            DataError: if one is known already, or is of another tenant than these are to be of.
+        """
+        keys = []
         for document in documents:
             if not document.id:
                 raise DataError(f"a document has an empty id (its text begins {document.text[:40]!r})")
-            if document.id in self._seen:
+            key = self.maker.options.key_of(document)
+            if self.tenant is not None and key != document_key(document.id, self.tenant):
+                raise DataError(
+                    f"document {document.id!r} is of tenant {tenant_of_key(key)!r}, and the documents of "
+                    f"tenant={self.tenant!r} are brought up to date; leave the tenant away, or the document"
+                )
+            if key in self._seen:
                 raise DataError(f"the document id {document.id!r} occurs twice; ids must be unique")
-            self._seen[document.id] = None
+            self._seen[key] = None
+            keys.append(key)
             if document.source:
                 self._sources.add(document.source)
+        return keys
 
     def _all_stored(self) -> Iterator[tuple[str, Stored]]:
-        for batch in self.engine.scroll((ID, HASH, PASSAGES, NUMBER, SOURCE), batch=5000):
+        options = self.maker.options
+        condition = None if self.tenant is None else options.tenant_filter(self.tenant)
+        fields = (options.key_field, HASH, PASSAGES, NUMBER, SOURCE)
+        for batch in self.engine.scroll(fields, batch=5000, condition=condition):
             for record in batch:
                 if record.payload.get(NUMBER, 0) == 0:
-                    yield record.payload[ID], _stored(record.payload)
+                    yield record.payload[options.key_field], _stored(record.payload)
 
-    def _stored(self, documents: Sequence[Document], writer: Writer) -> dict[str, Stored]:
-        found = writer.asking(
-            lambda: self.engine.retrieve([point_id(d.id) for d in documents], (ID, HASH, PASSAGES))
-        )
-        return {record.payload[ID]: _stored(record.payload) for record in found}
+    def _stored(self, keys: Sequence[str], writer: Writer) -> dict[str, Stored]:
+        key_field = self.maker.options.key_field
+        fields = (key_field, HASH, PASSAGES, SOURCE)
+        records = writer.asking(lambda: self.engine.retrieve([point_id(key) for key in keys], fields))
+        return {record.payload[key_field]: _stored(record.payload) for record in records}
 
     def _prune(self, known: Mapping[str, Stored]) -> int:
-        own = self._sources
-        gone = sorted(
-            name for name in known if name not in self._seen and (not own or known[name].source in own)
-        )
-        delete_documents(self.points, [(name, known[name].passages) for name in gone])
+        """Remove what is not among the documents, of the sources and of the tenants that these name."""
+        sources, gone = self._sources, known.keys() - self._seen.keys()
+        if sources:
+            gone = {key for key in gone if known[key].source in sources}
+        if self.maker.options.tenant is not None and self.tenant is None:
+            tenants = {tenant_of_key(key) for key in self._seen}
+            gone = {key for key in gone if tenant_of_key(key) in tenants}
+        delete_documents(self.points, [(key, known[key].passages) for key in sorted(gone)])
         return len(gone)
 
 
-def _jobs(parts: Sequence[tuple[Document, int, int]], points: Callable[[], list[Point]]) -> list[Job]:
+def _require_same_source(document: Document, stored: Stored | None) -> None:
+    """Refuse to put a document of one source into the place of another source's.
+
+    Raises:
+        DataError: names both sources.
+    """
+    if stored is None or not document.source or stored.source in ("", document.source):
+        return
+    raise DataError(
+        f"the document {document.id!r} of {document.source} would take the place of another one of that id, "
+        f"which was read from {stored.source}; give ids of their own (--set id_prefix=NAME/, in Python "
+        "open_documents(...).with_prefix('NAME/')), or, if the source has moved, replace them (--set "
+        "replace=yes, sync(..., replace=True))"
+    )
+
+
+def _jobs(parts: Sequence[tuple[str, int, int]], points: Callable[[], list[Point]]) -> list[Job]:
     """What is to be stored of documents: each with how many pieces it has now, and had before."""
     made = iter(points())
-    return [Job(document, list(islice(made, count)), before) for document, count, before in parts]
+    return [Job(key, list(islice(made, count)), before) for key, count, before in parts]
 
 
 def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
@@ -279,204 +321,6 @@ def _require_all_read(documents: Iterable[Document]) -> None:
             f"{len(unreadable)} files or folders could not be read, such as {unreadable[0]}; the others "
             "are stored and nothing was removed: mend it, exclude it, or leave prune away"
         )
-
-
-T = TypeVar("T")
-_Named: TypeAlias = tuple[str, Point]  # with the document's id
-
-_UPSERT_POINTS = 64
-_UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
-_QUEUED = 1  # beside the window that is stored: its vectors are in memory
-_NAMED = 5  # ids that an error shows
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A document to store: a point for each of its passages, and how many it had before."""
-
-    document: Document
-    points: Sequence[Point]
-    before: int
-
-
-class StoppedError(Exception):
-    """The writer has met an error; it is raised when what is missing is known."""
-
-
-class Writer:
-    """A thread that makes the points of windows, and stores them in their order.
-
-    Tokens are merged here, while the next window is encoded. An error stops the thread; one of the
-    store is raised as an `IndexingError`.
-    """
-
-    def __init__(self, points: PointWriter) -> None:
-        self._points = points
-        self._queue: queue.Queue[Callable[[], Sequence[Job]] | None] = queue.Queue(_QUEUED)
-        self._thread = threading.Thread(target=self._run, name="surprise-rerank-writer", daemon=True)
-        self._error: BaseException | None = None
-        self._missing: dict[str, None] = {}  # ids that are not known to be stored, in their order
-        self._oversized: dict[str, str] = {}  # id -> why no request holds it
-        self._lock = threading.Lock()
-
-    def __enter__(self) -> Writer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # Also after an interruption: what is encoded is stored.
-        self._stop()
-
-    def put(self, window: Callable[[], Sequence[Job]]) -> None:
-        """Hand over a window, as what makes its jobs; waits while the queue is full."""
-        if self._error is not None:
-            raise StoppedError
-        self._queue.put(window)
-
-    def expect(self, names: Sequence[str]) -> None:
-        """These documents are to be stored, unless they are acknowledged."""
-        with self._lock:
-            self._missing.update(dict.fromkeys(names))
-
-    def acknowledge(self, names: Iterable[str]) -> None:
-        """The documents of these names are stored."""
-        with self._lock:
-            for name in names:
-                self._missing.pop(name, None)
-
-    def asking(self, request: Callable[[], list[T]]) -> list[T]:
-        """What a request of the main thread gives; its failure counts as the writer's."""
-        try:
-            return request()
-        except StoreError as error:
-            self._error = self._error or error
-            raise StoppedError from error
-
-    def finish(self, seen: Iterable[str]) -> None:
-        """Wait until everything is stored.
-
-        Args:
-            seen: ids of all documents.
-
-        Raises:
-            IndexingError: if something is not.
-        """
-        self._stop()
-        if self._error is not None:
-            self.give_up(seen, [])
-        if self._oversized:
-            name, reason = next(iter(self._oversized.items()))
-            raise IndexingError(
-                f"{_named(list(self._oversized))} not stored: {reason}; all others are stored "
-                f"(shorten {name!r}, or raise the server's limit)",
-                list(self._oversized),
-            )
-
-    def give_up(self, seen: Iterable[str], rest: Sequence[str]) -> None:
-        """Raise the error, with the ids that are not known to be stored: of those seen, and of the rest.
-
-        Raises:
-            IndexingError: if it was the store's.
-            BaseException: what the thread met, if it was no fault of the store.
-        """
-        self._stop()
-        assert self._error is not None
-        if not isinstance(self._error, StoreError):
-            raise self._error
-        # What was stored before went with its collection.
-        missing = [*(seen if isinstance(self._error, CollectionGone) else self._missing), *rest]
-        raise IndexingError(
-            f"{self._error}; {_named(missing)} not known to be stored, run it again to store the rest",
-            missing,
-        ) from self._error
-
-    def _stop(self) -> None:
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join()
-
-    def _run(self) -> None:
-        with using_threads(1):  # the cores are for the encoder
-            while (window := self._queue.get()) is not None:
-                if self._error is None:  # else the queue is emptied, so that no thread waits for it
-                    try:
-                        self._store(window())
-                    except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits for it
-                        self._error = error
-
-    def _store(self, jobs: Sequence[Job]) -> None:
-        """A window. A document of several points counts as stored when the last of them is."""
-        single = [job for job in jobs if len(job.points) == 1 and job.before <= 1]
-        several = [job for job in jobs if not (len(job.points) == 1 and job.before <= 1)]
-        for batch in _batches((job.document.id, job.points[0]) for job in single):
-            failed = self._upsert(batch)
-            self.acknowledge({name for name, _ in batch} - failed)
-        if not several:
-            return
-        failed = set()
-        firsts = [(job.document.id, _incomplete(job)) for job in several]
-        others = [(job.document.id, point) for job in several for point in job.points[1:]]
-        for batch in (*_batches(firsts), *_batches(others)):
-            failed |= self._upsert(batch)
-        whole = [job for job in several if job.document.id not in failed]
-        surplus = [p for job in whole for p in points_of(job.document.id, range(len(job.points), job.before))]
-        self._points.delete(surplus)
-        self._points.set_payloads(
-            [
-                (job.points[0].id, {HASH: job.points[0].payload[HASH], PASSAGES: len(job.points)})
-                for job in whole
-            ]
-        )
-        self.acknowledge([job.document.id for job in whole])
-
-    def _upsert(self, batch: Sequence[_Named]) -> set[str]:
-        """Store points; returns the ids of documents whose point no request can hold."""
-        try:
-            self._points.upsert([point for _, point in batch])
-        except TooLarge as error:
-            if len(batch) > 1:
-                half = len(batch) // 2
-                return self._upsert(batch[:half]) | self._upsert(batch[half:])
-            name = batch[0][0]
-            self._oversized[name] = str(error)
-            return {name}
-        return set()
-
-
-def points_of(document_id: str, numbers: Iterable[int]) -> list[str]:
-    """Ids of the points of some passages."""
-    return [point_id(document_id, number) for number in numbers]
-
-
-def _incomplete(job: Job) -> Point:
-    """The first point, marked until the others are stored; it knows of every passage that may exist."""
-    marked: Payload = {HASH: INCOMPLETE, PASSAGES: max(len(job.points), job.before)}
-    return replace(job.points[0], payload={**job.points[0].payload, **marked})
-
-
-def _batches(points: Iterable[_Named]) -> Iterator[list[_Named]]:
-    return in_batches(points, lambda named: named[1].size, _UPSERT_BYTES, _UPSERT_POINTS)
-
-
-def _named(ids: Sequence[str]) -> str:
-    """How many documents, and the first of them."""
-    shown = ", ".join(repr(name) for name in ids[:_NAMED])
-    if len(ids) == 1:
-        return f"1 document ({shown}) is"
-    return f"{len(ids)} documents ({shown}{', ...' if len(ids) > _NAMED else ''}) are"
-
-
-def delete_documents(writer: PointWriter, documents: Sequence[tuple[str, int]]) -> None:
-    """Remove documents with all their points.
-
-    A document is there as long as its first point is, so that goes last: what is interrupted can be repeated.
-
-    Args:
-        writer: deletes points.
-        documents: id and number of passages of each.
-    """
-    writer.delete([p for name, passages in documents for p in points_of(name, range(1, passages))])
-    writer.delete([p for name, _ in documents for p in points_of(name, [0])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,7 +366,11 @@ class PointMaker:
                 f"got {encoded.dense.shape}"
             )
         vectors: list[dict[str, StoredVector]] = [{DENSE: row} for row in encoded.dense]
+        keys = [self.options.key_of(piece.document) for piece in pieces]
         payloads = [_payload(piece) for piece in pieces]
+        if self.options.tenant is not None:
+            for payload, key in zip(payloads, keys, strict=True):
+                payload[KEY] = key
         if self.options.tokens:
             tokens = pooled_tokens(self._tokens(encoded, len(pieces)), self.options.pooling)
             for i, own in enumerate(vectors):
@@ -536,8 +384,8 @@ class PointMaker:
                 if len(terms.indices):
                     own[BM25] = terms
         return [
-            Point(point_id(p.document.id, p.passage.number if p.passage else 0), own, payload)
-            for p, own, payload in zip(pieces, vectors, payloads, strict=True)
+            Point(point_id(key, p.passage.number if p.passage else 0), own, payload)
+            for key, p, own, payload in zip(keys, pieces, vectors, payloads, strict=True)
         ]
 
     def _tokens(self, encoded: Encoded, count: int) -> TokenBatch:

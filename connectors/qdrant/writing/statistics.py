@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.manifest import StatisticsRecord
+from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
     MU,
@@ -147,6 +147,16 @@ def require_model(ensemble: Ensemble, model: str, where: str) -> None:
     if ensemble.model and ensemble.model != model:
         raise IndexMismatchError(
             f"the ensemble is of model {ensemble.model!r}, {where} is of {model!r}; use one model for both"
+        )
+
+
+def require_same_space(ensemble: Ensemble, manifest: Manifest, where: str) -> None:
+    """Refuse an ensemble of another model or dimension than an index; see `require_model`."""
+    require_model(ensemble, manifest.model, where)
+    if ensemble.dimension != manifest.dimension:
+        raise DataError(
+            f"the ensemble has dimension {ensemble.dimension}, the index {manifest.dimension}; encode both "
+            "with one model"
         )
 
 

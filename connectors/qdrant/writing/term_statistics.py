@@ -29,6 +29,7 @@ from surprise_rerank.connectors.qdrant.storage.files import digest_of
 from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE
 from surprise_rerank.core.moments import Moments
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.core.terms import TermArray, TermBatch
 from surprise_rerank.errors import DataError, StoreError
 
@@ -174,6 +175,10 @@ class TermStatistics:
             raise DataError("term statistics of another format, or damaged; count them again")
         return cls(points, filled, **arrays)
 
+    def has_one_of(self, query: SparseVector) -> bool:
+        """Whether a point has a term of a query."""
+        return bool(np.isin(np.asarray(query.indices, np.uint32), self.terms).any())
+
     def _idf(self, terms: TermArray) -> Float64Array:
         """(m,) of some terms; that of a term that no point has is the largest."""
         counts = self._of(terms, self.counts)
@@ -215,7 +220,7 @@ class KeptTerms:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._lock = threading.RLock()
+        self._lock = PerProcess(threading.RLock)
         self._known: TermStatistics | None = None
         self._pending: list[TermStatistics] = []
         self._is_changing = False  # whether our mark is set
@@ -224,7 +229,7 @@ class KeptTerms:
 
     def statistics(self) -> TermStatistics:
         """The statistics of all points; counted where none are stored that fit, and stored on a server."""
-        with self._lock:
+        with self._lock.get():
             if self._known is None or self._is_outdated():
                 self._known = self._read()
             if self._pending:
@@ -244,7 +249,7 @@ class KeptTerms:
 
     def begin(self) -> None:
         """Before the first change: know what there is, and set the mark."""
-        with self._lock:
+        with self._lock.get():
             if self._is_changing:
                 return
             if self._known is None or not self._is_alone:  # others may have written since it was read
@@ -255,13 +260,13 @@ class KeptTerms:
 
     def change(self, added: TermBatch, removed: TermBatch) -> None:
         """Points were stored in place of others."""
-        with self._lock:
+        with self._lock.get():
             self._pending += [TermStatistics.of(added), TermStatistics.of(removed, -1)]
             if sum(len(part.terms) for part in self._pending) > _PENDING:
                 self.statistics()
 
     def _end(self, *, known: bool) -> None:
-        with self._lock:
+        with self._lock.get():
             statistics = self.statistics()
             self._is_changing = False
             # A store that cannot be written keeps the mark. What was done to its points stands.

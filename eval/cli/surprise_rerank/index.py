@@ -52,7 +52,7 @@ Examples:
 """
 # What is said of documents on their way to a server; the rest is the server's.
 _READING = {"sources", "form", "id_field", "text_field", "settings", "server", "as_json", "quiet"}
-_READING_KEYS = {"title_field", "on_error", "include", "exclude", "max_bytes"}
+_READING_KEYS = {"title_field", "id_prefix", "on_error", "include", "exclude", "max_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,8 @@ class Filling:
         background: ask the package's 300 questions, which percentiles are measured against; again when there
             are twice as many documents.
         title_field: column of titles.
+        id_prefix: stands before every id, where another source has the same ids.
+        replace: put documents into the place of those of the same id that were read from another source.
         on_error: what becomes of malformed rows; those that are skipped are reported.
         include: only these files of a folder, such as *.txt,*.md.
         exclude: not these files and folders.
@@ -78,6 +80,8 @@ class Filling:
     precision: Precision | None = None
     background: bool = True
     title_field: str | None = None
+    id_prefix: str = ""
+    replace: bool = False
     on_error: Literal["raise", "skip"] = "raise"
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -136,7 +140,8 @@ def _kinds() -> tuple[type, ...]:
 @click.option(
     "--tenant",
     metavar="KEY",
-    help="The key of the metadata that says whose a document is, where many customers share an index.",
+    help="The key of the metadata that says whose a document is, where many customers share an index. With "
+    "--delete the name of the tenant whose documents are removed.",
 )
 @click.option(
     "--server",
@@ -186,7 +191,7 @@ def index(
     if delete:
         if sources or rebuild or prune:
             raise click.UsageError("--delete goes without SOURCE, --prune and --rebuild")
-        _delete(location, out, delete)
+        _delete(location, out, delete, tenant)
         return
     of_collection = filling.of_collection(location)
     documents = _sources(sources, form, id_field, text_field, filling)
@@ -222,7 +227,7 @@ def index(
         if rebuild:
             done = opened.rebuild(documents, encoder=encoder, **anew)
         else:
-            done = opened.sync(documents, prune=prune, **made)
+            done = opened.sync(documents, prune=prune, replace=filling.replace, **made)
         _report(out, location, opened, done, documents, begun)
 
 
@@ -238,9 +243,9 @@ def _require_reading(settings: Given) -> None:
         raise click.UsageError(f"{' and '.join(given)}: the server has the index; leave it out with --server")
 
 
-def _delete(location: Location, out: Output, ids: Sequence[str]) -> None:
+def _delete(location: Location, out: Output, ids: Sequence[str], tenant: str | None) -> None:
     with open_index(location) as opened:
-        removed, left = opened.delete(list(dict.fromkeys(ids))), len(opened)
+        removed, left = opened.delete(list(dict.fromkeys(ids)), tenant=tenant), len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
     out.result(values, [f"{location}: {removed} removed; {left} documents"])
     missing = len(set(ids)) - removed
@@ -256,7 +261,7 @@ def _sources(
     limit = {} if filling.max_bytes is None else {"max_bytes": filling.max_bytes}
     rules = FileRules(include=filling.include, exclude=filling.exclude, **limit)
     fields = Fields(id=id_field, title=filling.title_field, text=text_field)
-    return Sources.opened(names, form, fields, filling.on_error, rules)
+    return Sources.opened(names, form, fields, filling.on_error, rules, filling.id_prefix)
 
 
 def _options(settings: Given, tenant: str | None, existing: IndexOptions | None) -> IndexOptions:

@@ -46,6 +46,7 @@ class Comparing:
         duplicate: from this similarity on, documents are near-duplicates; .95 by default, of DynaMax .9.
         search: compare with every document, or ask the graph of the index.
         candidates: documents that dynamax compares token by token.
+        tenant: whose documents of the index are compared; those of all by default.
         title_field: column of titles.
         ray: let Ray's workers do it, `local`, `auto`, or at an address such as head:6379.
         workers: how many of Ray.
@@ -55,6 +56,7 @@ class Comparing:
     duplicate: float | None = None
     search: Literal["exact", "graph"] = "exact"
     candidates: int = 100
+    tenant: str | None = None
     title_field: str | None = None
     ray: str | None = None
     workers: int | None = None
@@ -130,6 +132,7 @@ def similar(
         similarity=options["similarity"],
         pool=how.candidates,
         search=how.search,
+        tenant=how.tenant,
     )
     begun, work = time.perf_counter(), out.with_name(f"{out.name}.work")
     try:

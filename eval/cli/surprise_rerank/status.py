@@ -125,11 +125,16 @@ def _background(index: Searched, system: str) -> tuple[dict[str, Any], str] | No
     return values, f"{text}; {stale}" if stale else text
 
 
+def promised_levels(own: QuestionBackground) -> list[float]:
+    """Return the shares of unrelated questions that thresholds of a background can let through at most."""
+    return [] if own.doubt else [level for level in LEVELS if 1 - level <= own.highest]
+
+
 def background_facts(name: str, own: QuestionBackground) -> dict[str, Any]:
     """A system's background as JSON values."""
     from surprise_rerank.thresholds.promises import promise
 
-    promises = {f"{1 - level:g}": promise(own, level) for level in LEVELS if 1 - level <= own.highest}
+    promises = {f"{1 - level:g}": promise(own, level) for level in promised_levels(own)}
     return {
         "system": name,
         "scorers": list(own.names),

@@ -17,7 +17,12 @@ from surprise_rerank.eval.cli.opening import give_model, open_any, open_index, o
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
-from surprise_rerank.eval.cli.surprise_rerank.status import DOCUMENTS, LEVELS, background_facts, members
+from surprise_rerank.eval.cli.surprise_rerank.status import (
+    DOCUMENTS,
+    background_facts,
+    members,
+    promised_levels,
+)
 from surprise_rerank.eval.questions import (
     STANDARD_INPUT,
     read_judged_questions,
@@ -213,7 +218,9 @@ def _tune_background(given: _Given) -> None:
             origin = given.questions or ""
             measured = index.measure_background(name, texts, origin=origin, on_progress=advance)
     lines = []
-    for level in (level for level in LEVELS if 1 - level <= measured.highest):
+    if measured.doubt:
+        given.out.note(measured.doubt)
+    for level in promised_levels(measured):
         low, high = promise(measured, level)
         lines.append(
             f"  --min-percentile {1 - level:g} lets {100 * level:.3g} % through, 95 % interval "

@@ -1,0 +1,56 @@
+"""Storages as they are opened or made: in a folder, in memory, or on a server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from surprise_rerank.connectors.qdrant.location import MEMORY, Location
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
+from surprise_rerank.connectors.qdrant.storage import Storage
+from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
+from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
+from surprise_rerank.errors import DataError, StoreError
+
+
+def location_of(
+    location: Location | str | os.PathLike[str] | None,
+    url: str | Sequence[str] | None,
+    collection: str,
+    *parts: Any,
+) -> Location:
+    """The place that arguments of `DocumentIndex.open` name; `parts` are the others in their order."""
+    if isinstance(location, Location):
+        if Location(None, url, collection, *parts) != Location():
+            raise DataError("a Location is given; put url, collection, api_key and so on into it")
+        return location
+    if url is None and location is not None:
+        named = Location.at(location, collection)
+        location, url, collection = named.folder, named.url, named.collection
+    return Location(None if url is not None else location, url, collection, *parts)
+
+
+def new_version(
+    location: Location | str | os.PathLike[str], manifest: Manifest, settings: Mapping[str, Any]
+) -> FolderStorage | ServerStorage:
+    """An empty version beside an index that cannot be opened; see `DocumentIndex.renew`."""
+    where = location if isinstance(location, Location) else Location(location)
+    if where.folder is None:
+        return ServerStorage.anew(where, manifest, settings)
+    return FolderStorage.anew(Path(where.folder), manifest)
+
+
+def open_storage(
+    location: Location,
+    expected: Manifest | None,
+    options: IndexOptions | None,
+    settings: Mapping[str, Any],
+) -> Storage:
+    """Open an index, or make an empty one; see `DocumentIndex.open`."""
+    if location.url is not None or str(location.folder) == MEMORY:
+        return ServerStorage.open(location, expected, options, settings if location.url is not None else {})
+    if location.folder is None:
+        raise StoreError("give a folder, ':memory:', or the url of a Qdrant server")
+    return FolderStorage.open(Path(location.folder), expected, options)

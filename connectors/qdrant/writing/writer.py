@@ -1,0 +1,213 @@
+"""A thread that stores points while others are encoded, halves what is too large, tells what is missing."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
+
+from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
+from surprise_rerank.connectors.qdrant.schema import HASH, INCOMPLETE, PASSAGES, Payload, Point, point_id
+from surprise_rerank.connectors.qdrant.writing.term_statistics import PointWriter
+from surprise_rerank.core.batches import in_batches
+from surprise_rerank.core.threads import using_threads
+from surprise_rerank.errors import IndexingError, StoreError
+
+T = TypeVar("T")
+_Named: TypeAlias = tuple[str, Point]  # with the document's key
+
+_UPSERT_POINTS = 64
+_UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
+_QUEUED = 1  # beside the window that is stored: its vectors are in memory
+_NAMED = 5  # ids that an error shows
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A document to store, by its key: a point for each of its passages, and how many it had before."""
+
+    key: str
+    points: Sequence[Point]
+    before: int
+
+
+class StoppedError(Exception):
+    """The writer has met an error; it is raised when what is missing is known."""
+
+
+class Writer:
+    """A thread that makes the points of windows, and stores them in their order.
+
+    Tokens are merged here, while the next window is encoded. An error stops the thread; one of the
+    store is raised as an `IndexingError`.
+    """
+
+    def __init__(self, points: PointWriter) -> None:
+        self._points = points
+        self._queue: queue.Queue[Callable[[], Sequence[Job]] | None] = queue.Queue(_QUEUED)
+        self._thread = threading.Thread(target=self._run, name="surprise-rerank-writer", daemon=True)
+        self._error: BaseException | None = None
+        self._missing: dict[str, None] = {}  # ids that are not known to be stored, in their order
+        self._oversized: dict[str, str] = {}  # id -> why no request holds it
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Writer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Also after an interruption: what is encoded is stored.
+        self._stop()
+
+    def put(self, window: Callable[[], Sequence[Job]]) -> None:
+        """Hand over a window, as what makes its jobs; waits while the queue is full."""
+        if self._error is not None:
+            raise StoppedError
+        self._queue.put(window)
+
+    def expect(self, names: Sequence[str]) -> None:
+        """These documents are to be stored, unless they are acknowledged."""
+        with self._lock:
+            self._missing.update(dict.fromkeys(names))
+
+    def acknowledge(self, names: Iterable[str]) -> None:
+        """The documents of these names are stored."""
+        with self._lock:
+            for name in names:
+                self._missing.pop(name, None)
+
+    def asking(self, request: Callable[[], list[T]]) -> list[T]:
+        """What a request of the main thread gives; its failure counts as the writer's."""
+        try:
+            return request()
+        except StoreError as error:
+            self._error = self._error or error
+            raise StoppedError from error
+
+    def finish(self, seen: Iterable[str]) -> None:
+        """Wait until everything is stored.
+
+        Args:
+            seen: ids of all documents.
+
+        Raises:
+            IndexingError: if something is not.
+        """
+        self._stop()
+        if self._error is not None:
+            self.give_up(seen, [])
+        if self._oversized:
+            name, reason = next(iter(self._oversized.items()))
+            raise IndexingError(
+                f"{_named(list(self._oversized))} not stored: {reason}; all others are stored "
+                f"(shorten {name!r}, or raise the server's limit)",
+                list(self._oversized),
+            )
+
+    def give_up(self, seen: Iterable[str], rest: Sequence[str]) -> None:
+        """Raise the error, with the ids that are not known to be stored: of those seen, and of the rest.
+
+        Raises:
+            IndexingError: if it was the store's.
+            BaseException: what the thread met, if it was no fault of the store.
+        """
+        self._stop()
+        assert self._error is not None
+        if not isinstance(self._error, StoreError):
+            raise self._error
+        # What was stored before went with its collection.
+        missing = [*(seen if isinstance(self._error, CollectionGone) else self._missing), *rest]
+        raise IndexingError(
+            f"{self._error}; {_named(missing)} not known to be stored, run it again to store the rest",
+            missing,
+        ) from self._error
+
+    def _stop(self) -> None:
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        with using_threads(1):  # the cores are for the encoder
+            while (window := self._queue.get()) is not None:
+                if self._error is None:  # else the queue is emptied, so that no thread waits for it
+                    try:
+                        self._store(window())
+                    except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits for it
+                        self._error = error
+
+    def _store(self, jobs: Sequence[Job]) -> None:
+        """A window. A document of several points counts as stored when the last of them is."""
+        single = [job for job in jobs if len(job.points) == 1 and job.before <= 1]
+        several = [job for job in jobs if not (len(job.points) == 1 and job.before <= 1)]
+        for batch in _batches((job.key, job.points[0]) for job in single):
+            failed = self._upsert(batch)
+            self.acknowledge({name for name, _ in batch} - failed)
+        if not several:
+            return
+        failed = set()
+        firsts = [(job.key, _incomplete(job)) for job in several]
+        others = [(job.key, point) for job in several for point in job.points[1:]]
+        for batch in (*_batches(firsts), *_batches(others)):
+            failed |= self._upsert(batch)
+        whole = [job for job in several if job.key not in failed]
+        surplus = [p for job in whole for p in points_of(job.key, range(len(job.points), job.before))]
+        self._points.delete(surplus)
+        self._points.set_payloads(
+            [
+                (job.points[0].id, {HASH: job.points[0].payload[HASH], PASSAGES: len(job.points)})
+                for job in whole
+            ]
+        )
+        self.acknowledge([job.key for job in whole])
+
+    def _upsert(self, batch: Sequence[_Named]) -> set[str]:
+        """Store points; returns the ids of documents whose point no request can hold."""
+        try:
+            self._points.upsert([point for _, point in batch])
+        except TooLarge as error:
+            if len(batch) > 1:
+                half = len(batch) // 2
+                return self._upsert(batch[:half]) | self._upsert(batch[half:])
+            name = batch[0][0]
+            self._oversized[name] = str(error)
+            return {name}
+        return set()
+
+
+def points_of(key: str, numbers: Iterable[int]) -> list[str]:
+    """Ids of the points of some passages of a document."""
+    return [point_id(key, number) for number in numbers]
+
+
+def _incomplete(job: Job) -> Point:
+    """The first point, marked until the others are stored; it knows of every passage that may exist."""
+    marked: Payload = {HASH: INCOMPLETE, PASSAGES: max(len(job.points), job.before)}
+    return replace(job.points[0], payload={**job.points[0].payload, **marked})
+
+
+def _batches(points: Iterable[_Named]) -> Iterator[list[_Named]]:
+    return in_batches(points, lambda named: named[1].size, _UPSERT_BYTES, _UPSERT_POINTS)
+
+
+def _named(ids: Sequence[str]) -> str:
+    """How many documents, and the first of them."""
+    shown = ", ".join(repr(name) for name in ids[:_NAMED])
+    if len(ids) == 1:
+        return f"1 document ({shown}) is"
+    return f"{len(ids)} documents ({shown}{', ...' if len(ids) > _NAMED else ''}) are"
+
+
+def delete_documents(writer: PointWriter, documents: Sequence[tuple[str, int]]) -> None:
+    """Remove documents with all their points.
+
+    A document is there as long as its first point is, so that goes last: what is interrupted can be repeated.
+
+    Args:
+        writer: deletes points.
+        documents: key and number of passages of each.
+    """
+    writer.delete([p for key, passages in documents for p in points_of(key, range(1, passages))])
+    writer.delete([p for key, _ in documents for p in points_of(key, [0])])
