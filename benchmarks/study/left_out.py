@@ -1,4 +1,4 @@
-"""Each collection left out once: the numbers of `auto` are fixed on the others, and measured on it."""
+"""Each kind of collection left out once: `auto` is fixed on the other kinds, and measured on this one."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ PARTS: Mapping[str, AutoSettings] = {
     "without lengths": replace(AUTO_DEFAULTS, lengths=0),
     "without words": replace(AUTO_DEFAULTS, words=0),
     "without vectors": replace(AUTO_DEFAULTS, vectors=0),
+}
+# Collections that are alike, so that one of them tells of the others: they are left out together.
+KINDS: Mapping[str, str] = {
+    **dict.fromkeys(("birco_relic", "birco_arguana", "birco_wtb"), "long questions"),
+    **dict.fromkeys((f"xquad_{language}" for language in ("de", "es", "zh", "ar", "ru")), "languages"),
+    **dict.fromkeys(
+        ("scifact", "nfcorpus", "cranfield", "cacm", "cisi", "lisa", "npl", "demo", "xquad_en"), "short"
+    ),
 }
 POOLS = (50, 1000)  # candidates of each retriever, where 100 are usual
 _NO_TOKENS = TokenBatch.from_arrays([])  # inclusion is there already
@@ -92,6 +100,11 @@ class Study:
         """Models."""
         return list(dict.fromkeys(model for _, model in self.collections))
 
+    @property
+    def kinds(self) -> dict[str, str]:
+        """Data set -> its kind; one that has none is a kind by itself."""
+        return {name: KINDS.get(name, name) for name in self.names}
+
     def values(self, scores: Scores, name: str, model: str) -> Float64Array:
         """(q,) nDCG@10 of each question."""
         return np.array([case.ndcg(scores(case)) for case in self.collections[name, model].pools])
@@ -117,9 +130,13 @@ class Study:
         return best
 
     def left_out(self, advance: Callable[[int], None] = lambda _: None) -> dict[str, AutoSettings]:
-        """Data set -> what is chosen on all others."""
-        names = self.names
-        return {name: self.chosen([n for n in names if n != name], advance) for name in names}
+        """Data set -> what is chosen on those of all other kinds."""
+        kinds = self.kinds
+        chosen = {
+            kind: self.chosen([name for name in kinds if kinds[name] != kind], advance)
+            for kind in dict.fromkeys(kinds.values())
+        }
+        return {name: chosen[kind] for name, kind in kinds.items()}
 
 
 def interval(differences: Float64Array) -> tuple[float, float]:
@@ -167,14 +184,17 @@ def pool_tables(collections: Mapping[tuple[str, str], Collection]) -> list[Table
 
 def _differences(name: str, title: str, names: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Table:
     """Rows of a value for each data set, and how they compare with `fusion`."""
-    base, best = np.array(rows["fusion"]), np.max([rows[row] for row in ("bm25", "cosine", "fusion")], axis=0)
+    base, best = (
+        np.array(rows["fusion"]),
+        np.max([rows[row] for row in ("bm25", "cosine", "dynamax", "fusion")], axis=0),
+    )
     columns = (
         Column("system"),
         *(Column(name, 4) for name in names),
         Column("mean", 4),
         Column("to fusion", 4),
         Column("95 %"),
-        Column("worst to the best of three", 4),
+        Column("worst to the best of four", 4),
     )
     cells: list[tuple[Cell, ...]] = []
     for row, values in rows.items():

@@ -90,7 +90,7 @@ def expected(drawn: Drawn, trusting: bool) -> tuple[np.ndarray, float]:
 
     most = z_bm25[best(z_bm25)].mean()
     agreed = min(1.0, max(0.0, z_bm25[best(z_cosine)].mean() / most)) if most > 0 else 1.0
-    t = 1.0 if trusting else min(1.0, max(0.0, (agreed - 0.25) / 0.15))
+    t = 1.0 if trusting else float(min(1.0, max(0.0, (agreed - 0.25) / 0.15)))
     b = 0.6 * (2 - t) * z_bm25 + t * z_cosine + z_dynamax
     if n < 20:
         return b, t  # too few to tell what the best have more of
