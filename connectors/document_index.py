@@ -20,13 +20,14 @@ from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
-from surprise_rerank.connectors.qdrant.location import (
-    DEFAULT_RETRIES,
-    MEMORY,
-    Location,
-    RetryPolicy,
+from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, Location, RetryPolicy
+from surprise_rerank.connectors.qdrant.manifest import (
+    IndexOptions,
+    IndexStatus,
+    Manifest,
+    StatisticsRecord,
+    check_new,
 )
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     BM25,
@@ -148,6 +149,7 @@ class DocumentIndex(Ranked):
             IndexMismatchError: if the index was made by another model, or with other options or settings.
             DataError: if what is given makes no vectors, or no tokens where these are to be stored.
         """
+        check_new(options, collection_settings)
         model = _given_model(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
         if url is None and location is not None and not isinstance(location, Location):
@@ -317,6 +319,7 @@ class DocumentIndex(Ranked):
             EmptySourceError: if there is no document, and some are stored.
         """
         border.flags(show_progress=show_progress, background=background)
+        check_new(options, collection_settings)
         asked = self.backgrounds() if background else {}
         model = _given_model(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
@@ -373,6 +376,7 @@ class DocumentIndex(Ranked):
             IndexingError: if documents cannot be stored; another call continues.
         """
         border.flags(show_progress=show_progress, background=background)
+        check_new(options, collection_settings)
         model = _given_model(encoder, token_encoder) or as_encoder(encoder)
         made = _new_version(location, Manifest.of(model, options), collection_settings or {})
         with cls(made, model) as index:
@@ -486,9 +490,9 @@ class DocumentIndex(Ranked):
             IndexMismatchError: if it is of another model.
         """
         border.instance("ensemble", ensemble, Ensemble)
-        source = border.text("source", source)
-        shrink_mean = border.share("shrink_mean", shrink_mean)
-        shrink_deviation = border.share("shrink_deviation", shrink_deviation)
+        border.text("source", source)
+        border.share("shrink_mean", shrink_mean)
+        border.share("shrink_deviation", shrink_deviation)
         border.flags(show_progress=show_progress)
         statistics.require_model(ensemble, self.manifest.model, self.storage.where)
         if ensemble.dimension != self.manifest.dimension:
@@ -579,7 +583,7 @@ def _new_version(
     location: Location | str | os.PathLike[str], manifest: Manifest, settings: Mapping[str, Any]
 ) -> FolderStorage | ServerStorage:
     """An empty version beside an index that cannot be opened; see `DocumentIndex.renew`."""
-    where = location if isinstance(location, Location) else Location(location)
+    where = location if isinstance(location, Location) else Location.at(location)
     if where.folder is None:
         return ServerStorage.anew(where, manifest, settings)
     return FolderStorage.anew(Path(where.folder), manifest)

@@ -14,6 +14,7 @@ from typing import Unpack
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Hit, Query, Ranking
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.errors import DataError
@@ -46,8 +47,11 @@ class Collections:
     def __init__(
         self, collections: Mapping[str, Ranked] | Sequence[Ranked], system: str | None = None
     ) -> None:
+        border.optional(border.text, "system", system)
         if not isinstance(collections, Mapping):
-            collections = {own.where: own for own in collections}
+            listed = border.instances("collections", collections, Searched)
+            collections = {own.where: cast(Ranked, own) for own in listed}
+        border.mapping("collections", collections, lambda name, own: border.instance(name, own, Searched))
         if not collections:
             raise DataError("there is no collection to ask; give some, as a list or by name")
         self.pipelines = {name: own.pipeline(system) for name, own in collections.items()}

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, cast
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
 from surprise_rerank.core.terms import TermBatch
@@ -60,12 +61,10 @@ class GivenTexts:
         cls, texts: Sequence[str], ids: Ids | None = None, vectors: Vectors | None = None
     ) -> GivenTexts:
         """Texts with what came with them, once it is clear that it fits together."""
-        if isinstance(texts, str):
-            raise DataError("texts must be a list of strings, got one string; put it into a list")
-        wrong = next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)
-        if wrong is not None:
-            raise DataError(f"texts[{wrong}] must be a string, got {type(texts[wrong]).__name__}")
+        texts = border.texts("texts", texts)
         for name, values in (("ids", ids), ("vectors", vectors)):
+            if values is not None and (isinstance(values, str) or not hasattr(values, "__len__")):
+                border.refuse(name, values, "a list with one for each text", "give None where there is none")
             if values is not None and len(values) != len(texts):
                 raise DataError(
                     f"{len(values)} {name} for {len(texts)} texts; give one for each, None where there "

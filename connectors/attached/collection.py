@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
@@ -371,6 +371,7 @@ class Collection(Ranked):
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of so many documents, the same for the same points; see `Searched.sample`."""
         border.count("size", size)
+        border.choices("fields", fields, get_args(Field))
         with self._lock:
             if size not in self._samples:
                 self._samples[size] = self._sampled(size)

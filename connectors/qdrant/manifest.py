@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import TypeAdapter
 
+from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.lexical import Bm25
 from surprise_rerank.connectors.qdrant.schema import (
     ID,
@@ -21,13 +22,17 @@ from surprise_rerank.connectors.qdrant.schema import (
     SIGMA,
     STATISTICS,
 )
-from surprise_rerank.core.tokens import POOLING, require_pooling
+from surprise_rerank.core.tokens import POOLING
 from surprise_rerank.encoders.base import Encoder, precision_of, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, UnreadableIndexError
 
 Quantization: TypeAlias = Literal["int8", "binary"]
 PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetime", "text", "uuid", "geo"]
+
+
+def _payload_type(name: str, value: object) -> str:
+    return str(border.choice(name, value, get_args(PayloadType)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +50,25 @@ class IndexOptions:
     tenant: str | None = None  # key of the metadata that says whose a document is
 
     def __post_init__(self) -> None:
-        if self.quantization not in (None, *get_args(Quantization)):
-            known = ", ".join(get_args(Quantization))
-            raise DataError(f"quantization={self.quantization!r} is not known; choose None or one of {known}")
+        border.fields(
+            self,
+            passages=border.or_none(border.instance, Passages),
+            tokens=border.flag,
+            pooling=functools.partial(border.number, low=1),
+            surprise_vector=border.flag,
+            bm25=border.or_none(border.instance, Bm25),
+            quantization=border.or_none(border.choice, get_args(Quantization)),
+            on_disk=border.flag,
+            payload_indexes=lambda name, value: border.mapping(name, value, _payload_type),
+            tenant=border.or_none(border.text),
+        )
         if self.tenant is not None and not all(self.tenant.split(".")):
             raise DataError(f"tenant={self.tenant!r} is no key of the metadata; give one such as 'customer'")
-        require_pooling(self.pooling)
         if not self.tokens and self.pooling != POOLING:
             raise DataError(
                 f"pooling={self.pooling!r} is of token vectors, and tokens=False stores none; leave one of "
                 "the two away"
             )
-        for path, kind in self.payload_indexes.items():
-            if kind not in get_args(PayloadType):
-                known = ", ".join(get_args(PayloadType))
-                raise DataError(f"the payload index {path!r} is of type {kind!r}; choose one of {known}")
 
     @property
     def all_payload_indexes(self) -> dict[str, str]:
@@ -75,6 +84,12 @@ class IndexOptions:
     def tenant_path(self) -> str:
         """Where a payload has the tenant; empty where there are none."""
         return "" if self.tenant is None else f"{METADATA}.{self.tenant}"
+
+
+def check_new(options: object, settings: object) -> None:
+    """Refuse, by a DataError, what no index can be made with: options, and settings of its collection."""
+    border.optional(border.instance, "options", options, IndexOptions)
+    border.optional(border.mapping, "collection_settings", settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from surprise_rerank import border
 from surprise_rerank.core.device import processor_has
 from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
 from surprise_rerank.core.files import cache_folder
@@ -55,10 +56,13 @@ def load_encoder(
     Weights of int8 are calibrated on texts, some 128 of those that will be encoded; without them, the weights
     that were made before are taken.
     """
+    border.text("name", name)
     if not name.strip():
         raise ModelError(f"{name!r} is not a model's name ({_hint(name)})")
-    if precision not in _INSTRUCTIONS:
-        raise ModelError(f"precision={precision!r}: choose one of {', '.join(_INSTRUCTIONS)}")
+    border.optional(border.text, "device", device)
+    border.choice("precision", precision, _INSTRUCTIONS)
+    calibration = border.optional(border.texts, "calibration", calibration)
+    border.flags(trainable=trainable)
     if is_word_vectors(name):
         _require_float32(name, "has word vectors", precision)
         return StaticEncoder(load_word_vectors(name))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import (
     Encoded,
     Encoder,
@@ -27,6 +29,7 @@ class PairedEncoder:
     """
 
     def __init__(self, dense: Encoder, tokens: Encoder) -> None:
+        dense, tokens = as_encoder(dense), as_encoder(tokens)
         for given in (dense, tokens):
             if isinstance(given, PairedEncoder):
                 raise DataError(
@@ -65,6 +68,7 @@ class PairedEncoder:
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
         """Dense vectors of one encoder and tokens of the other, one after the other."""
+        border.optional(border.function, "on_progress", on_progress)
         dense = self.dense_encoder.encode(texts, kind).dense
         return Encoded(dense, self.token_encoder.encode(texts, kind, on_progress).require_tokens())
 

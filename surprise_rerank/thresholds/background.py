@@ -22,7 +22,6 @@ import hashlib
 import json
 import math
 import os
-import reprlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -31,10 +30,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Ranking, Verdict
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import whole_file
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.rerank.auto import SCORERS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
@@ -248,8 +248,7 @@ class QuestionBackground:
 
     def check(self, min_percentile: float) -> None:
         """Refuse a threshold that is no share, or is above `highest`, by a DataError."""
-        if not isinstance(min_percentile, int | float) or not 0 <= min_percentile <= 1:
-            raise DataError(f"min_percentile must be a share from 0 to 1, got {min_percentile!r}")
+        border.share("min_percentile", min_percentile)
         if min_percentile > self.highest + ROUNDING:
             # 1 has no number of questions.
             needed = (
@@ -355,15 +354,13 @@ def _lines(sums: Float64Array, centre: Float64Array, follows: np.ndarray) -> Lin
 
 def checked_questions(questions: Sequence[str]) -> list[str]:
     """Questions as a list; a DataError if it is one string, or one of them is none."""
-    if isinstance(questions, str) or not all(isinstance(own, str) for own in questions):
-        raise DataError(f"background questions must be a list of strings, got {reprlib.repr(questions)}")
-    return list(questions)
+    return border.texts("questions", questions)
 
 
 def require_background(background: QuestionBackground | None, min_percentile: float) -> None:
     """Refuse a threshold without a background, or one that is too high for it, by a DataError."""
     if background is None:
-        raise DataError(
+        raise NoBackgroundError(
             f"min_percentile={min_percentile!r} needs a background of other questions; make one with "
             "with_background(questions)"
         )

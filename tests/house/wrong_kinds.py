@@ -7,11 +7,11 @@ import inspect
 import math
 import reprlib
 import sys
+import types
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import numpy as np
 from foreign import foreign
@@ -41,7 +41,7 @@ VALUES: dict[str, Any] = {
     "a thing": object(),
 }
 # Numbers that may be 0, negative ones too where a name is in the second set, and those from 0 to 1.
-FROM_ZERO = {"overlap", "documents", "seed", "sample_size", "grpc_port"}
+FROM_ZERO = {"overlap", "documents", "seed", "sample_size", "random_state"}
 ANY_NUMBER = {"threshold", "weight", "alpha", "beta", "target_loss", "learning_rate", "timeout"}
 SHARES = {"min_percentile", "diversity", "collapse", "shrink_mean", "shrink_deviation"}
 # What only the package's own parts make and hand on: a function that takes one is not called by users.
@@ -58,7 +58,31 @@ LEFT_OUT: dict[str, str] = {
     "Ensemble()": "made by `from_vectors`, `from_batches` and `load`",
     "System": "of packages that add systems; checked when it is registered",
     "TextReranker.arank": "hands everything on to `rank`",
+    **dict.fromkeys(("Collection.remedy", "DocumentIndex.remedy"), "what messages of builders are made of"),
+    "DocumentIndex.renew(documents)": "looks for the index first, and none lies there",
+    **dict.fromkeys(
+        ("SurpriseKMeans", "SurpriseAssignment", "SurpriseClassifier.load(encoder)"),
+        "scikit-learn checks them, in the words that its own tests of estimators look for",
+    ),
+    "Surprise.scores": "an array for insiders",
+    "Ensemble.update(vectors)": "refused by dimension",
 }
+# What is still to be mended; a test fails for one that is.
+PENDING = frozenset(
+    {
+        *(
+            f"{own}.{name}"
+            for own in ("Collection", "DocumentIndex")
+            for name in ("pipeline", "text_reranker")
+        ),
+        *(f"{own}.store_background" for own in ("Collection", "DocumentIndex")),
+        *(f"{own}.calibrate_chance" for own in ("Collection", "DocumentIndex")),
+        *("AutoReranker.weighted", "Collections.search", "Pipeline()", "TextReranker()"),
+        *(f"Pipeline.{own}" for own in ("asearch", "calibrated", "changed", "fit", "search")),
+        *(f"Pipeline.{own}" for own in ("encoded", "search_groups", "search_many", "with_background")),
+        *(f"TextReranker.{own}" for own in ("rank", "with_background")),
+    }
+)
 
 
 class Case(NamedTuple):
@@ -132,6 +156,7 @@ class Things:
             "SurpriseKMeans": surprise_rerank.SurpriseKMeans(2).fit(points),
             "SurpriseAssignment": surprise_rerank.SurpriseAssignment(clusterer).fit(points),
             "System": surprise_rerank.connectors.systems.register.SYSTEMS["cosine"],
+            "PairedEncoder": surprise_rerank.PairedEncoder(encoder, WordEncoder()),
             "OpenAIEncoder": surprise_rerank.OpenAIEncoder("small", "http://127.0.0.1:9", attempts=1),
         }
         self.usual: dict[str, Any] = {
@@ -193,6 +218,7 @@ class Things:
             "Collection.calibrate_chance": {"questions": {"q": TEXTS[0]}, "qrels": {"q": {"a": 1.0}}},
             "OpenAIEncoder()": {"model": "small"},
             "load_encoder": {"name": "no such model"},
+            "Ensemble.from_bytes": {"where": "a file"},
             "SurpriseClassifier.fit": {"X": TEXTS, "y": ["a", "b", "a"]},
             "SurpriseKMeans()": {"n_clusters": 2},
             "FunctionEncoder()": {"name": "letters"},
@@ -347,7 +373,7 @@ def _part_allows(part: str, value: Any, name: str, function: Callable[..., Any])
         return value in get_args(meant)
     if isinstance(meant, type) and not getattr(meant, "_is_protocol", False):
         return isinstance(value, meant)
-    if meant is not None and "|" in str(meant) and str(meant) != part:
+    if get_origin(meant) in (Union, types.UnionType):
         return any(_class_allows(own, value, name, function) for own in get_args(meant))
     return False
 
@@ -356,9 +382,7 @@ def _class_allows(meant: Any, value: Any, name: str, function: Callable[..., Any
     if get_origin(meant) is Literal:
         return value in get_args(meant)
     if isinstance(meant, type) and meant in (int, float, str, bool, type(None)):
-        return _part_allows(
-            {type(None): "None"}.get(meant, meant.__name__), value, name, function
-        )
+        return _part_allows({type(None): "None"}.get(meant, meant.__name__), value, name, function)
     origin = get_origin(meant) or meant
     return not isinstance(origin, type) or isinstance(value, origin)
 
@@ -374,9 +398,3 @@ def _is_number(value: Any, kind: Any, low: float, high: float) -> bool:
         and math.isfinite(value)
         and low <= value <= high
     )
-
-
-def counted(all_cases: Iterator[Case]) -> tuple[Counter[str], list[tuple[Case, str, str]]]:
-    """How many calls end how, and every call with its outcome."""
-    lines = [(case, *case.outcome()) for case in all_cases]
-    return Counter(outcome for _, outcome, _ in lines), lines
