@@ -37,7 +37,12 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.storage.opening import location_of, new_version, open_storage
+from surprise_rerank.connectors.qdrant.storage.opening import (
+    check_new,
+    location_of,
+    new_version,
+    open_storage,
+)
 from surprise_rerank.connectors.qdrant.writing import statistics
 from surprise_rerank.connectors.qdrant.writing.indexing import (
     Indexer,
@@ -54,6 +59,7 @@ from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoded, Encoder
 from surprise_rerank.encoders.paired import paired_encoder
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
@@ -144,6 +150,7 @@ class DocumentIndex(NeverCopied, Ranked):
             IndexMismatchError: if the index was made by another model, or with other options or settings.
             DataError: if what is given makes no vectors, or no tokens where these are to be stored.
         """
+        check_new(options, collection_settings)
         model = paired_encoder(encoder, token_encoder)
         expected = None if model is None else Manifest.of(model, options)
         parts = (api_key, prefer_grpc, grpc_port, timeout, retries)
@@ -207,16 +214,15 @@ class DocumentIndex(NeverCopied, Ranked):
             StoreError: if the index was opened without one.
         """
         if self._encoder is None:
-            raise StoreError(
-                f"{self.storage.where} was opened without an encoder; open it with load_encoder("
-                f"{self.manifest.model!r})"
-            )
+            model = f"load_encoder({self.manifest.model!r})"
+            raise StoreError(f"{self.storage.where} was opened without an encoder; open it with {model}")
         return self._encoder
 
     def use_encoder(self, encoder: Encoder) -> None:
         """Encode questions by this model from now on; an IndexMismatchError if it is not the index's."""
-        self.manifest.check(Manifest.of(encoder), self.where)
-        self._encoder = encoder
+        model = as_encoder(encoder)
+        self.manifest.check(Manifest.of(model), self.where)
+        self._encoder = model
 
     @property
     def pools(self) -> IndexPools:
@@ -261,7 +267,7 @@ class DocumentIndex(NeverCopied, Ranked):
             IndexMismatchError: if the encoder computes in another precision than the index holds.
             IndexingError: if documents cannot be stored; names those that are not, the others are.
         """
-        border.flags(prune=prune, show_progress=show_progress, background=background)
+        border.flags(prune=prune, replace=replace, show_progress=show_progress, background=background)
         border.optional(border.instance, "encoded", encoded, Encoded)
         if encoded is None:
             self.manifest.check_precision(self.encoder, self.storage.where)
@@ -342,6 +348,7 @@ class DocumentIndex(NeverCopied, Ranked):
             EmptySourceError: if there is no document, and some are stored.
         """
         border.flags(show_progress=show_progress, background=background)
+        check_new(options, collection_settings)
         asked = self.backgrounds() if background else {}
         model = paired_encoder(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
@@ -401,8 +408,8 @@ class DocumentIndex(NeverCopied, Ranked):
             IndexingError: if documents cannot be stored; another call continues.
         """
         border.flags(show_progress=show_progress, background=background)
-        model = paired_encoder(encoder, token_encoder)
-        assert model is not None
+        check_new(options, collection_settings)
+        model = paired_encoder(as_encoder(encoder), token_encoder) or as_encoder(encoder)
         made = new_version(location, Manifest.of(model, options), collection_settings or {})
         with cls(made, model) as index:
             report = index.sync(documents, prune=True, show_progress=show_progress, background=background)
@@ -525,9 +532,9 @@ class DocumentIndex(NeverCopied, Ranked):
             IndexMismatchError: if it is of another model.
         """
         border.instance("ensemble", ensemble, Ensemble)
-        source = border.text("source", source)
-        shrink_mean = border.share("shrink_mean", shrink_mean)
-        shrink_deviation = border.share("shrink_deviation", shrink_deviation)
+        border.text("source", source)
+        border.share("shrink_mean", shrink_mean)
+        border.share("shrink_deviation", shrink_deviation)
         border.flags(show_progress=show_progress)
         statistics.require_same_space(ensemble, self.manifest, self.storage.where)
         documents = self.ensemble() if shrink_mean or shrink_deviation else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 
@@ -41,8 +41,12 @@ class Collections:
     def __init__(
         self, collections: Mapping[str, Ranked] | Sequence[Ranked], system: str | None = None
     ) -> None:
+        border.optional(border.text, "system", system)
+        kind = cast(type[Any], Ranked)  # a type checker allows no abstract class here
         if not isinstance(collections, Mapping):
-            collections = {collection.where: collection for collection in collections}
+            listed = border.instances("collections", collections, kind, "open or attach one")
+            collections = {collection.where: collection for collection in listed}
+        border.mapping("collections", collections, lambda name, own: border.instance(name, own, kind))
         if not collections:
             raise DataError("there is no collection to ask; give some, as a list or by name")
         self.pipelines = {name: collection.pipeline(system) for name, collection in collections.items()}

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any, Unpack, cast
+from typing import Any, Unpack, cast, get_args
 
+from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions, SearchSettings
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.retrievers import (
@@ -90,6 +91,9 @@ class Ranked(Searched):
         Raises:
             DataError: if what the system or a setting needs is not there, such as a background.
         """
+        border.optional(border.text, "system", system)
+        border.optional(border.choice, "mode", mode, get_args(SurpriseMode))
+        border.flags(exact=exact)
         options = NO_OPTIONS.exactly() if exact else NO_OPTIONS
         built = build_system(system or self.default_system, self, options, mode)
         return self.pipeline_of(with_scorers(built, scorers, weights), **settings)
@@ -123,7 +127,7 @@ class Ranked(Searched):
         if tenant is not None:
             owner = self.of_tenant(tenant)
             return owner.text_reranker(system, scorers=scorers, weights=weights, **settings)
-        name = system or self.default_system
+        name = border.optional(border.text, "system", system) or self.default_system
         chosen = find_system(name)
         if not chosen.ranks_texts:
             able = ", ".join(other.name for other in SYSTEMS.values() if other.ranks_texts)
@@ -166,7 +170,9 @@ class Ranked(Searched):
         Raises:
             DataError: if there are too few questions, or the system lacks what it needs.
         """
-        name = system or self.default_system
+        name = border.optional(border.text, "system", system) or self.default_system
+        border.text("origin", origin)
+        border.optional(border.function, "on_progress", on_progress)
         return measure_background(self, name, questions, depth=depth, origin=origin, on_progress=on_progress)
 
     def calibrate_chance(
@@ -182,7 +188,8 @@ class Ranked(Searched):
         Raises:
             DataError: if there is no background, or there are too few questions; as `Pipeline.calibrated`.
         """
-        name = system or self.default_system
+        questions, qrels = border.judgements(questions, qrels)
+        name = border.optional(border.text, "system", system) or self.default_system
         background = self.pipeline(name).calibrated(questions, qrels).current_background()
         assert background is not None
         assert background.chance is not None

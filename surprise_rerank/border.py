@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 import reprlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -49,9 +51,9 @@ def texts(name: str, values: object, *, least: int = 0) -> list[str]:
     return strings
 
 
-def instances(name: str, values: object, kind: type[T], advice: str) -> Iterator[T]:
+def instances(name: str, values: object, kind: type[T], advice: str = "") -> Iterator[T]:
     """Objects of a class, one after the other as they are read: a generator may have no end."""
-    source = _iterated(name, values, f"a list of {kind.__name__}s", advice)
+    source = _iterated(name, values, f"a list of {kind.__name__}s", advice or "put it into a list")
     return (instance(f"{name}[{i}]", value, kind, advice) for i, value in enumerate(source))
 
 
@@ -100,11 +102,24 @@ def choices(name: str, values: object, names: Iterable[str]) -> frozenset[Any]:
     return frozenset(choice(f"{name}[{i}]", own, listed) for i, own in enumerate(texts(name, values)))
 
 
+def flag(name: str, value: object) -> bool:
+    """True or False, also NumPy's: a "no" would count as True."""
+    if not isinstance(value, bool | np.bool_):
+        refuse(name, value, "True or False", "write one of the two, without quotes")
+    return bool(value)
+
+
 def flags(**values: object) -> None:
-    """Refuse arguments that are neither True nor False: a "no" would count as True."""
+    """Refuse arguments of these names that are neither True nor False."""
     for name, value in values.items():
-        if not isinstance(value, bool | np.bool_):
-            refuse(name, value, "True or False", f"write {name}=True or {name}=False")
+        flag(name, value)
+
+
+def path(name: str, value: object) -> Path:
+    """The path of a file or a folder."""
+    if not isinstance(value, str | os.PathLike):
+        refuse(name, value, "a path", "write it in quotes, or give a pathlib.Path")
+    return Path(value)
 
 
 def function(name: str, value: object) -> Any:
@@ -112,6 +127,19 @@ def function(name: str, value: object) -> Any:
     if not callable(value):
         refuse(name, value, "a function", "give the function itself, without brackets behind its name")
     return value
+
+
+def able(name: str, value: object, method: str, expected: str) -> Any:
+    """An object that has a method."""
+    if not callable(getattr(value, method, None)) or isinstance(value, type):
+        refuse(name, value, expected, f"it has a method {method}(...)")
+    return value
+
+
+def judgements(questions: object, qrels: object) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
+    """Questions by their ids, and of each judged one the gains of documents by theirs."""
+    texts_by_id = mapping("questions", questions, text)
+    return texts_by_id, mapping("qrels", qrels, lambda name, gains: mapping(name, gains, number))
 
 
 def mapping(name: str, value: object, check: Callable[[str, Any], T] | None = None) -> dict[str, T]:
@@ -156,8 +184,13 @@ def optional(check: Callable[..., T], name: str, value: object, *limits: Any) ->
     return None if value is None else check(name, value, *limits)
 
 
+def or_none(check: Callable[..., T], *limits: Any) -> Callable[[str, Any], T | None]:
+    """The check that lets None pass, too; for `fields`."""
+    return lambda name, value: optional(check, name, value, *limits)
+
+
 def fields(record: object, **checks: Callable[[str, Any], Any]) -> None:
-    """Put what checks make of the fields of a frozen dataclass into their places; None stays None."""
+    """Put what checks make of the fields of a frozen dataclass into their places."""
     for name, check in checks.items():
         checked = check(f"{type(record).__name__}.{name}", getattr(record, name))
         object.__setattr__(record, name, checked)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from surprise_rerank import border
 from surprise_rerank.errors import DataError
 
 
@@ -30,7 +31,7 @@ def stripped_question(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document of a collection.
+    """A document of a collection; a DataError if a part of it cannot be stored.
 
     Attributes:
         id: its name in the collection; any non-empty string, unique in the collection.
@@ -48,10 +49,11 @@ class Document:
 
     def __post_init__(self) -> None:
         for name in ("id", "text", "title"):
-            value = getattr(self, name)
-            if not isinstance(value, str):
-                raise TypeError(f"Document.{name} must be a string, got {type(value).__name__}")
+            value = border.text(f"Document.{name}", getattr(self, name), advice="make it one with str()")
             object.__setattr__(self, name, encodable(value))
+        border.text("Document.source", self.source)
+        name = f"document {self.id!r}: metadata"
+        object.__setattr__(self, "metadata", border.json_value(name, border.mapping(name, self.metadata)))
 
     @property
     def content(self) -> str:

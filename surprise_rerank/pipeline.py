@@ -27,7 +27,6 @@ from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guard
 from surprise_rerank.thresholds.background import (
     ROUNDING,
     QuestionBackground,
-    checked_questions,
     require_background,
 )
 from surprise_rerank.thresholds.chance import USUAL_CHANCE
@@ -79,7 +78,14 @@ class Pipeline:
     encodes: bool = True
 
     def __post_init__(self) -> None:
-        options = self.options
+        border.able("retriever", self.retriever, "retrieve", "a retriever")
+        border.optional(border.able, "reranker", self.reranker, "rerank", "a re-ranker")
+        border.flags(encodes=self.encodes)
+        options = border.instance("options", self.options, SearchOptions)
+        if not callable(self.background):
+            border.optional(border.instance, "background", self.background, QuestionBackground)
+        if self.reads_vectors:  # words alone rank without a model
+            border.able("encoder", self.encoder, "token_spans", "an encoder")
         if options.filter is not None or options.tenant is not None:
             among = getattr(self.retriever, "among", None)
             if among is None:
@@ -114,7 +120,7 @@ class Pipeline:
             settings: `filter=`, `tenant=`, `min_percentile=`, `depth=`, `diversity=`, `collapse=`,
                 `offset=`; see `SearchOptions`.
         """
-        return self.answer(question, top_k, **settings).shown
+        return self.answer(question, border.count("top_k", top_k), **settings).shown
 
     async def asearch(self, question: str, top_k: int = 10, **settings: Unpack[SearchSettings]) -> Ranking:
         """`search` for an event loop: a thread searches, and the loop goes on meanwhile."""
@@ -139,13 +145,13 @@ class Pipeline:
         self, questions: Sequence[str], top_k: int = 10, **settings: Unpack[SearchSettings]
     ) -> list[Ranking]:
         """`search` for each of several questions, encoded together and ranked some at once, in threads."""
-        pipeline = self.with_options(**settings)
+        pipeline, most = self.with_options(**settings), border.count("top_k", top_k)
         # In contexts of the caller's, so that spans are children of its span.
         queries = (
             (copy_context(), query) for query in pipeline.encoded(border.texts("questions", questions))
         )
         with ThreadPoolExecutor(_AT_ONCE) as threads:
-            return list(threads.map(lambda pair: pair[0].run(pipeline.answer, pair[1], top_k).shown, queries))
+            return list(threads.map(lambda pair: pair[0].run(pipeline.answer, pair[1], most).shown, queries))
 
     def answer(
         self,
@@ -218,11 +224,12 @@ class Pipeline:
 
     def encoded(self, questions: Sequence[str], ids: Sequence[str] | None = None) -> list[Query]:
         """Questions with their vectors, where these are read; ids are their names in a data set."""
+        questions = border.texts("questions", questions)
+        names = [""] * len(questions) if ids is None else border.texts("ids", ids)
         if self.reads_vectors:
             # One thread for one question: two take as long, ten times as long on a busy machine.
             with using_threads(1 if len(questions) == 1 else None):
                 return encode_queries(self.encoder, questions, ids)
-        names = [""] * len(questions) if ids is None else ids
         return [Query(text, id=name) for text, name in zip(questions, names, strict=True)]
 
     def _judge(
@@ -270,9 +277,14 @@ class Pipeline:
         corpus; n of them measure a percentile of at most n / (n + 1). `scorer` is what the background is
         called, for readers; `documents` is how many are searched, 0 where unknown.
         """
-        queries = [query for query in questions if isinstance(query, Query)]
+        border.text("scorer", scorer)
+        border.count("documents", documents, 0)
+        border.optional(border.function, "on_progress", on_progress)
+        queries = (
+            [query for query in questions if isinstance(query, Query)] if isinstance(questions, list) else []
+        )
         if not queries:
-            queries = self.encoded(checked_questions([str(question) for question in questions]))
+            queries = self.encoded(border.texts("questions", questions))
 
         def answers() -> Iterator[tuple[str, Ranking]]:
             for query in queries:
@@ -294,6 +306,8 @@ class Pipeline:
 
         A question without a relevant document counts, too.
         """
+        questions, qrels = border.judgements(questions, qrels)
+        border.optional(border.function, "on_progress", on_progress)
         background = self.current_background()
         if background is None:
             raise DataError(
@@ -326,6 +340,8 @@ class Pipeline:
         or more for more. Use training or development questions, never those of a test. A handful of weights
         wants a hundred or more; docs/scores.md has what to expect. This pipeline stays as it is.
         """
+        questions, qrels = border.judgements(questions, qrels)
+        border.optional(border.function, "on_progress", on_progress)
         reranker = self.reranker
         if not isinstance(reranker, Weighted):
             kind = "no re-ranker" if reranker is None else f"the re-ranker {type(reranker).__name__}"

@@ -65,7 +65,9 @@ class GivenTexts:
         """Texts with what came with them, once it is clear that it fits together."""
         listed = border.texts("texts", texts)
         for name, values in (("ids", ids), ("vectors", vectors)):
-            if values is not None and (isinstance(values, str) or len(values) != len(listed)):
+            if values is not None and (isinstance(values, str) or not hasattr(values, "__len__")):
+                border.refuse(name, values, "a list with one for each text", "give None where there is none")
+            if values is not None and len(values) != len(listed):
                 raise DataError(
                     f"{len(values)} {name} for {len(listed)} texts; give one for each, None where there "
                     "is none"

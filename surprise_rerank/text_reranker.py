@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Unpack
 
+from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
 from surprise_rerank.candidates import Ranking, Verdict
 from surprise_rerank.documents import Document
@@ -16,7 +17,7 @@ from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.pipeline import Background, Pipeline
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
 from surprise_rerank.text_pool import GivenTexts, Ids, StoredDocuments, TextPools, TextRetriever, Vectors
-from surprise_rerank.thresholds.background import QuestionBackground, checked_questions
+from surprise_rerank.thresholds.background import QuestionBackground
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,15 @@ class TextReranker:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoder", as_encoder(self.encoder))
+        border.optional(border.able, "stored", self.stored, "candidates", "what holds vectors by id")
+        border.optional(border.instance, "passages", self.passages, Passages)
         reranker: Reranker | None = self.reranker
         if reranker is None:
             usual = CosineReranker() if token_dimension(self.encoder) is None else DynaMaxReranker()
             object.__setattr__(self, "reranker", usual)
+        border.instance("options", self.options, SearchOptions)
+        if not callable(self.background):
+            border.optional(border.instance, "background", self.background, QuestionBackground)
         self._pipeline(GivenTexts.checked([]))  # refuses options that cannot be kept
 
     def __repr__(self) -> str:
@@ -123,9 +129,11 @@ class TextReranker:
         `retrieve` gives the texts that are re-ranked for one, as the application retrieves them; `scorer` is
         what the background is called, for readers. A DataError if there are too few.
         """
+        border.function("retrieve", retrieve)
+        border.text("scorer", scorer)
 
         def answers() -> Iterator[tuple[str, Ranking]]:
-            for query in encode_queries(self.encoder, checked_questions(questions)):
+            for query in encode_queries(self.encoder, border.texts("questions", questions)):
                 given = GivenTexts.checked(retrieve(query.text))
                 yield query.text, unjudged._pipeline(given).answer(query, None, texts=False).ranking
 

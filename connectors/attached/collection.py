@@ -8,7 +8,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
@@ -405,6 +405,7 @@ class Collection(NeverCopied, Ranked):
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of so many documents, the same for the same points; see `Searched.sample`."""
         border.count("size", size)
+        border.choices("fields", fields, get_args(Field))
         with self._lock.get():
             if size not in self._samples:
                 self._samples[size] = self._sampled(size)

@@ -6,11 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.attached.enrichment import SUFFIX
 from surprise_rerank.connectors.attached.layouts import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
@@ -68,7 +68,7 @@ def files_of(
 ) -> tuple[Files, str]:
     """Where files are kept, and that place in words; see `Collection.attach` for keep."""
     if keep is not None and keep != "qdrant":
-        folder = Path(keep) / quote(f"{server} {engine.collection}", safe=" ")
+        folder = border.path("keep", keep) / quote(f"{server} {engine.collection}", safe=" ")
         return FolderFiles(folder), str(folder)
     files, place = CollectionFiles(beside, engine.spread), f"the collection {beside.collection!r}"
     return (files if keep == "qdrant" else MemoryFiles(files)), place

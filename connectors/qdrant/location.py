@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, TypeAlias
 from urllib.parse import SplitResult, unquote, urlsplit
 
+from surprise_rerank import border
 from surprise_rerank.core.process import require_no_secret
 from surprise_rerank.errors import DataError
 
@@ -63,7 +64,16 @@ class Location:
     retries: RetryPolicy = DEFAULT_RETRIES
 
     def __post_init__(self) -> None:
+        if not isinstance(self.folder, str | os.PathLike | None):
+            border.refuse("location", self.folder, "a folder, ':memory:' or a url", "write it in quotes")
+        border.text("collection", self.collection, blank=False)
+        border.optional(border.text, "api_key", self.api_key)
+        border.flags(prefer_grpc=self.prefer_grpc)
+        border.optional(border.count, "grpc_port", self.grpc_port)
+        border.number("timeout", self.timeout, 0)
+        border.instance("retries", self.retries, RetryPolicy)
         if self.url is not None:
+            border.texts("url", [self.url] if isinstance(self.url, str) else self.url)
             urls = split_urls(self.url)
             if not all(urls or [""]):
                 raise DataError(
@@ -87,6 +97,7 @@ class Location:
         Raises:
             DataError: if a url names no collection.
         """
+        border.path("location", target)
         if not isinstance(target, str) or not target.startswith(("http://", "https://")):
             return cls(target, collection=collection)
         server, _, name = target.rstrip("/").rpartition("/")

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic import TypeAdapter
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.languages import stems_of
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25
 from surprise_rerank.connectors.qdrant.schema import (
@@ -25,7 +26,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     STATISTICS,
     document_key,
 )
-from surprise_rerank.core.tokens import POOLING, require_pooling
+from surprise_rerank.core.tokens import POOLING
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.encoders.base import Encoder, precision_of, token_dimension
 from surprise_rerank.encoders.passages import Passages
@@ -33,6 +34,10 @@ from surprise_rerank.errors import MADE_ANEW, DataError, IndexMismatchError, Unr
 
 Quantization: TypeAlias = Literal["int8", "binary"]
 PayloadType: TypeAlias = Literal["keyword", "integer", "float", "bool", "datetime", "text", "uuid", "geo"]
+
+
+def _payload_type(name: str, value: object) -> str:
+    return str(border.choice(name, value, get_args(PayloadType)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +55,25 @@ class IndexOptions:
     tenant: str | None = None  # key of the metadata that says whose a document is
 
     def __post_init__(self) -> None:
-        if self.quantization not in (None, *get_args(Quantization)):
-            known = ", ".join(get_args(Quantization))
-            raise DataError(f"quantization={self.quantization!r} is not known; choose None or one of {known}")
+        border.fields(
+            self,
+            passages=border.or_none(border.instance, Passages),
+            tokens=border.flag,
+            pooling=functools.partial(border.number, low=1),
+            surprise_vector=border.flag,
+            bm25=border.or_none(border.instance, Bm25),
+            quantization=border.or_none(border.choice, get_args(Quantization)),
+            on_disk=border.flag,
+            payload_indexes=lambda name, value: border.mapping(name, value, _payload_type),
+            tenant=border.or_none(border.text),
+        )
         if self.tenant is not None and not all(self.tenant.split(".")):
             raise DataError(f"tenant={self.tenant!r} is no key of the metadata; give one such as 'customer'")
-        require_pooling(self.pooling)
         if not self.tokens and self.pooling != POOLING:
             raise DataError(
                 f"pooling={self.pooling!r} is of token vectors, and tokens=False stores none; leave one of "
                 "the two away"
             )
-        for path, kind in self.payload_indexes.items():
-            if kind not in get_args(PayloadType):
-                known = ", ".join(get_args(PayloadType))
-                raise DataError(f"the payload index {path!r} is of type {kind!r}; choose one of {known}")
 
     @property
     def all_payload_indexes(self) -> dict[str, str]:

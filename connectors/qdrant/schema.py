@@ -13,7 +13,6 @@ from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.errors import DataError
 
 Payload: TypeAlias = dict[str, Any]
 # What Qdrant calls the vector of a collection that has one without a name.
@@ -115,28 +114,20 @@ def pages(read: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[list[Rec
 
 
 def stored_hash(document: Document) -> str:
-    """Tells whether a stored document is up to date: the hash of its content, and of its metadata if any.
-
-    Raises:
-        DataError: if its metadata cannot be written as JSON.
-    """
+    """Tells whether a stored document is up to date: the hash of its content, and of its metadata if any."""
     if not document.metadata:
         return document.content_hash
-    metadata = json.dumps(_json(document), sort_keys=True)
+    metadata = json.dumps(dict(document.metadata), sort_keys=True)
     return hashlib.sha256(f"{document.content_hash}{metadata}".encode()).hexdigest()
 
 
 def document_payload(document: Document) -> Payload:
-    """The fields that a document's first point has.
-
-    Raises:
-        DataError: if its metadata cannot be written as JSON.
-    """
+    """The fields that a document's first point has."""
     return {
         ID: document.id,
         TITLE: document.title,
         TEXT: document.text,
-        METADATA: _json(document),
+        METADATA: dict(document.metadata),
         HASH: stored_hash(document),
         **({SOURCE: document.source} if document.source else {}),
     }
@@ -146,7 +137,7 @@ def passage_payload(document: Document, passage: Passage) -> Payload:
     """The fields that every passage's point has; metadata is on each, so that filters reach them."""
     return {
         ID: document.id,
-        METADATA: _json(document),
+        METADATA: dict(document.metadata),
         NUMBER: passage.number,
         START: passage.start,
         END: passage.end,
@@ -173,22 +164,3 @@ def to_terms(points: Sequence[Point | Record], vector: str = BM25) -> TermBatch:
     """The sparse vectors of several points, by name; a text without a term has none."""
     found: list[Any] = [point.vectors.get(vector) for point in points]
     return TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])
-
-
-def _json(document: Document) -> Any:
-    try:
-        metadata = json.loads(json.dumps(dict(document.metadata), allow_nan=False))
-        json.dumps(metadata, ensure_ascii=False).encode()  # a lone surrogate can be escaped, but not sent
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DataError(f"metadata of document {document.id!r} is not JSON: {error}") from error
-    _require_small(metadata, document.id)
-    return metadata
-
-
-def _require_small(value: Any, name: str) -> None:
-    """Refuse integers that Qdrant does not hold."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise DataError(f"metadata of document {name!r} holds {value}, more than 64 bits; make it a string")
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for part in parts:
-        _require_small(part, name)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
@@ -30,7 +31,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
 from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.thresholds.background import QuestionBackground, checked_questions
+from surprise_rerank.thresholds.background import QuestionBackground
 from surprise_rerank.thresholds.chance import AnswerChance
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
 from surprise_rerank.thresholds.verdicts import scripts_of
@@ -180,7 +181,7 @@ def measure_background(
     built, encodes, model = build_system(system, index), find_system(system).encodes, index.encoder
     options = SearchOptions(depth=depth)
     pipeline = Pipeline(model, built.retriever, built.reranker, options, encodes=encodes)
-    texts = checked_questions(varied_questions() if questions is None else questions)
+    texts = border.texts("questions", varied_questions() if questions is None else questions)
     queries = encoded_questions(model, texts) if pipeline.reads_vectors else list(map(Query, texts))
     changed = index.changes().documents
     scorer, documents = f"{_made_by(index, system)}pools of {depth}", len(index)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeGuard
 
+from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     InclusionScored,
@@ -93,6 +94,8 @@ def with_scorers(
     Raises:
         DataError: if the system has one score, two scorers have one name, or a weight is for none.
     """
+    scorers = list(border.instances("scorers", scorers, object))
+    weights = border.mapping("weights", weights, border.number)
     if not scorers and not weights:
         return built
     own = built.reranker

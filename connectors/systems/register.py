@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
+from surprise_rerank import border
 from surprise_rerank.errors import DataError, near_or_all
 
 if TYPE_CHECKING:
@@ -164,6 +165,7 @@ def register_system(system: System) -> System:
     Raises:
         DataError: if the name is taken by another system.
     """
+    border.instance("system", system, System)
     if _SYSTEMS.setdefault(system.name, system) != system:
         raise DataError(f"the name {system.name!r} is taken by another system; choose another name")
     return system
@@ -179,6 +181,7 @@ def find_systems(
     """
     found = {}
     for name in names:
+        border.text("system", name)
         if name not in _SYSTEMS and name not in more:
             _load_entry_points()
         known = {**_SYSTEMS, **more}

@@ -26,6 +26,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from surprise_rerank import border
 from surprise_rerank.classify.few_shot import (
     FewShotTraining,
     TrainingHistory,
@@ -43,6 +44,7 @@ from surprise_rerank.classify.labels import (
 )
 from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray
 from surprise_rerank.core.files import disk_errors, staged_folder
+from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, Kind
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
 from surprise_rerank.encoders.text_vectors import dense_vectors, texts_of
@@ -236,6 +238,7 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write a fitted classifier to a new folder, whole or not at all: JSON, arrays, a trained encoder."""
+        folder = border.path("folder", folder)
         check_is_fitted(self, "label_vectors_")
         target = Path(folder)
         if target.exists():
@@ -268,6 +271,8 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, folder: str | PathLike[str], encoder: Encoder | None = None) -> Self:
         """Read what `save` wrote, with an encoder in place of the one that it names; nothing is executed."""
+        folder = border.path("folder", folder)
+        encoder = None if encoder is None else as_encoder(encoder)
         source = Path(folder)
         try:
             stored = json.loads((source / _DESCRIPTION).read_text(encoding="utf-8"))
@@ -314,12 +319,12 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_parameters(self) -> None:
         check_template(self.template)
+        border.flags(exclusive=self.exclusive)
         if self.training is not None and not isinstance(self.training, FewShotTraining):
             raise DataError(f"training must be a FewShotTraining or None, got {self.training!r:.80}")
         if not isinstance(self.encoder, str) and not callable(getattr(self.encoder, "encode", None)):
             raise DataError(f"encoder must be a model's name or an encoder, got {self.encoder!r:.60}")
-        if not isinstance(self.threshold, int | float | np.number) or not np.isfinite(self.threshold):
-            raise DataError(f"threshold must be a number, got {self.threshold!r}")
+        border.number("threshold", self.threshold)
         if not self.exclusive and self.none_label is not None:
             raise DataError("none_label is for exclusive labels; others are simply all False")
         if self.model not in _MODELS:

@@ -21,11 +21,12 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, FloatArray, matrix, unit_rows
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoder
@@ -73,17 +74,11 @@ class FewShotTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.method not in get_args(TrainingMethod):
-            choices = ", ".join(get_args(TrainingMethod))
-            raise DataError(f"training method {self.method!r} is not known; choose one of {choices}")
-        if self.learning_rate is not None and not (_is_number(self.learning_rate) and self.learning_rate > 0):
-            raise DataError(f"learning_rate must be a number above 0 or None, got {self.learning_rate!r}")
-        if not _is_number(self.target_loss):
-            raise DataError(f"target_loss must be a finite number of at least 0, got {self.target_loss!r}")
-        for name, least in (("max_epochs", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if not _is_number(value, Integral) or value < least:
-                raise DataError(f"{name} must be an integer of at least {least}, got {value!r}")
+        border.choice("method", self.method, get_args(TrainingMethod))
+        if self.learning_rate is not None and not border.number("learning_rate", self.learning_rate, 0):
+            raise DataError("learning_rate must be a number above 0, got 0; leave it out for the usual one")
+        border.number("target_loss", self.target_loss, 0)
+        border.fields(self, max_epochs=border.count, seed=partial(border.count, least=0))
 
 
 @dataclass(frozen=True)
@@ -275,7 +270,3 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
         # torch.manual_seed would also seed devices whose state is not restored.
         (torch.manual_seed if on_cuda else torch.default_generator.manual_seed)(seed)
         yield
-
-
-def _is_number(value: Any, kind: Any = Real) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool) and 0 <= value < float("inf")

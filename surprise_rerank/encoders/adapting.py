@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, cast
 
+from surprise_rerank import border
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.function import Embed, FunctionEncoder
 from surprise_rerank.errors import DataError
@@ -35,6 +36,7 @@ def as_encoder(model: object, *, name: str | None = None) -> Encoder:
     two embedders is used for questions and documents alike. `name` is that of the model; by default what the
     object says, or the name of a function.
     """
+    border.optional(border.text, "name", name)
     if isinstance(model, str):
         from surprise_rerank.encoders.loading import load_encoder
 

@@ -6,10 +6,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 
+from surprise_rerank import border
 from surprise_rerank.core.process import PerProcess, require_no_secret
 from surprise_rerank.encoders.base import Kind
 from surprise_rerank.encoders.function import FunctionEncoder
@@ -46,16 +47,20 @@ class OpenAIEncoder(FunctionEncoder):
         timeout: float = 60.0,  # seconds until a request counts as failed
         **options: Any,
     ) -> None:
-        address = httpx.URL(url)
+        model = border.text("model", model, blank=False)
+        address = httpx.URL(border.text("url", url))
+        border.optional(border.text, "api_key", api_key)
+        dimensions = border.optional(border.count, "dimensions", dimensions)
+        timeout = border.number("timeout", timeout, 0)
+        prefixes = border.mapping("prompts", {} if prompts is None else prompts, border.text)
+        border.choices("prompts", list(prefixes), get_args(Kind))
         if address.scheme not in ("http", "https") or not address.host:
             raise ModelError(f"{_shown(address)!r} is no url of an endpoint; give one such as {OPENAI_URL}")
         self._key, self._timeout = None if api_key is None else _Secret(api_key), timeout
         self._client = PerProcess(self._connect)
         self._url = address.copy_with(path=f"{address.path.rstrip('/')}/embeddings")
         self._body = {"model": model} | ({} if dimensions is None else {"dimensions": dimensions})
-        documents, questions = (
-            partial(self._ask, (prompts or {}).get(kind, "")) for kind in ("document", "query")
-        )
+        documents, questions = (partial(self._ask, prefixes.get(kind, "")) for kind in ("document", "query"))
         super().__init__(documents, query_embed=questions, dimension=dimensions, **{"name": model, **options})
 
     def close(self) -> None:

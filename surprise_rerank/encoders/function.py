@@ -7,11 +7,12 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import tenacity
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, IntArray, matrix, unit_rows
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.core.process import PerProcess, limit_torch
@@ -59,24 +60,19 @@ class FunctionEncoder(PortableEncoder):
         attempts: int = 5,  # how often a call is tried
         cache: int | None = None,  # so many of the latest questions are not asked for twice
     ) -> None:
-        if not name.strip():
-            raise DataError("an embedding function needs a name, which tells its vectors from others")
-        given = {"dimension": dimension, "batch": batch, "window": window, "attempts": attempts}
-        for option, value in {**given, "cache": cache}.items():
-            if value is not None and value <= 0:
-                raise DataError(f"{option}={value} of {name!r}: give a positive number")
-        for function in (embed, query_embed):
-            if function is not None and not callable(function):
-                raise DataError(
-                    f"{name!r} is given {type(function).__name__}, expected a function from texts to vectors"
-                )
-        self.name = name
-        self.window = window
-        self.unit = unit
-        self._functions: dict[Kind, Embed] = {"document": embed, "query": query_embed or embed}
-        self._dimension = dimension
-        self._batch, self._attempts = batch, attempts
-        self._most_kept = cache or 0
+        self.name = border.text("name", name, blank=False, advice="it tells its vectors from others")
+        self.window = border.optional(border.count, "window", window)
+        self.unit = border.flag("unit", unit)
+        for_questions: Embed | None = border.optional(border.function, "query_embed", query_embed)
+        for_documents: Embed = border.function("embed", embed)
+        self._functions: dict[Kind, Embed] = {
+            "document": for_documents,
+            "query": for_questions or for_documents,
+        }
+        self._dimension = border.optional(border.count, "dimension", dimension)
+        self._batch = border.count("batch", batch)
+        self._attempts = border.count("attempts", attempts)
+        self._most_kept = border.optional(border.count, "cache", cache) or 0
         self._kept: OrderedDict[str, Float32Array] = OrderedDict()  # the latest questions
         self._lock = PerProcess(threading.Lock)
 
@@ -102,7 +98,9 @@ class FunctionEncoder(PortableEncoder):
         A DataError if it returns too many or too few vectors, some that are not finite, or of another
         dimension; a ModelError if it keeps failing, with its exception as the cause.
         """
-        plain = [encodable(text) for text in texts]
+        plain = [encodable(text) for text in border.texts("texts", texts)]
+        border.choice("kind", kind, get_args(Kind))
+        border.optional(border.function, "on_progress", on_progress)
         keeps = kind == "query" and self._most_kept > 0
         found = self._found_again(plain) if keeps else {}
         for rows in in_batches(range(len(plain)), lambda row: len(plain[row]), _CALL_CHARACTERS, self._batch):
@@ -113,7 +111,7 @@ class FunctionEncoder(PortableEncoder):
                     self._keep({plain[row]: found[row] for row in sent})
             if on_progress is not None:
                 on_progress(len(rows))
-        dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        dense = np.zeros((len(plain), self.dimension), dtype=np.float32)
         for row, vector in found.items():
             dense[row] = vector
         return Encoded(unit_rows(dense) if self.unit else dense)
@@ -124,7 +122,9 @@ class FunctionEncoder(PortableEncoder):
         The function's tokens are not known. A word is a run of letters and digits of at most 20 characters,
         one character of a script without spaces, or a punctuation mark.
         """
-        found = ([word.span() for word in _WORD.finditer(encodable(text))] for text in texts)
+        border.choice("kind", kind, get_args(Kind))
+        plain = [encodable(text) for text in border.texts("texts", texts)]
+        found = ([word.span() for word in _WORD.finditer(text)] for text in plain)
         return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in found]
 
     def _found_again(self, questions: Sequence[str]) -> dict[int, Float32Array]:

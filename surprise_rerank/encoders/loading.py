@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from surprise_rerank import border
 from surprise_rerank.core.device import processor_has
 from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
 from surprise_rerank.core.files import cache_folder
@@ -57,6 +58,11 @@ def load_encoder(
     Weights of int8 are calibrated on texts, some 128 of those that will be encoded; without them, the weights
     that were made before are taken. A pickled encoder is these arguments, and is loaded again.
     """
+    border.text("name", name)
+    border.optional(border.text, "device", device)
+    border.choice("precision", precision, _INSTRUCTIONS)
+    calibration = border.optional(border.texts, "calibration", calibration)
+    border.flags(trainable=trainable)
     limit_torch()
     encoder = _load(name, device, precision, calibration, trainable)
     # The current folder of another process may be another one.
@@ -87,8 +93,6 @@ def _load(
 ) -> PortableEncoder:
     if not name.strip():
         raise ModelError(f"{name!r} is not a model's name ({_hint(name)})")
-    if precision not in _INSTRUCTIONS:
-        raise ModelError(f"precision={precision!r}: choose one of {', '.join(_INSTRUCTIONS)}")
     if is_word_vectors(name):
         _require_float32(name, "has word vectors", precision)
         return StaticEncoder(load_word_vectors(name))

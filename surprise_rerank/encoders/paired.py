@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import get_args
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import (
@@ -28,6 +30,7 @@ class PairedEncoder:
     """
 
     def __init__(self, dense: Encoder, tokens: Encoder) -> None:
+        dense, tokens = as_encoder(dense), as_encoder(tokens)
         for given in (dense, tokens):
             if isinstance(given, PairedEncoder):
                 raise DataError(
@@ -66,12 +69,14 @@ class PairedEncoder:
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
         """Dense vectors of one encoder and tokens of the other, one after the other."""
+        border.optional(border.function, "on_progress", on_progress)
         dense = self.dense_encoder.encode(texts, kind).dense
         return Encoded(dense, self.token_encoder.encode(texts, kind, on_progress).require_tokens())
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """The token encoder's."""
-        return self.token_encoder.token_spans(texts, kind)
+        border.choice("kind", kind, get_args(Kind))
+        return self.token_encoder.token_spans(border.texts("texts", texts), kind)
 
 
 def paired_encoder(encoder: object | None, token_encoder: object | None) -> Encoder | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.documents import Document, Passage
+from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
 from surprise_rerank.errors import DataError
@@ -41,10 +44,8 @@ class Passages:
     best: int = 1
 
     def __post_init__(self) -> None:
-        given = (("tokens", self.tokens, 1), ("overlap", self.overlap, 0), ("best", self.best, 1))
-        for name, value, least in given:
-            if value is not None and value < least:
-                raise DataError(f"Passages.{name} must be at least {least}, got {value}")
+        overlap = partial(border.count, least=0)
+        border.fields(self, tokens=border.or_none(border.count), overlap=overlap, best=border.count)
         if self.tokens is not None:
             self._check_overlap(self.tokens)
 
@@ -54,7 +55,8 @@ class Passages:
         A DataError if the encoder reads less than `tokens`, or no more than the overlap, or if a character
         takes more tokens than a passage may have.
         """
-        limit = self._limit(encoder)
+        documents = list(border.instances("documents", documents, Document))
+        limit = self._limit(as_encoder(encoder))
         if limit is None:
             return [(Passage(0, 0, len(document.content)),) for document in documents]
         found = []

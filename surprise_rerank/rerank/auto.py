@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Inclusion, Query, Ranking
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, is_linear, prepared
 from surprise_rerank.core.moments import Moments
@@ -185,7 +186,7 @@ class AutoReranker:
 
     def weighted(self, weights: Mapping[str, float]) -> AutoReranker:
         """The same with other factors."""
-        return replace(self, weights=dict(weights))
+        return replace(self, weights=border.mapping("weights", weights, border.number))
 
     def _absences(self, query: Query, candidates: Candidates) -> dict[str, str]:
         """What is not there -> a sentence that says what is left out for it, where that has a weight."""

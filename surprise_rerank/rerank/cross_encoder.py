@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
@@ -53,8 +54,7 @@ class CrossEncoderScorer(SharedByCopies):
     _pool: Callable[[str, tuple[str, ...]], Float64Array] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if isinstance(self.sample, str) or not all(isinstance(text, str) for text in self.sample):
-            raise DataError("the sample must be a list of strings; give texts of the corpus")
+        border.fields(self, sample=border.texts)
         object.__setattr__(self, "_score", _pair_scores(self.model))
         sample = tuple(self.sample)
         usual = lru_cache(_QUESTIONS)(lambda question: Moments.of(self._scored(question, sample)))

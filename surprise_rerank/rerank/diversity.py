@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Ranking
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, unit_rows
-from surprise_rerank.errors import DataError
 
 # Vectors that are equal may have a cosine this much below 1, in float32.
 _ROUNDING = 1e-6
@@ -44,9 +44,7 @@ class Diversity:
     collapse: float | None = None
 
     def __post_init__(self) -> None:
-        _check_share("diversity", self.diversity, "0 (relevance alone) to 1 (difference alone)")
-        if self.collapse is not None:
-            _check_share("collapse", self.collapse, "0 to 1, such as .95: the cosine of near-duplicates")
+        border.fields(self, diversity=border.share, collapse=border.or_none(border.share))
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -171,11 +169,6 @@ def falling(shown: Sequence[float], scores: Sequence[float] | None = None) -> li
             own = math.nextafter(last, -math.inf)
         found.append(own)
     return found
-
-
-def _check_share(name: str, value: object, expected: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise DataError(f"{name} must be a number from {expected}, got {value!r}")
 
 
 NO_DIVERSITY = Diversity()

@@ -9,12 +9,12 @@ from typing import ClassVar, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import (
     Float64Array,
     FloatArray,
     VectorSimilarity,
-    check_similarity,
     is_linear,
 )
 from surprise_rerank.errors import DataError
@@ -54,7 +54,7 @@ class CosineReranker:
     needs: ClassVar[frozenset[Field]] = frozenset({"dense"})
 
     def __post_init__(self) -> None:
-        check_similarity(self.similarity)
+        border.choice("similarity", self.similarity, get_args(VectorSimilarity))
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool by similarity; a DataError as of `dense_similarities`."""
@@ -83,10 +83,9 @@ class SurpriseReranker:
     needs: ClassVar[frozenset[Field]] = frozenset({"dense"})
 
     def __post_init__(self) -> None:
-        if self.anchor not in get_args(Anchor):
-            raise DataError(
-                f"anchor {self.anchor!r} is not known; choose one of {', '.join(get_args(Anchor))}"
-            )
+        border.instance("ensemble", self.ensemble, Ensemble)
+        border.optional(border.instance, "anchors", self.anchors, Ensemble)
+        border.choice("anchor", self.anchor, get_args(Anchor))
         _ = self.surprise  # raises its errors now, not at the first question
 
     @cached_property
@@ -139,6 +138,10 @@ class DynaMaxReranker:
     device: str = "cpu"
     retrieved: bool = False
 
+    def __post_init__(self) -> None:
+        border.instance("similarity", self.similarity, DynaMax)
+        border.fields(self, threads=border.or_none(border.count), device=border.text, retrieved=border.flag)
+
     @property
     def needs(self) -> frozenset[Field]:
         """Token vectors, where they are compared here."""
@@ -178,12 +181,14 @@ class FusionReranker:
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        is_list = isinstance(self.scorers, list | tuple)
+        if not is_list or not all(hasattr(scorer, "moments") for scorer in self.scorers):
+            border.refuse("scorers", self.scorers, "a list of scorers", "each has name, needs and scores")
         names = [scorer.name for scorer in self.scorers]
         if not names or len(set(names)) < len(names):
             raise DataError(f"a fusion needs scorers of different names, got {names}")
-        if self.method not in get_args(FusionMethod):
-            choices = ", ".join(get_args(FusionMethod))
-            raise DataError(f"fusion method {self.method!r} is not known; choose one of {choices}")
+        border.choice("method", self.method, get_args(FusionMethod))
+        border.mapping("weights", self.weights, border.number)
         unknown = sorted(set(self.weights) - set(names))
         if unknown:
             raise DataError(f"weights for {', '.join(unknown)}, but the scorers are {', '.join(names)}")
@@ -209,7 +214,7 @@ class FusionReranker:
 
     def weighted(self, weights: Mapping[str, float]) -> FusionReranker:
         """The same fusion with other weights."""
-        return replace(self, weights=dict(weights))
+        return replace(self, weights=border.mapping("weights", weights))
 
     def _scored(
         self, query: Query, candidates: Candidates

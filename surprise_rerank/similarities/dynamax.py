@@ -20,6 +20,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, unit_rows
 from surprise_rerank.core.threads import products, row_products
 from surprise_rerank.core.tokens import TokenBatch
@@ -69,12 +70,9 @@ class SetMeasure:
     beta: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.name not in get_args(Measure):
-            raise DataError(
-                f"the set measure {self.name!r} is not known; choose of {', '.join(get_args(Measure))}"
-            )
-        if not (0 <= self.alpha < np.inf and 0 <= self.beta < np.inf):
-            raise DataError(f"Tversky's alpha and beta must be at least 0, got {self.alpha} and {self.beta}")
+        border.choice("measure", self.name, get_args(Measure))
+        border.number("alpha", self.alpha, 0)
+        border.number("beta", self.beta, 0)
 
     def of(self, a: FloatArray, b: FloatArray, weights: FloatArray | float = 1.0) -> float:
         """The similarity of the query's and the document's (u,) memberships, by (u,) weights."""
@@ -132,9 +130,8 @@ class DynaMax:
     unit_tokens: bool = True
 
     def __post_init__(self) -> None:
-        if self.universe not in get_args(Universe):
-            choices = ", ".join(get_args(Universe))
-            raise DataError(f"DynaMax.universe is {self.universe!r}; choose of {choices}")
+        border.choice("DynaMax.universe", self.universe, get_args(Universe))
+        border.flags(unit_tokens=self.unit_tokens)
         _ = self._sets  # refuses a measure that is none
 
     def pair(

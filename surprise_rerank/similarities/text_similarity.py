@@ -8,8 +8,10 @@ from typing import Self
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import Bag, Texts, word_lists
@@ -89,7 +91,8 @@ class TextSimilarity:
     """
 
     def __init__(self, name: str, encoder: Encoder) -> None:
-        self._named = find_similarity(name)
+        self._named = find_similarity(border.text("name", name))
+        encoder = as_encoder(encoder)
         self._built: Similarity | None = None
         self.name = name
         self.encoder = encoder
@@ -111,7 +114,8 @@ class TextSimilarity:
 
         `statistics` are of the words of a larger corpus; of these texts by default.
         """
-        _require_list(texts)
+        texts = border.texts("texts", texts)
+        border.optional(border.instance, "statistics", statistics, WordStatistics)
         named = self._named
         if named.fitted_on:
             self._built = named.build(
@@ -121,14 +125,14 @@ class TextSimilarity:
 
     def scores(self, query: str, documents: Sequence[str]) -> Float64Array:
         """(n,) the similarity of a query to every document, by the fast form."""
-        _require_list(documents)
+        query, documents = border.text("query", query), border.texts("documents", documents)
         inputs = self.similarity.inputs
         texts = Texts.encode(self.encoder, [query], inputs, "query", reads_words="query words" in inputs)
         return self.similarity.pool(texts[0], Texts.encode(self.encoder, documents, inputs))
 
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Float64Array:
         """(n,) the similarity of each text of `first` to the same one of `second`, by the reference form."""
-        _require_list(first, second)
+        first, second = border.texts("first", first), border.texts("second", second)
         if len(first) != len(second):
             raise DataError(f"{len(first)} first texts and {len(second)} second ones; give as many of both")
         inputs = self.similarity.inputs
@@ -140,9 +144,3 @@ class TextSimilarity:
     def reranker(self) -> SimilarityReranker:
         """The same similarity as a re-ranker of stored candidates."""
         return SimilarityReranker(self.similarity, self.encoder, self.name)
-
-
-def _require_list(*lists: Sequence[str]) -> None:
-    for texts in lists:
-        if isinstance(texts, str):
-            raise DataError(f"expected a list of texts, got the text {texts[:40]!r}; put it into a list")

@@ -12,21 +12,20 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import (
     Float32Array,
     Float64Array,
     FloatArray,
     VectorSimilarity,
-    check_similarity,
     is_linear,
     matrix,
     prepared,
@@ -78,16 +77,16 @@ class Ensemble:
     similarity: VectorSimilarity = "dot"
 
     def __post_init__(self) -> None:
-        check_similarity(self.similarity)
-        if self.sample_size < 0:
-            raise DataError(f"sample_size must not be negative, got {self.sample_size}")
+        border.choice("similarity", self.similarity, get_args(VectorSimilarity))
+        border.text("model", self.model)
+        border.count("sample_size", self.sample_size, 0)
 
     @classmethod
     def empty(
         cls, dimension: int, *, sample_size: int = 4096, model: str = "", similarity: VectorSimilarity = "dot"
     ) -> Ensemble:
         """An ensemble without members."""
-        none = np.zeros((0, dimension), np.float32)
+        none = np.zeros((0, border.count("dimension", dimension)), np.float32)
         return cls.from_vectors(none, sample_size=sample_size, model=model, similarity=similarity)
 
     @classmethod
@@ -106,6 +105,8 @@ class Ensemble:
 
         Memory beside the vectors stays small: they are read in blocks, and may be mapped from a float32 file.
         """
+        border.choice("similarity", similarity, get_args(VectorSimilarity))
+        border.count("sample_size", sample_size, 0)
         members = matrix(vectors, "ensemble vectors")
         count, d = members.shape
         mean, scatter, priorities = np.zeros(d), np.zeros((d, d)), np.zeros(count, np.uint64)
@@ -143,7 +144,11 @@ class Ensemble:
         similarity: VectorSimilarity = "dot",
     ) -> Ensemble:
         """The ensemble of a stream of (n_i, d) batches; only one batch is in memory at a time."""
-        total, copies = None, Copies()
+        total: Ensemble | None = None
+        copies = Copies()
+        border.count("sample_size", sample_size, 0)
+        if not isinstance(batches, Iterable) or isinstance(batches, str | bytes | Mapping):
+            border.refuse("batches", batches, "a list of arrays of shape (n, d)", "give one after the other")
         for batch in batches:
             part = cls.from_vectors(
                 batch, sample_size=sample_size, model=model, similarity=similarity, copies=copies
@@ -184,6 +189,7 @@ class Ensemble:
 
     def merge(self, other: Ensemble) -> Ensemble:
         """The union of two disjoint ensembles, exact up to rounding."""
+        border.instance("other", other, Ensemble)
         for what in ("dimension", "model", "similarity"):
             ours, theirs = getattr(self, what), getattr(other, what)
             if ours != theirs:
@@ -265,6 +271,7 @@ class Ensemble:
 
     def require_same_kind(self, anchors: Ensemble) -> None:
         """Refuse a population of anchors that are compared otherwise than the members."""
+        border.instance("anchors", anchors, Ensemble)
         for what in ("dimension", "similarity"):
             ours, theirs = getattr(self, what), getattr(anchors, what)
             if ours != theirs:
@@ -297,8 +304,9 @@ class Ensemble:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to a .npz file, whole or not at all."""
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(Path(path)) as file:
+        target = border.path("path", path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(target) as file:
             file.write(self.to_bytes())
 
     def to_bytes(self) -> bytes:
@@ -311,13 +319,15 @@ class Ensemble:
     def load(cls, path: str | os.PathLike[str]) -> Ensemble:
         """Read what `save` wrote; nothing in the file is executed."""
         try:
-            return cls.from_bytes(Path(path).read_bytes(), str(path))
+            return cls.from_bytes(border.path("path", path).read_bytes(), str(path))
         except FileNotFoundError:
             raise DataError(f"{path}: no such ensemble file") from None
 
     @classmethod
     def from_bytes(cls, content: bytes, where: str) -> Ensemble:
         """Read what `to_bytes` gave; a DataError, which says where, if it is damaged or something else."""
+        border.text("where", where)
+        border.instance("content", content, bytes)
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
                 if int(stored["format"]) != _FORMAT:

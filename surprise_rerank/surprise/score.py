@@ -24,12 +24,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Real
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
@@ -228,15 +228,11 @@ class Surprise:
     anchors: Any = None
 
     def __post_init__(self) -> None:
-        if self.model not in get_args(SurpriseModel):
-            choices = ", ".join(get_args(SurpriseModel))
-            raise DataError(f"surprise model {self.model!r} is not known; choose one of {choices}")
-        if self.weight != "crossover" and not _is_share(self.weight):
-            raise DataError(f"weight must be 'crossover' or a number from 0 to 1, got {self.weight!r}")
+        border.choice("model", self.model, get_args(SurpriseModel))
+        if self.weight != "crossover":
+            border.share("weight", self.weight)
         for name in ("shrink_mean", "shrink_deviation"):
-            share = getattr(self, name)
-            if not _is_share(share):
-                raise DataError(f"{name} must be a number from 0 to 1, got {share!r}")
+            share = border.share(name, getattr(self, name))
             if share and self.model == "empirical":
                 raise DataError(f"the empirical model has no moments to move; set {name} to 0")
         if isinstance(self.ensemble, Ensemble) and isinstance(self.anchors, Ensemble):
@@ -336,10 +332,6 @@ def _finite(similarity: npt.ArrayLike) -> Float64Array:
     if not np.isfinite(psi).all():
         raise DataError("similarities hold NaN or infinite values")
     return psi
-
-
-def _is_share(value: object) -> bool:
-    return isinstance(value, Real) and 0 <= float(value) <= 1
 
 
 def _crossover(count: int) -> float:

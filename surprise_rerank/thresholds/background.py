@@ -28,8 +28,7 @@ import hashlib
 import json
 import math
 import os
-import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -386,13 +385,6 @@ def _lines(sums: Float64Array, centre: Float64Array, follows: np.ndarray) -> Lin
     deviations = np.sqrt(np.maximum(rest, 0.0))
     known = (sums[0] > 0) & (deviations > _NO_SPREAD * np.maximum(np.abs(means), 1e-30))
     return Lines(means, slopes, np.where(known, deviations, 1.0))
-
-
-def checked_questions(questions: Sequence[str]) -> list[str]:
-    """Questions as a list; a DataError if it is one string, or one of them is none."""
-    if isinstance(questions, str) or not all(isinstance(own, str) for own in questions):
-        raise DataError(f"background questions must be a list of strings, got {reprlib.repr(questions)}")
-    return list(questions)
 
 
 def require_background(background: QuestionBackground | None, min_percentile: float) -> None:

@@ -15,6 +15,22 @@ from surprise_rerank.errors import DataError, StoreError, did_you_mean
 _DEEPEST = 20  # filters in filters
 
 
+def require_tests(given: models.Filter, place: str = "filter") -> None:
+    """Refuse, by a DataError, a condition that tests nothing, as `Range()`."""
+    groups = [(name, getattr(given, name)) for name in ("must", "should", "must_not")]
+    groups += [("min_should", given.min_should.conditions)] if given.min_should else []
+    for name, conditions in groups:
+        listed = conditions if isinstance(conditions, list) else [] if conditions is None else [conditions]
+        for row, condition in enumerate(listed):
+            where = f"{place}.{name}[{row}]"
+            if isinstance(condition, models.Filter):
+                require_tests(condition, where)
+            elif isinstance(condition, models.NestedCondition):
+                require_tests(condition.nested.filter, f"{where}.nested.filter")
+            elif isinstance(condition, models.FieldCondition):
+                _require_test(condition.model_dump(exclude_none=True), where)
+
+
 def _names(*kinds: type[BaseModel]) -> list[str]:
     """The fields of classes, as JSON has them."""
     return list(dict.fromkeys(own.alias or name for kind in kinds for name, own in kind.model_fields.items()))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Inclusion, Query
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.manifest import Quantization
@@ -22,6 +23,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     PointId,
     Record,
 )
+from surprise_rerank.connectors.qdrant.search.filters import require_tests
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
@@ -47,8 +49,9 @@ class SearchOptions:
             raise DataError(
                 f"the filter must be a qdrant_client.models.Filter, got {type(self.filter).__name__}"
             )
-        if self.offset is not None and self.offset < 0:
-            raise DataError(f"the offset must not be negative, got {self.offset}")
+        if self.filter is not None:
+            require_tests(self.filter)
+        border.optional(border.count, "offset", self.offset, 0)
 
     def among(self, condition: models.Filter | None) -> SearchOptions:
         """The same over the points that another filter lets through, too."""

@@ -7,12 +7,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
 from surprise_rerank.errors import DataError, StoreError
+
+
+def check_new(options: object, settings: object) -> None:
+    """Refuse, by a DataError, what no index can be made with: options, and settings of its collection."""
+    border.optional(border.instance, "options", options, IndexOptions)
+    border.optional(border.mapping, "collection_settings", settings)
 
 
 def location_of(
@@ -36,6 +43,8 @@ def new_version(
     location: Location | str | os.PathLike[str], manifest: Manifest, settings: Mapping[str, Any]
 ) -> FolderStorage | ServerStorage:
     """An empty version beside an index that cannot be opened; see `DocumentIndex.renew`."""
+    if not isinstance(location, Location | str | os.PathLike):
+        border.refuse("location", location, "a folder, a url or a Location")
     where = location if isinstance(location, Location) else Location(location)
     if where.folder is None:
         return ServerStorage.anew(where, manifest, settings)

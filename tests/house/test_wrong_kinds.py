@@ -1,0 +1,138 @@
+"""No public function takes an argument of the wrong kind, or ends in an exception that is not ours."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+from qdrant_client import models
+from wrong_kinds import Things, cases
+
+from surprise_rerank import (
+    DataError,
+    Document,
+    DocumentIndex,
+    EmptySourceError,
+    FunctionEncoder,
+    NotStoredError,
+    Passages,
+)
+from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.connectors.qdrant.search.queries import SearchOptions
+
+
+def test_every_argument_of_the_wrong_kind_is_refused_in_words(tmp_path: Path):
+    outcomes = defaultdict(list)
+    for case in cases(Things(tmp_path)):
+        outcome, words = case.outcome()
+        outcomes[case.function].append((outcome, f"{case.parameter}: {case.kind}: {words}"))
+    wrong = {
+        name: [line for line in lines if line[0] != "refused"]
+        for name, lines in outcomes.items()
+        if any(outcome != "refused" for outcome, _ in lines)
+    }
+    assert len(outcomes) > 80
+    assert wrong == {}
+
+
+def lengths(texts: list[str]) -> list[list[float]]:
+    return [[len(text), 1.0] for text in texts]
+
+
+ENCODER = FunctionEncoder(lengths, name="lengths")
+
+
+@pytest.fixture
+def index() -> DocumentIndex:
+    made = DocumentIndex.open(":memory:", ENCODER)
+    made.sync([Document("1", "a"), Document("2", "bb"), Document("12", "ccc")])
+    return made
+
+
+def test_a_string_is_no_list_of_its_letters(index: DocumentIndex):
+    index.set_ensemble(index.ensemble())
+    for call in (index.delete, lambda ids: index.fetch(ids, frozenset()), index.add_questions):
+        with pytest.raises(
+            DataError, match="must be a list of strings, got '12'; put the string into a list"
+        ):
+            call("12")
+    assert len(index) == 3
+    assert index.statistics().record.count == 3  # type: ignore[union-attr]
+    with pytest.raises(DataError, match=r"documents\[0\] must be a Document, got {'id': '3'}"):
+        index.sync([{"id": "3"}])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("kind", ["list", "generator", "array", "column"])
+def test_lists_are_taken_as_people_have_them(index: DocumentIndex, kind: str):
+    ids = ["1", "12"]
+    if kind == "generator":
+        ids = (name for name in ids)  # type: ignore[assignment]
+    elif kind == "array":
+        ids = np.array(ids)  # type: ignore[assignment]
+    elif kind == "column":
+        ids = pytest.importorskip("pandas").Series(ids)
+    assert index.delete(ids) == 2
+    assert index.fetch(["2"], frozenset()).ids == ("2",)
+    with pytest.raises(NotStoredError, match="'12'"):
+        index.fetch(["12"], frozenset())
+
+
+@pytest.mark.parametrize("change", ["rebuild", "prune", "renew"])
+def test_an_empty_source_takes_nothing_away(tmp_path: Path, change: str):
+    with DocumentIndex.open(tmp_path / "index", ENCODER) as index:
+        index.sync([Document("1", "a"), Document("2", "bb")])
+        if change != "renew":
+            with pytest.raises(EmptySourceError, match=r"2 of .*nothing was removed; look for why"):
+                index.rebuild(iter(())) if change == "rebuild" else index.sync(iter(()), prune=True)
+    if change == "renew":
+        with pytest.raises(EmptySourceError):
+            DocumentIndex.renew(tmp_path / "index", [], ENCODER)
+    with DocumentIndex.open(tmp_path / "index", ENCODER) as index:
+        assert index.fetch(["1", "2"], frozenset()).ids == ("1", "2")
+        assert index.sync([Document("1", "a")], prune=True).removed == 1
+        assert index.rebuild([Document("3", "c")]).added == 1
+
+
+def test_a_condition_that_tests_nothing_is_refused_wherever_it_comes_from():
+    nothing = models.FieldCondition(key="metadata.year", range=models.Range())
+    for wrong in (
+        models.Filter(must=[nothing]),
+        models.Filter(should=[models.Filter(must_not=nothing)]),
+        models.Filter(min_should=models.MinShould(conditions=[nothing], min_count=1)),
+        models.Filter(must=[models.FieldCondition(key="metadata.year")]),
+    ):
+        with pytest.raises(DataError, match="tests nothing"):
+            SearchOptions(filter=wrong)
+    right = models.FieldCondition(key="metadata.year", range=models.Range(gte=0))
+    assert SearchOptions(filter=models.Filter(must=[right])).filter is not None
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({5: 1}, "a key of document 'd': metadata must be a string, got 5"),
+        ({None: 1}, "got None"),
+        ({"a": {"day": np.datetime64("2020-01-01")}}, r"metadata\['a'\]\['day'\] must be a value of JSON"),
+        ({"n": 2**64}, "64 bits"),
+        ({"x": float("nan")}, "a finite number"),
+    ],
+)
+def test_metadata_that_cannot_be_stored_name_their_key(metadata: dict, words: str):
+    with pytest.raises(DataError, match=words):
+        Document("d", "text", metadata=metadata)
+
+
+def test_numbers_of_numpy_are_numbers():
+    document = Document(
+        "d", "text", metadata={"year": np.int64(2020), "shares": np.array([0.5]), "pair": (1, 2)}
+    )
+    assert document.metadata == {"year": 2020, "shares": [0.5], "pair": [1, 2]}
+    assert Passages(tokens=np.int64(64)).tokens == 64  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [{"tokens": "no"}, {"passages": 5}, {"bm25": True}, {"pooling": 0.5}])
+def test_options_of_an_index_are_of_their_kinds(wrong: dict):
+    with pytest.raises(DataError, match=f"IndexOptions.{next(iter(wrong))} must be"):
+        IndexOptions(**wrong)
