@@ -277,7 +277,7 @@ def test_an_explanation_adds_up(filled: Bench) -> None:
     assert [step.split(":")[0] for step in found["steps"]] == ["edge", "edge", "union", "edge", "client"]
     assert found["seconds"] == pytest.approx(sum(found["times"].values()))
     weights = {own["name"]: own["weight"] for own in found["scorers"]}
-    expected = {"bm25": 0.75, "cosine": 1.0, "dynamax": 1.0, "words": 1.0, "vectors": 1.0}
+    expected = {"bm25": 0.6, "cosine": 1.0, "dynamax": 1.0, "words": 1.0, "vectors": 1.0}
     assert weights == pytest.approx(expected, abs=0.05)
     for own in found["distributions"]:
         assert sum(own["histogram"]["counts"]) == own["count"]
