@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -402,7 +401,7 @@ class HybridRetriever(ExplainingRetriever):
     cosines: bool = False
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """At most `depth` candidates, from both lists in turn: cosine's first, then what only BM25 found.
+        """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
 
         A collection and its own words are asked together, in two requests. Where documents are split, their
         whole texts take a third, and one more where several passages of a document count. What was added
@@ -413,10 +412,8 @@ class HybridRetriever(ExplainingRetriever):
             return self._together(words, query, depth, fields)
         pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
         found, scores = words.search(query.text, depth)
-        kept = in_turn(list(dict.fromkeys(pool.ids)), found, depth)
-        pool = pool.take([i for i, name in enumerate(pool.ids) if name in kept])
         dense_ids = set(pool.ids)
-        missing = [name for name in found if name in kept and name not in dense_ids]
+        missing = [name for name in found if name not in dense_ids]
         if missing:
             pool = pool.join(self.index.fetch(missing, fields))
         pool = with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
@@ -432,10 +429,8 @@ class HybridRetriever(ExplainingRetriever):
         nearest = Search(lambda limit: [pools.near(dense, limit)], depth, frozenset(), options)
         near, by_words = pools.best(nearest, words.finding(sparse, depth))
         known = best_of(by_words.records, pools)
-        kept = in_turn([pools.key(record) for record in near.records], list(known), depth)
-        near_records = [record for record in near.records if pools.key(record) in kept]
-        keys = dict.fromkeys(pools.key(record) for record in near_records)
-        missing = [key for key in known if key in kept and key not in keys]
+        keys = dict.fromkeys(pools.key(record) for record in near.records)
+        missing = [key for key in known if key not in keys]
         inclusion = None if self.sample is None else self.sample.asked(query)
         asked = {"bm25": words.scoring(sparse, [key for key in keys if key not in known])}
         # What only words find may be other points than those that the fields are of.
@@ -447,16 +442,16 @@ class HybridRetriever(ExplainingRetriever):
         if not measures:
             asked["best"] = words.measuring(sparse)
         if inclusion is not None:
-            asked["inclusion"] = _inclusion_of(inclusion, pools, near_records, missing)
+            asked["inclusion"] = _inclusion_of(inclusion, pools, near.records, missing)
         if self.cosines:
             asked["cosine"] = pools.nearness_of(dense, missing, options)
         if apart:
             asked["further"] = pools.of_documents(missing, fields)
         others = [] if pools.splits else _in_order(by_words.records, missing, pools)
-        points = near_records if apart else [*near_records, *others]
+        points = near.records if apart else [*near.records, *others]
         if fields:
             asked["fields"] = pools.fields_of(points, fields)
-        parts = {} if pools.splits else pools.parts([*near_records, *others], fields)
+        parts = {} if pools.splits else pools.parts([*near.records, *others], fields)
         answers = pools.every(asked | once(parts))
         if fields:
             points = scored(answers["fields"], points)  # without what was deleted meanwhile
@@ -496,13 +491,7 @@ class HybridRetriever(ExplainingRetriever):
         if isinstance(self.lexical, ExplainingRetriever):
             lexical = self.lexical.steps(query, depth)
         more = [] if self.sample is None else [self.sample.step(self.index.engine)]
-        return [*dense, *lexical, f"union: the first {depth} of both lists in turn, with both scores", *more]
-
-
-def in_turn(near: Sequence[str], by_words: Sequence[str], depth: int) -> frozenset[str]:
-    """The first `depth` different keys of two lists, taken from each of them in turn."""
-    turns = itertools.chain.from_iterable(itertools.zip_longest(near, by_words))
-    return frozenset(itertools.islice(dict.fromkeys(key for key in turns if key is not None), depth))
+        return [*dense, *lexical, f"union: the {depth} best of each, with both scores", *more]
 
 
 def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:

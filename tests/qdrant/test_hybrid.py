@@ -60,23 +60,17 @@ def index() -> Iterator[DocumentIndex]:
         yield opened
 
 
-def test_the_pool_is_of_both_lists_in_turn_and_every_document_has_both_scores(index: DocumentIndex) -> None:
+def test_the_pool_is_the_union_and_every_document_has_both_scores(index: DocumentIndex) -> None:
     lexical = Overlap()
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
-    pool = HybridRetriever(index, lexical).retrieve(query, 12, ALL_FIELDS)
-    dense = index.search(query, 12)
-    words, _ = lexical.search(query.text, 12)
-    expected: list[str] = []
-    for place in range(12):
-        for found in (dense.ids, words):
-            if place < len(found) and found[place] not in expected and len(expected) < 12:
-                expected.append(found[place])
-    near = [name for name in dense.ids if name in expected]
-    assert pool.ids[: len(near)] == tuple(near)
-    assert set(pool.ids) == set(expected)
-    assert len(near) < len(pool.ids) == 12
+    pool = HybridRetriever(index, lexical).retrieve(query, 8, ALL_FIELDS)
+    dense = index.search(query, 8)
+    words, _ = lexical.search(query.text, 8)
+    assert set(pool.ids) == set(dense.ids) | set(words)
+    assert pool.ids[: len(dense.ids)] == dense.ids
+    assert len(pool.ids) > 8
     np.testing.assert_array_equal(pool.scores["bm25"], lexical.score(query.text, pool.ids))
-    assert np.isfinite(pool.scores["cosine"][: len(near)]).all()
+    assert np.isfinite(pool.scores["cosine"][:8]).all()
     assert pool.dense is not None
     assert pool.tokens is not None
     assert pool.documents is not None
