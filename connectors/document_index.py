@@ -347,8 +347,7 @@ class DocumentIndex(NeverCopied, Ranked):
             IndexingError: if documents cannot be stored.
             EmptySourceError: if there is no document, and some are stored.
         """
-        border.flags(show_progress=show_progress, background=background)
-        check_new(options, collection_settings)
+        check_new(options, collection_settings, show_progress=show_progress, background=background)
         asked = self.backgrounds() if background else {}
         model = paired_encoder(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
@@ -407,8 +406,7 @@ class DocumentIndex(NeverCopied, Ranked):
             EmptySourceError: if there is no document.
             IndexingError: if documents cannot be stored; another call continues.
         """
-        border.flags(show_progress=show_progress, background=background)
-        check_new(options, collection_settings)
+        check_new(options, collection_settings, show_progress=show_progress, background=background)
         model = paired_encoder(as_encoder(encoder), token_encoder) or as_encoder(encoder)
         made = new_version(location, Manifest.of(model, options), collection_settings or {})
         with cls(made, model) as index:

@@ -16,8 +16,9 @@ from surprise_rerank.connectors.qdrant.storage.server import ServerStorage
 from surprise_rerank.errors import DataError, StoreError
 
 
-def check_new(options: object, settings: object) -> None:
+def check_new(options: object, settings: object, **flags: object) -> None:
     """Refuse, by a DataError, what no index can be made with: options, and settings of its collection."""
+    border.flags(**flags)
     border.optional(border.instance, "options", options, IndexOptions)
     border.optional(border.mapping, "collection_settings", settings)
 
