@@ -18,6 +18,7 @@ from qdrant_client import models
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.attached.layouts import PayloadLayout, point_id
 from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, token_params
+from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.multivectors import (
     TOKEN_COUNT,
@@ -286,6 +287,11 @@ class Enricher:
             StoreError: if the collection beside cannot be written to; what was written before stays.
             DataError: if that is somebody else's.
         """
+        # What is read for a change waits as long for a server that is away as the change itself.
+        with self.points.changing(), self.enriched.points.changing():
+            return self._run(advance)
+
+    def _run(self, advance: Callable[[int], None]) -> EnrichReport:
         self._prepare()
         enriched = unchanged = written = 0
         seen: set[str] = set()
@@ -357,8 +363,19 @@ class Enricher:
             for (record, _), (payload, vectors) in zip(todo, made, strict=True)
         ]
         for part in in_batches(points, lambda point: point.size, REQUEST_BYTES):
-            self.enriched.points.upsert(part)
+            self._upsert(part)
         return sum(point.size for point in points)
+
+    def _upsert(self, points: Sequence[Point]) -> None:
+        """Store points in as many requests as the server takes them in."""
+        try:
+            self.enriched.points.upsert(points)
+        except TooLarge:
+            if len(points) == 1:
+                raise
+            half = len(points) // 2
+            self._upsert(points[:half])
+            self._upsert(points[half:])
 
     def _remove_others(self, seen: set[str]) -> int:
         """Remove what was added to points that are gone."""
