@@ -14,12 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-import numpy as np
-
 from surprise_rerank.errors import DataError, near_or_all
 
 T = TypeVar("T")
 
+# Nothing here imports NumPy: `--help` checks no arrays.
 _LARGEST = 2**63  # Qdrant holds integers of 64 bits
 _PLAIN = (str, bytes, int, float, list, tuple, dict, type(None))  # an object's own words may hold a secret
 
@@ -104,7 +103,7 @@ def choices(name: str, values: object, names: Iterable[str]) -> frozenset[Any]:
 
 def flag(name: str, value: object) -> bool:
     """True or False, also NumPy's: a "no" would count as True."""
-    if not isinstance(value, bool | np.bool_):
+    if not isinstance(value, bool) and type(value).__name__ not in ("bool_", "bool"):
         refuse(name, value, "True or False", "write one of the two, without quotes")
     return bool(value)
 
@@ -161,7 +160,7 @@ def json_value(name: str, value: Any) -> Any:
 
 
 def _json_value(name: str, value: Any) -> Any:
-    if isinstance(value, np.generic | np.ndarray):
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
         return mapping(name, value, _json_value)

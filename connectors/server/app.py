@@ -205,8 +205,11 @@ def _add_documents(router: APIRouter, service: Service) -> None:
         """Store documents, or replace those of the same id; searches find them when this answers."""
         texts = [own.text for own in asked.documents]
         ranking.require_allowed(service.options, "documents", texts, "documents")
-        documents = [Document(**own.model_dump()) for own in asked.documents]
-        return await changed(request, lambda index: index.sync(documents))
+
+        def store(index: DocumentIndex) -> SyncReport:
+            return index.sync([Document(**document.model_dump()) for document in asked.documents])
+
+        return await changed(request, store)
 
     @router.delete("/v1/documents/{id:path}", response_model=DocumentsResponse)
     async def delete(

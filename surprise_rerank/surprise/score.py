@@ -229,6 +229,8 @@ class Surprise:
 
     def __post_init__(self) -> None:
         border.choice("model", self.model, get_args(SurpriseModel))
+        if isinstance(self.weight, str) and self.weight != "crossover":
+            border.refuse("weight", self.weight, "'crossover' or a number from 0 to 1")
         if self.weight != "crossover":
             border.share("weight", self.weight)
         for name in ("shrink_mean", "shrink_deviation"):

@@ -50,7 +50,7 @@ USES = [
     (f"index docs.jsonl --set bm25.language=englsh {NEW}", "did you mean 'english'?"),
     (f"index docs.jsonl --set year {NEW}", "write KEY=VALUE"),
     (f"index docs.jsonl --set poling=2 {NEW}", "did you mean 'pooling'?"),
-    (f"index docs.jsonl --set pooling=0 {NEW}", "merged by a factor of at least 1"),
+    (f"index docs.jsonl --set pooling=0 {NEW}", "pooling must be a number of at least 1"),
     (f"index docs.jsonl --set pooling=two {NEW}", "--set pooling=two: expected a valid number"),
     (f"index docs.jsonl --set passages.tokens=8 --set passages.overlap=9 {NEW}", "choose an overlap below 8"),
     (f"index docs.jsonl --set passages=no --set passages.best=2 {NEW}", "passages=no goes without"),

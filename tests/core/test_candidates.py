@@ -229,7 +229,7 @@ def test_words_that_move_from_title_to_text_change_the_hash():
 
 @pytest.mark.parametrize("field", ["id", "text", "title"])
 @pytest.mark.parametrize("value", [None, 7, b"bytes", ["list"]])
-def test_a_field_that_is_no_string_is_a_type_error_that_names_it(field: str, value: object):
+def test_a_field_that_is_no_string_is_refused_by_its_name(field: str, value: object):
     fields = {"id": "1", "text": "t", "title": "h", field: value}
-    with pytest.raises(TypeError, match=rf"Document\.{field} must be a string, got {type(value).__name__}"):
+    with pytest.raises(DataError, match=rf"Document\.{field} must be a string, got "):
         Document(**fields)

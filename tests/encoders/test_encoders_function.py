@@ -117,10 +117,10 @@ def test_the_fingerprint_tells_names_dimensions_and_lengths_apart():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": " "}, "needs a name"),
-        ({"batch": 0}, "batch=0"),
-        ({"dimension": -1}, "dimension=-1"),
-        ({"query_embed": "text"}, "is given str, expected a function"),
+        ({"name": " "}, "name must be a string that is not empty"),
+        ({"batch": 0}, "batch must be a whole number of at least 1, got 0"),
+        ({"dimension": -1}, "dimension must be a whole number of at least 1, got -1"),
+        ({"query_embed": "text"}, "query_embed must be a function, got 'text'"),
     ],
 )
 def test_wrong_settings_are_refused(options: dict[str, Any], message: str):

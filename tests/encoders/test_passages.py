@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_parted_into_code_points_or_refused_with_its_docume
 @pytest.mark.parametrize(
     ("window", "how", "message"),
     [
-        (9, {"tokens": 0}, "tokens must be at least 1, got 0"),
+        (9, {"tokens": 0}, "tokens must be a whole number of at least 1, got 0"),
         (
             9,
             {"tokens": 32},

@@ -124,10 +124,10 @@ def test_bad_documents_are_refused_before_anything_is_stored(open_index: Opener)
             index.sync([DOCUMENTS[0], DOCUMENTS[0]])
         with pytest.raises(DataError, match="empty id"):
             index.sync([Document("", "text")])
-        with pytest.raises(DataError, match="metadata of document 'm'"):
+        with pytest.raises(DataError, match="document 'm': metadata"):
             index.sync([DOCUMENTS[0], Document("m", "text", metadata={"a": {1, 2}})])
         for odd in (2**63, "\ud800"):
-            with pytest.raises(DataError, match="metadata of document 'm'"):
+            with pytest.raises(DataError, match="document 'm': metadata"):
                 index.sync([DOCUMENTS[0], Document("m", "text", metadata={"deep": [{"a": odd}]})])
         assert len(index) == 0
 
@@ -180,7 +180,7 @@ def test_a_half_made_shard_is_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a:b", "a/b"])
 def test_a_name_that_qdrant_refuses_is_told(name: str) -> None:
-    with pytest.raises(StoreError, match="collection"):
+    with pytest.raises((StoreError, DataError), match="collection"):
         DocumentIndex.open(":memory:", WordEncoder(), collection=name)
 
 

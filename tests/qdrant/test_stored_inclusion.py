@@ -132,7 +132,7 @@ def test_what_is_not_stored_is_said(open_index: Opener) -> None:
         assert "dynamax" not in possible_systems(index)
         with pytest.raises(DataError, match=r"'cosine' has one place only.*or choose one of surprise"):
             build_system("cosine", index, mode="formula")
-    with pytest.raises(DataError, match="pooling=2 is of token vectors, and tokens=False stores none"):
+    with pytest.raises(DataError, match=r"pooling=2\.0 is of token vectors, and tokens=False stores none"):
         IndexOptions(tokens=False, pooling=2)
 
 

@@ -162,7 +162,7 @@ def test_what_is_no_model_and_no_sample_is_refused():
     for wrong in (3, "bge-reranker", Shared, None):
         with pytest.raises(DataError, match=r"scores no pairs; give a CrossEncoder"):
             CrossEncoderScorer(wrong)
-    with pytest.raises(DataError, match="the sample must be a list of strings"):
+    with pytest.raises(DataError, match="sample must be a list of strings"):
         CrossEncoderScorer(Shared(), "text")
     query, pool = scene()
     with pytest.raises(DataError, match="fetch the field 'documents'"):

@@ -207,12 +207,12 @@ def test_an_empty_pool_has_an_empty_ranking(anchor: str, model: str):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CosineReranker("hamming"), "choose one of dot, cosine, euclidean, manhattan"),
+        (lambda: CosineReranker("hamming"), "there are: dot, cosine, euclidean, manhattan"),
         (
             lambda: SurpriseReranker(Ensemble.empty(D), anchor="documents"),
-            "anchor 'documents' is not known; choose one of document, query",
+            "anchor='documents' is not known; did you mean 'document'",
         ),
-        (lambda: SurpriseReranker(Ensemble.empty(D), "normal"), "surprise model 'normal' is not known"),
+        (lambda: SurpriseReranker(Ensemble.empty(D), "normal"), "model='normal' is not known"),
         (lambda: SurpriseReranker(Ensemble.empty(D), weight=2), "weight must be"),
         (lambda: DynaMaxReranker(threads=0).rerank(*scene()[:2]), "threads must be"),
         (lambda: DynaMaxReranker(device="abacus").rerank(*scene()[:2]), "device 'abacus'"),
@@ -373,7 +373,7 @@ BM25 = RetrievedScorer("bm25")
         ({"scorers": []}, "scorers of different names"),
         ({"scorers": [BM25, BM25]}, r"scorers of different names, got \['bm25', 'bm25'\]"),
         ({"scorers": [BM25], "weights": {"bm52": 1.0}}, "weights for bm52, but the scorers are bm25"),
-        ({"scorers": [BM25], "method": "add"}, "'add' is not known; choose one of surprise, rrf, minmax"),
+        ({"scorers": [BM25], "method": "add"}, "'add' is not known; there are: surprise, rrf, minmax"),
     ],
 )
 def test_a_fusion_that_makes_no_sense_is_refused_when_it_is_made(arguments: dict, message: str):
@@ -387,7 +387,7 @@ def test_what_a_fusion_lacks_is_named_with_what_to_do():
         FusionReranker([RetrievedScorer("splade")], "rrf").rerank(query, candidates)
     with pytest.raises(DataError, match=r"\(they have: none\)"):
         FusionReranker([RetrievedScorer("splade")], "rrf").rerank(query, Candidates(ids=("a",)))
-    with pytest.raises(DataError, match="is nan"):
+    with pytest.raises(DataError, match="must be a number, got nan"):
         FusionReranker([CosineScorer(ensemble)], weights={"cosine": math.nan}).rerank(query, candidates)
     bare = Candidates(ids=("a", "b"), scores={"bm25": np.array([1.0, 2.0])})
     with pytest.raises(DataError, match="'bm25' gave no moments over the corpus; use rrf or minmax"):

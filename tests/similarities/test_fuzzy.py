@@ -162,13 +162,13 @@ def test_texts_without_tokens_are_similar_to_nothing(nothing: np.ndarray, simila
     [
         (
             {"measure": "mean"},
-            "the set measure 'mean' is not known; choose of jaccard, otsuka, dice, cosine, tversky, inc",
+            "measure='mean' is not known; there are: jaccard, otsuka, dice, cosine, tversky, inc",
         ),
-        ({"universe": "document"}, "DynaMax.universe is 'document'; choose of joint, query"),
-        ({"alpha": -0.1}, "alpha and beta must be at least 0, got -0.1 and 1.0"),
-        ({"beta": -1}, "alpha and beta must be at least 0"),
-        ({"alpha": float("nan")}, "alpha and beta must be"),
-        ({"beta": float("inf")}, "alpha and beta must be"),
+        ({"universe": "document"}, "DynaMax.universe='document' is not known; there are: joint, query"),
+        ({"alpha": -0.1}, "alpha must be a number of at least 0, got -0.1"),
+        ({"beta": -1}, "beta must be a number of at least 0, got -1"),
+        ({"alpha": float("nan")}, "alpha must be a number"),
+        ({"beta": float("inf")}, "beta must be a number"),
     ],
 )
 def test_unknown_names_and_bad_weights_are_refused(arguments: dict[str, object], message: str):

@@ -172,7 +172,7 @@ def test_ensembles_of_other_similarities_do_not_mix():
         one.merge(other)
     with pytest.raises(DataError, match="anchors of similarity 'euclidean'"):
         one.pooled(other)
-    with pytest.raises(DataError, match="similarity 'hamming' is not known"):
+    with pytest.raises(DataError, match="similarity='hamming' is not known"):
         Ensemble.from_vectors(np.eye(3), similarity="hamming")
 
 
