@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from surprise_rerank.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from surprise_rerank.answers import Answer as Answer
+    from surprise_rerank.answers import SearchOptions as SearchOptions
     from surprise_rerank.candidates import Candidates as Candidates
     from surprise_rerank.candidates import Hit as Hit
     from surprise_rerank.candidates import Query as Query
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from surprise_rerank.errors import NotStoredError as NotStoredError
     from surprise_rerank.errors import StoreError as StoreError
     from surprise_rerank.errors import SurpriseRerankError as SurpriseRerankError
-    from surprise_rerank.errors import WrongModelError as WrongModelError
     from surprise_rerank.pipeline import Pipeline as Pipeline
     from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
     from surprise_rerank.rerank.diversity import Diversity as Diversity
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
 
 # Module -> its public names. Loaded when first asked for: torch takes seconds, and `--help` does not need it.
 _PUBLIC = {
+    "answers": "Answer SearchOptions",
     "candidates": "Candidates Hit Query Ranking Verdict",
     "classify.classifier": "SurpriseClassifier",
     "classify.cluster": "SurpriseAssignment SurpriseKMeans",
@@ -78,7 +80,7 @@ _PUBLIC = {
     "encoders.paired": "PairedEncoder",
     "encoders.passages": "Passages",
     "errors": "DataError DatasetError EmptySourceError IndexMismatchError IndexingError MissingExtraError "
-    "ModelError NoBackgroundError NoIndexError NotStoredError StoreError SurpriseRerankError WrongModelError",
+    "ModelError NoBackgroundError NoIndexError NotStoredError StoreError SurpriseRerankError",
     "pipeline": "Pipeline",
     "rerank.auto": "AutoReranker",
     "rerank.diversity": "Diversity",

@@ -52,6 +52,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         border.flags(keep_refused=self.keep_refused)
+        border.optional(border.text, "tenant", self.tenant)
         object.__setattr__(self, "depth", border.count("depth", self.depth))
         object.__setattr__(self, "offset", border.count("offset", self.offset, 0))
         least = border.optional(border.share, "min_percentile", self.min_percentile)

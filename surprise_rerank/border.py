@@ -40,7 +40,9 @@ def text(name: str, value: object, *, blank: bool = True, advice: str = "write i
 def texts(name: str, values: object, *, least: int = 0) -> list[str]:
     """Strings from a list, a generator, an array or a column; one string alone is none."""
     if isinstance(values, str):
-        refuse(name, values, "a list of strings", f"put the string into a list, {name}=[...]")
+        refuse(
+            name, values, "a list of strings", f"put the string into a list, {name.rpartition('.')[2]}=[...]"
+        )
     strings = list(_iterated(name, values, "a list of strings"))
     for position, value in enumerate(strings):
         if not isinstance(value, str):

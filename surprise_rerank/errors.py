@@ -27,10 +27,6 @@ class NoBackgroundError(DataError):
     """A threshold, or a chance of relevance, where no questions were measured that it could mean."""
 
 
-class WrongModelError(DataError):
-    """Vectors of another model, or dimension, than those that they are to be compared with."""
-
-
 class DatasetError(SurpriseRerankError):
     """A data set that does not exist, cannot be downloaded, or lacks a part that is needed."""
 

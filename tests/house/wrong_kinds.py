@@ -52,7 +52,8 @@ INSIDE = (
 # (class or function, or one with its parameter) -> why it is not in the table.
 LEFT_OUT: dict[str, str] = {
     **dict.fromkeys(
-        ("Candidates", "Ranking", "Hit", "Query", "Verdict", "Passage"), "made by retrievers and re-rankers"
+        ("Answer", "Candidates", "Ranking", "Hit", "Query", "Verdict", "Passage"),
+        "made by pipelines, retrievers and re-rankers",
     ),
     **dict.fromkeys(("DocumentIndex()", "Collection()"), "made by `open` and `attach`"),
     "Ensemble()": "made by `from_vectors`, `from_batches` and `load`",
@@ -134,6 +135,7 @@ class Things:
             "FunctionEncoder": encoder,
             "Ensemble": ensemble,
             "Diversity": surprise_rerank.Diversity(),
+            "SearchOptions": surprise_rerank.SearchOptions(),
             "Passages": surprise_rerank.Passages(),
             "SurpriseClassifier": classifier,
             "TextSimilarity": similarity,
