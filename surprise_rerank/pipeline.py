@@ -147,9 +147,7 @@ class Pipeline:
         """`search` for each of several questions, encoded together and ranked some at once, in threads."""
         pipeline, most = self.with_options(**settings), border.count("top_k", top_k)
         # In contexts of the caller's, so that spans are children of its span.
-        queries = (
-            (copy_context(), query) for query in pipeline.encoded(border.texts("questions", questions))
-        )
+        queries = ((copy_context(), query) for query in pipeline.encoded(questions))
         with ThreadPoolExecutor(_AT_ONCE) as threads:
             return list(threads.map(lambda pair: pair[0].run(pipeline.answer, pair[1], most).shown, queries))
 

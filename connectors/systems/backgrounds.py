@@ -230,11 +230,13 @@ def delete_background(index: Searched, system: str) -> None:
 def look_after_backgrounds(index: Searched, *, show_progress: bool = False) -> None:
     """Measure again what is stale after a change, and make the first background if there is none."""
     kept = all_backgrounds(index)
+    # The scorers of an index change by a rebuild alone, which asks again; building a system reads a sample.
+    may_differ = index.storage is None
     stale = {
         name: background
         for name, background in kept.items()
         if replace(background, changed=index.changed_since(background)).staleness
-        or _problem(index, build_system(name, index), background)
+        or (may_differ and _problem(index, build_system(name, index), background))
     }
     if stale or not kept:
         measure_again(index, stale, show_progress=show_progress)

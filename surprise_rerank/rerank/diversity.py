@@ -169,6 +169,3 @@ def falling(shown: Sequence[float], scores: Sequence[float] | None = None) -> li
             own = math.nextafter(last, -math.inf)
         found.append(own)
     return found
-
-
-NO_DIVERSITY = Diversity()
