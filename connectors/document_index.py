@@ -49,6 +49,7 @@ from surprise_rerank.connectors.qdrant.writing.indexing import (
     PointMaker,
     SyncReport,
     no_documents,
+    require_nothing_lost,
 )
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
@@ -273,10 +274,11 @@ class DocumentIndex(NeverCopied, Ranked):
             self.manifest.check_precision(self.encoder, self.storage.where)
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
         self._density = None
+        places = getattr(documents, "places", None)  # as a `DocumentSource` has it
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
             indexer = Indexer(
-                self.storage.engine, points, maker, work, self._settle_words, tenant, replaces=replace
+                self.storage.engine, points, maker, work, self._settle_words, tenant, places, replace
             )
             report = indexer.run(documents, prune=prune, encoded=encoded)
         self.count_changes(report.added + report.updated + report.removed)
@@ -346,6 +348,7 @@ class DocumentIndex(NeverCopied, Ranked):
         Raises:
             IndexingError: if documents cannot be stored.
             EmptySourceError: if there is no document, and some are stored.
+            DataError: if a stored document's file or row is there and cannot be read now.
         """
         check_new(options, collection_settings, show_progress=show_progress, background=background)
         asked = self.backgrounds() if background else {}
@@ -363,6 +366,7 @@ class DocumentIndex(NeverCopied, Ranked):
             report = successor.sync(documents, prune=True, show_progress=show_progress, background=False)
             if not len(successor) and len(self):
                 raise no_documents(len(self), self.where)
+            require_nothing_lost(self.storage, made, documents)
             kept = successor.statistics()
             if kept is not None:  # an interrupted call may have stored those of another ensemble
                 statistics.refresh(made, kept, lambda count: None)

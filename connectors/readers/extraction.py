@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from surprise_rerank.connectors.readers.lines import EXTRA
@@ -23,26 +23,36 @@ _MEMORY = 4 * 2**30  # bytes of the process
 _CHARACTERS = 32 * 2**20  # of a text; small files can unfold to more
 
 
-def office_text(path: Path) -> Extracted:
-    """The text of a PDF, DOCX, PPTX, XLSX, EML or EPUB file."""
+def office_text(suffix: str, raw: bytes) -> Extracted:
+    """The text of a file that kreuzberg reads."""
     kreuzberg = import_extra("kreuzberg", EXTRA)
     config = kreuzberg.ExtractionConfig(use_cache=False, disable_ocr=True, output_format="plain")
     try:
-        found = kreuzberg.extract_file_sync(str(path), config=config)
+        found = kreuzberg.extract_bytes_sync(raw, _OFFICE[suffix], config=config)
     except kreuzberg.KreuzbergError as error:
         if "password" in str(error):
             raise RefusedError("encrypted", "is encrypted; save it without a password") from error
         raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:160]}") from error
-    title = found.metadata.get("subject" if path.suffix.lower() == ".eml" else "title") or ""
+    title = found.metadata.get("subject" if suffix == ".eml" else "title") or ""
     pages = found.metadata.get("page_count")
     text = found.content.replace("\r\n", "\n")
     return Extracted(text, str(title), {"pages": pages} if pages else {})
 
 
-_READERS: dict[str, Callable[[Path], Extracted]] = {
-    **dict.fromkeys((".html", ".htm", ".xhtml"), lambda path: html_text(path.read_bytes())),
-    **dict.fromkeys((".md", ".markdown"), lambda path: markdown_text(path.read_bytes())),
-    **dict.fromkeys((".pdf", ".docx", ".pptx", ".xlsx", ".eml", ".epub"), office_text),
+_OPEN_XML = "application/vnd.openxmlformats-officedocument"
+_OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
+_OFFICE = {  # what kreuzberg calls them
+    ".pdf": "application/pdf",
+    ".docx": f"{_OPEN_XML}.wordprocessingml.document",
+    ".pptx": f"{_OPEN_XML}.presentationml.presentation",
+    ".xlsx": f"{_OPEN_XML}.spreadsheetml.sheet",
+    ".eml": "message/rfc822",
+    ".epub": "application/epub+zip",
+}
+_READERS: dict[str, Callable[[bytes], Extracted]] = {
+    **dict.fromkeys((".html", ".htm", ".xhtml"), html_text),
+    **dict.fromkeys((".md", ".markdown"), markdown_text),
+    **{suffix: partial(office_text, suffix) for suffix in _OFFICE},
 }
 KINDS = frozenset(_READERS)  # of files, by the ends of their names
 
@@ -53,26 +63,26 @@ class Extractor:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def read(self, path: Path) -> Extracted:
-        """The text of a file whose name says what it is."""
+    def read(self, raw: bytes, suffix: str) -> Extracted:
+        """The text of a file of one of the `KINDS`."""
         process = self._process = self._process or _started()
         assert process.stdin is not None
         assert process.stdout is not None
         begun = time.monotonic()
         try:
-            process.stdin.write(json.dumps(os.path.abspath(path)).encode() + b"\n")
+            process.stdin.write(json.dumps([suffix, len(raw)]).encode() + b"\n")
+            process.stdin.write(raw)
             process.stdin.flush()
             answer = process.stdout.readline()
         except BrokenPipeError:
             answer = b""
         if not answer:
             self._process = None
-            # As faulthandler ends it; or the stack that it was writing down has changed under it.
-            if process.wait() == 1 or time.monotonic() - begun >= SECONDS:
-                raise RefusedError(
-                    f"not read in {SECONDS} s", f"was not read in {SECONDS} s", unreadable=True
-                )
-            raise RefusedError("too complex", "is damaged or too complex: its reader failed")
+            process.communicate()
+            # faulthandler ends a process with 1, and so does what a library throws.
+            if time.monotonic() - begun >= SECONDS:
+                raise RefusedError(f"not read in {SECONDS} s", f"was not read in {SECONDS} s")
+            raise RefusedError("its reader crashed", "is damaged or too complex: its reader crashed")
         kind, *values = json.loads(answer)
         if kind == "text":
             return Extracted(*values)
@@ -98,7 +108,7 @@ def _started() -> subprocess.Popen[bytes]:
 
 
 def _serve(seconds: float) -> None:
-    """Answer every path of the standard input with a line of JSON."""
+    """Answer every file of the standard input, its kind and size before it, with a line of JSON."""
     if sys.platform != "win32":
         import resource
 
@@ -106,26 +116,24 @@ def _serve(seconds: float) -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     for line in sys.stdin.buffer:
-        path = Path(json.loads(line))
+        suffix, size = json.loads(line)
+        raw = sys.stdin.buffer.read(size)
         # A thread of C: it ends this process also while a library holds Python's lock.
         faulthandler.dump_traceback_later(seconds, exit=True, file=sys.stderr)
-        answers.write(json.dumps(_answer(path, _READERS[path.suffix.lower()])).encode() + b"\n")
+        answers.write(json.dumps(_answer(raw, _READERS[suffix])).encode() + b"\n")
         answers.flush()
         faulthandler.cancel_dump_traceback_later()
 
 
-def _answer(path: Path, reader: Callable[[Path], Extracted]) -> list[Any]:
+def _answer(raw: bytes, reader: Callable[[bytes], Extracted]) -> list[Any]:
     try:
-        found = reader(path)
+        found = reader(raw)
         if len(found.text) > _CHARACTERS:
             return ["refused", "too complex", f"unfolds to more than {_CHARACTERS} characters"]
     except MissingExtraError as error:
         return ["missing", str(error)]
     except RefusedError as refused:
         return ["refused", refused.reason, refused.detail]
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        return ["refused", reason, f"cannot be read: {reason}"]
     except (MemoryError, RecursionError):
         return ["refused", "too complex", "is too complex for the memory that a file may take"]
     return ["text", *found]

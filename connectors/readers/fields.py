@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -68,12 +69,13 @@ class Columns(NamedTuple):
         if fields.id in ("content", "row") and fields.id not in known:
             made = fields.id
         elif not keyed or fields.id is not None or _match(ID_NAMES, known):
-            advice = "name it as the id field, or take a hash of title and text: the id field 'content'"
+            advice = "name it (--id-field NAME), or take a hash of title and text (--id-field content)"
             found = _find("id", fields.id, ID_NAMES, known, advice)
         texts = [fields.text]
         if fields.text is not None and fields.text not in known:
             texts = [name.strip() for name in fields.text.split(",")]
-        text_columns = [_find("text", name, TEXT_NAMES, known, "name it as the text field") for name in texts]
+        advice = "name it (--text-field NAME)"
+        text_columns = [_find("text", name, TEXT_NAMES, known, advice) for name in texts]
         chosen = None if fields.metadata is None else frozenset(fields.metadata)
         return cls(found, made, text_columns, fields.title, chosen)
 
@@ -86,9 +88,9 @@ class Columns(NamedTuple):
                 _find("title or metadata", name, (), names, "")
         except NoColumnError as refused:
             raise DataError(f"{where}: {refused.detail}") from refused
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise DamagedError(f"{where}: the column {twice[0]!r} occurs twice; rename one")
+        twice = min((name for name, count in Counter(names).items() if count > 1), default=None)
+        if twice is not None:
+            raise DamagedError(f"{where}: the column {twice!r} occurs twice; rename one")
         return columns
 
 
@@ -127,8 +129,9 @@ def documents_of(
             if isinstance(refused, NoColumnError) and unmatched is None:
                 unmatched = DataError(f"{row.where}: {refused.detail}")
                 unmatched.__cause__ = refused
-            skipped.refuse(row.where, refused)
+            skipped.refuse(row.where, refused, _id_in(row.values, columns))
             continue
+        skipped.place = row.where
         yield document
     if columns is None and unmatched is not None:
         raise unmatched
@@ -221,7 +224,8 @@ def _find(what: str, asked: str | None, usual: Sequence[str], known: Sequence[st
         column = "" if asked is None else f" {asked!r}"
         looked = f"; looked for {', '.join(usual)}; {advice}" if asked is None else ""
         detail = f"no column{column} for the {what} among {shown(known)}{looked}"
-        raise NoColumnError(f"no column for the {what}", detail)
+        # Such a table is none of documents.
+        raise NoColumnError(f"no column for the {what}", detail, is_gone=True)
     return found
 
 
@@ -242,6 +246,13 @@ def _text(row: Mapping[str, Any], names: Sequence[str], what: str) -> str | None
             detail = f"`{name}` must be a string, got {type(value).__name__}"
             raise RefusedError(f"{what} is not a string", detail)
     return "\n\n".join(values.values()) if values else None
+
+
+def _id_in(values: Mapping[str, Any] | Document, columns: Columns | None) -> str | None:
+    """The id of a row that is no document; None where nobody can tell it."""
+    if columns is None or columns.id is None or isinstance(values, Document):
+        return None
+    return id_string(values.get(columns.id))
 
 
 def _id(row: Mapping[str, Any], column: str) -> str:

@@ -9,18 +9,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from pathspec import GitIgnoreSpec
-
 from surprise_rerank.connectors.readers.extraction import KINDS, Extractor
+from surprise_rerank.connectors.readers.lines import open_regular
 from surprise_rerank.connectors.readers.pages import plain_text
+from surprise_rerank.connectors.readers.patterns import Patterns
 from surprise_rerank.connectors.readers.source import RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
 MAX_BYTES = 32 * 2**20
 
-# What is read in this process.
-_PLAIN = dict.fromkeys((".txt", ".text", ".rst"), plain_text)
+_IGNORE_FILE = ".gitignore"
+_IGNORE_BYTES = 2**20  # of a .gitignore
+_PLAIN = (".txt", ".text", ".rst")  # what is read in this process
 
 
 def is_document(name: str) -> bool:
@@ -35,26 +36,32 @@ def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = M
         Its text; its own title, or else its name without the ending; as metadata `path` (the id), `bytes`,
         `modified` (in UTC), `encoding` where it is text other than UTF-8, and `pages` of a PDF.
     """
-    try:
-        with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if found.st_size > max_bytes:
-                limit = f"{max_bytes // 2**20} MiB" if max_bytes >= 2**20 else f"{max_bytes} bytes"
-                raise RefusedError(f"larger than {limit}", f"is larger than {limit}")
-            is_plain = path.suffix.lower() not in KINDS
-            raw = file.read(max_bytes) if is_plain else b""
-    except OSError as error:
-        raise RefusedError(_reason(error), f"cannot be read: {_reason(error)}", unreadable=True) from error
-    extracted = _PLAIN.get(path.suffix.lower(), plain_text)(raw) if is_plain else extractor.read(path)
+    raw, status = _read(path, max_bytes)
+    suffix = path.suffix.lower()
+    extracted = extractor.read(raw, suffix) if suffix in KINDS else plain_text(raw)
     if not extracted.text.strip():
         raise RefusedError("no text", "holds no text; scanned pages need OCR first")
     try:
-        modified = datetime.fromtimestamp(int(found.st_mtime), UTC)
+        modified = datetime.fromtimestamp(int(status.st_mtime), UTC)
     except (ValueError, OverflowError, OSError):
         modified = datetime.fromtimestamp(0, UTC)  # a date that Python does not have
-    known = {"path": name, "bytes": found.st_size, "modified": modified.isoformat()}
+    known = {"path": name, "bytes": status.st_size, "modified": modified.isoformat()}
     title = " ".join(extracted.title.split()) or encodable(path.stem)
     return Document(id=name, text=extracted.text, title=title, metadata={**known, **extracted.metadata})
+
+
+def _read(path: Path, most: int) -> tuple[bytes, os.stat_result]:
+    """What a file holds, and what the operating system says of it."""
+    try:
+        with open_regular(path) as file:
+            status, raw = os.fstat(file.fileno()), file.read(most + 1)
+    except OSError as error:
+        raise RefusedError(_reason(error), f"cannot be read: {_reason(error)}") from error
+    if len(raw) > most:
+        limit = f"{most // 2**20} MiB" if most >= 2**20 else f"{most} bytes"
+        way_out = "raise the limit with FileRules(max_bytes=...) (--set max_bytes=...)"
+        raise RefusedError(f"larger than {limit}", f"is larger than {limit}; {way_out}")
+    return raw, status
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Pat
     Hidden files and folders are omitted, and what the folder's `.gitignore` files name is left out, as are
     `node_modules`. Links to folders are not followed, and links to files only if those are in the folder.
     """
-    chosen = _Chosen(os.path.realpath(folder), rules)
+    chosen = _Chosen(os.path.realpath(folder), rules, skipped)
     pending = [("", True)]
     while pending:
         name, is_folder = pending.pop()
@@ -94,9 +101,9 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Pat
         except OSError as error:
             if not name:
                 raise DatasetError(f"{folder}: cannot be read: {_reason(error)}") from error
-            skipped.add(encodable(name), RefusedError(_reason(error), unreadable=True))
+            skipped.add(encodable(name), RefusedError(_reason(error)))
             continue
-        chosen.enter(folder / name, prefix, {entry.name for entry in entries})
+        chosen.enter(folder / name, prefix, has_ignore_file=any(e.name == _IGNORE_FILE for e in entries))
         below = []
         for entry in entries:
             try:
@@ -104,7 +111,8 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Pat
             except RefusedError as refused:
                 skipped.add(encodable(f"{prefix}{entry.name}"), refused)
             except OSError as error:
-                skipped.add(encodable(f"{prefix}{entry.name}"), RefusedError(_reason(error), unreadable=True))
+                name_shown = encodable(f"{prefix}{entry.name}")
+                skipped.add(name_shown, RefusedError(_reason(error)), name_shown)
             else:
                 below += [] if kind is None else [(f"{prefix}{entry.name}", kind)]
         pending.extend(reversed(below))
@@ -117,44 +125,64 @@ def _reason(error: OSError) -> str:
 class _Chosen:
     """Which entries of a folder are read."""
 
-    def __init__(self, root: str, rules: FileRules) -> None:
-        self._root = root
-        self._all = not rules.include
-        self._included = GitIgnoreSpec.from_lines(rules.include)
-        self._excluded = GitIgnoreSpec.from_lines(rules.exclude)
-        self._ignored: list[tuple[str, GitIgnoreSpec]] = []  # what the folders with a .gitignore leave out
+    def __init__(self, root: str, rules: FileRules, skipped: Skipped) -> None:
+        self._root, self._skipped = root, skipped
+        self._included = Patterns.of_option("include", rules.include) if rules.include else None
+        self._excluded = Patterns.of_option("exclude", rules.exclude)
+        self._ignored: list[tuple[str, Patterns]] = []  # what the folders with a .gitignore leave out
 
-    def enter(self, folder: Path, prefix: str, names: set[str]) -> None:
+    def enter(self, folder: Path, prefix: str, *, has_ignore_file: bool) -> None:
+        """Read a folder's `.gitignore`, which is counted where it cannot be used."""
         self._ignored = [own for own in self._ignored if prefix.startswith(own[0])]
-        if ".gitignore" in names:
-            lines = (folder / ".gitignore").read_text("utf-8", "replace").splitlines()
-            self._ignored.append((prefix, GitIgnoreSpec.from_lines(lines)))
+        if not has_ignore_file:
+            return
+        try:
+            raw, _ = _read(folder / _IGNORE_FILE, _IGNORE_BYTES)
+        except RefusedError as refused:
+            reason = f".gitignore not respected: {refused.reason}"
+            self._refuse(prefix, reason)
+        else:
+            self._ignored.append((prefix, Patterns.of_file(raw.decode("utf-8", "replace"))))
+
+    def _refuse(self, prefix: str, reason: str) -> None:
+        name = encodable(f"{prefix}{_IGNORE_FILE}")
+        self._skipped.add(name, RefusedError(reason), name)
+
+    def _is_ignored(self, shown: str) -> bool:
+        """Whether the nearest .gitignore that says something leaves this out."""
+        for own in [*reversed(self._ignored)]:
+            prefix, patterns = own
+            try:
+                decision = patterns.decide(shown.removeprefix(prefix))
+            except TimeoutError:
+                self._ignored.remove(own)
+                self._refuse(prefix, ".gitignore not respected: its patterns take too long")
+                continue
+            if decision is not None:
+                return decision
+        return False
 
     def is_folder(self, entry: os.DirEntry[str], name: str) -> bool | None:
         """Whether an entry is a folder to go into; None if it is no part. What is left out is refused."""
         is_folder = entry.is_dir(follow_symlinks=False)
         shown = f"{name}/" if is_folder else name
-        if entry.name.startswith(".") or self._excluded.match_file(shown):
+        if entry.name.startswith(".") or self._excluded.takes(shown):
             return None
         if entry.name == "node_modules":
-            raise RefusedError("node_modules")
-        # The nearest .gitignore that says something decides.
-        said = (
-            spec.check_file(shown.removeprefix(prefix)).include for prefix, spec in reversed(self._ignored)
-        )
-        if next((decision for decision in said if decision is not None), False):
-            raise RefusedError("ignored by .gitignore")
+            raise RefusedError("node_modules", is_gone=True)
+        if self._is_ignored(shown):
+            raise RefusedError("ignored by .gitignore", is_gone=True)
         if is_folder:
             return True
-        if not self._all and not self._included.match_file(name):
+        if self._included is not None and not self._included.takes(name):
             return None
         if entry.is_symlink():
             target = os.path.realpath(entry.path, strict=True)
             if not Path(target).is_relative_to(self._root):
-                raise RefusedError("a link out of the folder")
+                raise RefusedError("a link out of the folder", is_gone=True)
             if os.path.isdir(target):
-                raise RefusedError("a link to a folder")
+                raise RefusedError("a link to a folder", is_gone=True)
         # Opening a pipe would wait for a writer.
         if not stat.S_ISREG(entry.stat().st_mode):
-            raise RefusedError("not a regular file")
+            raise RefusedError("not a regular file", is_gone=True)
         return False

@@ -6,11 +6,14 @@ import codecs
 import gzip
 import io
 import json
+import os
 import re
+import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 from surprise_rerank.connectors.readers.source import RefusedError, Skipped
@@ -20,7 +23,9 @@ from surprise_rerank.errors import DataError, DatasetError
 
 EXTRA = "files"  # the extra that the readers of files are in
 
+LONGEST = 32 * 2**20  # characters of a line; a small compressed file can have one that fills the memory
 _SAMPLE = 64 * 2**10
+_PART = 2**20
 # UTF-32 goes first: its mark begins with that of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -78,24 +83,56 @@ def _guessed(sample: bytes) -> str | None:
     return _WESTERN if is_western else str(best.encoding)
 
 
+def open_regular(path: Path) -> IO[bytes]:
+    """Open a file for reading; a pipe or a device in its place is not waited for.
+
+    Raises:
+        RefusedError: if it is no regular file.
+        OSError: if it cannot be opened.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise RefusedError("not a regular file", "is a pipe, a device or a folder", is_gone=True)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def uncompressed_name(name: str) -> str:
+    """A file's name without the ending of a compression."""
+    return name[: -len(suffix)] if (suffix := PurePath(name).suffix).lower() in (".gz", ".zst") else name
+
+
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file's bytes, decompressed if its name ends in `.gz`; errors name the file."""
+    """A file's bytes, decompressed if its name ends in `.gz` or `.zst`; errors name the file."""
     try:
-        opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
-        with opened(path, "rb") as stream:
+        with open_regular(path) as file, _decompressed(file, path.suffix.lower()) as stream:
             yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DamagedError(
-            f"{path}: the gzip stream is damaged or cut short ({error}); fetch the file again"
+            f"{path}: the compressed stream is damaged or cut short ({error}); fetch the file again"
         ) from error
+    except RefusedError as refused:
+        raise DatasetError(f"{path}: {refused.detail}; write it to a file first") from refused
     except OSError as error:
+        if error.errno is None:  # Arrow's own, about the content
+            raise DamagedError(f"{path}: the compressed stream is damaged ({error})") from error
         raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def _decompressed(file: IO[bytes], suffix: str) -> Any:
+    if suffix == ".gz":
+        return gzip.open(file)
+    return import_extra("pyarrow", EXTRA).CompressedInputStream(file, "zstd") if suffix == ".zst" else file
 
 
 def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Iterator[str]:
     """The lines of a file; bytes that are none of its encoding come as lone surrogates, see `check_decoded`.
 
+    Of a line of more than `LONGEST` characters only so many come, and one more; see `check_length`.
     `guess` is whether the encoding may be another one than that of the mark, or UTF-8.
     """
     with open_bytes(path) as stream:
@@ -109,9 +146,13 @@ def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Itera
     number = 0
     with open_bytes(path) as stream:
         try:
-            for line in io.TextIOWrapper(stream, encoding, "surrogateescape", newline):
+            text = io.TextIOWrapper(stream, encoding, "surrogateescape", newline)
+            for line in iter(partial(text.readline, LONGEST + 1), ""):
                 number += 1
                 yield line
+                is_cut = len(line) > LONGEST and line[-1] not in "\r\n"
+                while is_cut and (more := text.readline(LONGEST)):  # its end is of no use
+                    is_cut = more[-1] not in "\r\n"
         except UnicodeDecodeError as error:
             raise DamagedError(
                 f"{path}:{number + 1}: not valid {error.encoding}; save it as UTF-8"
@@ -120,8 +161,18 @@ def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Itera
 
 def count_lines(path: Path) -> int:
     """How many lines a file has."""
+    count, last = 0, b"\n"
     with open_bytes(path) as stream:
-        return sum(1 for _ in stream)
+        for part in iter(partial(stream.read, _PART), b""):  # a line may be of any size
+            count, last = count + part.count(b"\n"), part[-1:]
+    return count + (last != b"\n")
+
+
+def check_length(line: str) -> None:
+    """Refuse a line that is cut."""
+    if len(line) > LONGEST:
+        most = f"{LONGEST // 2**20} Mi characters"
+        raise RefusedError("a line too long", f"the line has more than {most}; split it")
 
 
 def check_decoded(text: str) -> None:
@@ -143,6 +194,7 @@ def read_objects(path: Path, skipped: Skipped) -> Iterator[tuple[int, dict[str, 
 
 
 def _object(line: str) -> dict[str, Any]:
+    check_length(line)
     check_decoded(line)
     try:
         # Not strict: control characters inside strings are bad JSON, but they do no harm and they do occur.

@@ -40,7 +40,7 @@ def open_documents(
     *,
     format: Format | None = None,  # noqa: A002 (the usual name) - of a file whose name does not show it
     fields: Fields | None = None,  # the columns that are id, title, text and metadata
-    on_error: OnError = "raise",  # or skip and count malformed rows, as unusable files of a folder always are
+    on_error: OnError = "raise",  # or skip and count malformed rows, as those of a folder's files always are
     files: FileRules | None = None,  # which files of a folder are read
     collection: str | None = None,  # that of a client
     api_key: str | None = None,  # for a server; QDRANT_API_KEY of the environment by default
@@ -79,6 +79,7 @@ def open_documents(
         origin = encodable(str(path.resolve()))
         shown = encodable(path.resolve().name)
         read, count = _opened(path, format, fields, files or FileRules())
+        on_error = "skip" if path.is_dir() and jsonl_in(path, "corpus") is None else on_error
     return DocumentSource(shown, read, on_error=on_error, may_be_empty=False, count=count, origin=origin)
 
 
@@ -111,7 +112,7 @@ def _read_single(path: Path, rules: FileRules, skipped: Skipped) -> Iterator[Doc
         try:
             yield read_file(path, encodable(path.name), extractor, max_bytes=rules.max_bytes)
         except RefusedError as refused:
-            skipped.refuse(str(path), refused)
+            skipped.refuse(str(path), refused, encodable(path.name))
 
 
 def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
@@ -119,29 +120,34 @@ def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped)
     with contextlib.closing(Extractor()) as extractor:
         for file, found in walk(path, rules, skipped):
             name, kind = encodable(found), _file_format(found)
+            skipped.place = str(file)
             try:
                 if kind is None and not rules.include:
-                    raise RefusedError("of no kind that is read")
+                    raise RefusedError("of no kind that is read", is_gone=True)
                 if kind is None or kind == "text":
                     yield read_file(file, name, extractor, max_bytes=rules.max_bytes)
                 else:
                     yield from _of_table(file, kind, fields, skipped, name)
             except RefusedError as refused:
-                skipped.add(name, refused)
+                skipped.add(name, refused, name if is_document(name) else None)
 
 
 def _of_table(path: Path, kind: Table, fields: Fields, skipped: Skipped, name: str) -> Iterator[Document]:
     """The documents of a table among other files: one that is none of documents is left out."""
     try:
+        if not path.stat().st_size:
+            raise RefusedError("empty")
         yield from read_table(path, kind, fields, skipped, f"{name}:")
+    except OSError as error:
+        raise RefusedError("cannot be read") from error
     except DamagedError as error:
-        raise RefusedError("damaged", unreadable=True) from error
+        raise RefusedError("damaged") from error
     except DatasetError as error:
-        raise RefusedError("cannot be read", unreadable=True) from error
+        raise RefusedError("cannot be read") from error
     except DataError as error:
         if isinstance(error.__cause__, NoColumnError):
             raise error.__cause__ from error
-        raise
+        raise RefusedError("no such column", str(error)) from error
 
 
 def _count_folder(path: Path, rules: FileRules) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
@@ -13,18 +13,29 @@ from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 OnError: TypeAlias = Literal["raise", "skip"]
 
 _PLACES = 5
+_WAY_OUT = "mend it, or leave such ones out and have them counted: on_error='skip' (--set on_error=skip)"
 
 
 class RefusedError(Exception):
     """One row or file that is no document; who reads it adds its place.
 
     It is counted by its reason, a few words; the detail is the sentence that is shown where it is an error.
-    Of what is unreadable there may be a document all the same: no permission, no time.
+    It cannot be used now and may be a document again: what was stored of it stays. Only of what `is_gone`,
+    as it is ignored or of another kind, nothing stays.
     """
 
-    def __init__(self, reason: str, detail: str | None = None, *, unreadable: bool = False) -> None:
+    def __init__(self, reason: str, detail: str | None = None, *, is_gone: bool = False) -> None:
         super().__init__(detail or reason)
-        self.reason, self.detail, self.unreadable = reason, detail or reason, unreadable
+        self.reason, self.detail, self.is_gone = reason, detail or reason, is_gone
+
+
+class Unusable(NamedTuple):
+    """A row, file or folder that could not be used this time: its documents are not taken for gone."""
+
+    place: str  # with the reason
+    id: (
+        str | None
+    )  # of its document, or what comes before the `#` in the ids of several; None: nobody can tell
 
 
 class Skipped:
@@ -32,7 +43,8 @@ class Skipped:
 
     def __init__(self, on_error: OnError = "skip") -> None:
         self._on_error = on_error
-        self.unreadable: list[str] = []  # places whose documents may still be there: no permission, no time
+        self.place = ""  # of the document that came last, such as `corpus.jsonl:17`
+        self.unusable: list[Unusable] = []
         self.counts: dict[str, int] = {}  # reason -> rows or files, in the order in which reasons occurred
         self.places: dict[str, list[str]] = {}  # reason -> the first five, such as `corpus.jsonl:17`
 
@@ -41,20 +53,20 @@ class Skipped:
         """Number of rows or files that were left out."""
         return sum(self.counts.values())
 
-    def add(self, place: str, refused: RefusedError) -> None:
-        """Count one."""
-        if refused.unreadable:
-            self.unreadable.append(f"{place} ({refused.reason})")
+    def add(self, place: str, refused: RefusedError, document_id: str | None = None) -> None:
+        """Count one, of which a document of this id may be stored."""
+        if not refused.is_gone:
+            self.unusable.append(Unusable(f"{place} ({refused.reason})", document_id))
         self.counts[refused.reason] = self.counts.get(refused.reason, 0) + 1
         places = self.places.setdefault(refused.reason, [])
         if len(places) < _PLACES:
             places.append(place)
 
-    def refuse(self, where: str, refused: RefusedError) -> None:
+    def refuse(self, where: str, refused: RefusedError, document_id: str | None = None) -> None:
         """Leave a malformed row out; a DataError if such rows are errors."""
         if self._on_error == "raise":
-            raise DataError(f"{where}: {refused.detail}") from refused
-        self.add(where, refused)
+            raise DataError(f"{where}: {refused.detail}; {_WAY_OUT}") from refused
+        self.add(where, refused, document_id)
 
     def __str__(self) -> str:
         reasons = (
@@ -110,6 +122,16 @@ class DocumentSource:
         prefixed.id_prefix = prefix
         return prefixed
 
+    def places(self, document_id: str) -> list[str]:
+        """Where the first two documents of an id are, for a message; all are read again."""
+        skipped, places = Skipped("skip"), list[str]()
+        for document in self._read(skipped):
+            if self.id_prefix + document.id == document_id:
+                places.append(skipped.place)
+                if len(places) == 2:
+                    break
+        return places
+
     def expected(self) -> int | None:
         """About how many documents an iteration gives; None while that cannot be told."""
         try:
@@ -118,9 +140,10 @@ class DocumentSource:
             return None  # who reads it is told
 
     @property
-    def unreadable(self) -> list[str]:
-        """Places that the last iteration could not read; nothing is pruned then."""
-        return self.skipped.unreadable
+    def unusable(self) -> list[Unusable]:
+        """What the last iteration could not use; its documents are not pruned."""
+        places = self.skipped.unusable
+        return [own if own.id is None else own._replace(id=self.id_prefix + own.id) for own in places]
 
     def __repr__(self) -> str:
         return f"DocumentSource({self.name!r})"

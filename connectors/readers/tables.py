@@ -13,11 +13,14 @@ from typing import Any, Literal, TypeAlias, get_args
 from surprise_rerank.connectors.readers.fields import TITLE_NAMES, Columns, Fields, Row, documents_of
 from surprise_rerank.connectors.readers.lines import (
     EXTRA,
+    LONGEST,
     DamagedError,
     check_decoded,
+    check_length,
     count_lines,
     read_lines,
     read_objects,
+    uncompressed_name,
 )
 from surprise_rerank.connectors.readers.source import RefusedError, Skipped
 from surprise_rerank.core.extras import import_extra
@@ -30,16 +33,14 @@ _BATCH = 256  # rows of a Parquet file that are Python objects at a time
 _PAGE_BUFFER = 2**20
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d{1,17})?")
 _NOT_CSV = "not valid CSV: {}; is a quote not closed, or not doubled? Or give the format tsv-unquoted"
-_FIELD_LIMIT = 64 * 2**20  # characters; csv's own is 128 KiB, for the whole process
 
 
 def table_format(name: str) -> Table | None:
-    """The kind of table by a file's name; `.gz` may come after it where lines are read."""
-    path = PurePath(name.lower())
-    inner = PurePath(path.stem).suffix if path.suffix == ".gz" else ""
-    suffix = inner if inner in (".jsonl", ".ndjson", ".csv", ".tsv") else path.suffix
+    """The kind of table by a file's name; `.gz` or `.zst` may come after it where lines are read."""
+    suffix = PurePath(uncompressed_name(name.lower())).suffix
     kind = "jsonl" if suffix == ".ndjson" else suffix.removeprefix(".")
-    return next((known for known in get_args(Table) if known == kind), None)
+    is_whole = kind != "parquet" or name.lower().endswith(".parquet")
+    return next((known for known in get_args(Table) if known == kind and is_whole), None)
 
 
 def count_table(path: Path, kind: Table) -> int:
@@ -105,7 +106,8 @@ def _in_microseconds(batch: Any) -> Any:
 
 
 def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix: str) -> Iterator[Document]:
-    csv.field_size_limit(max(csv.field_size_limit(), _FIELD_LIMIT))
+    # csv's own limit is 128 KiB, for the whole process.
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST))
     lines = read_lines(path, newline="", guess=True)
     blank, head = next(((n, line) for n, line in enumerate(lines) if line.strip()), (0, ""))
     if not head:
@@ -114,14 +116,14 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
     delimiter = max(",;\t|", key=head.count) if kind == "csv" else "\t"
     # Not strict, a quote that is opened and not closed would swallow the rows after it.
     rows = csv.reader(
-        itertools.chain([head], lines),
+        map(_short, itertools.chain([head], lines)),
         delimiter=delimiter,
         quoting=csv.QUOTE_MINIMAL if strict else csv.QUOTE_NONE,
         strict=strict,
     )
     try:
         first = next(rows)
-    except csv.Error as error:
+    except (csv.Error, RefusedError) as error:
         raise DamagedError(f"{path}:{blank + 1}: {_NOT_CSV.format(error)}") from error
     # pandas writes its row numbers into a column without a name.
     names = [name.strip() or f"column_{i}" for i, name in enumerate(first, start=1)]
@@ -146,6 +148,11 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
                 skipped.refuse(where, refused)
 
     yield from documents_of(found(), fields, skipped, columns=columns)
+
+
+def _short(line: str) -> str:
+    check_length(line)
+    return line
 
 
 def _record(names: list[str], values: list[str], texts: set[str | None]) -> dict[str, str | int | float]:

@@ -12,7 +12,7 @@ import click
 if TYPE_CHECKING:
     from surprise_rerank.connectors.readers import DocumentSource, Fields, FileRules
     from surprise_rerank.connectors.readers.opening import Format
-    from surprise_rerank.connectors.readers.source import OnError
+    from surprise_rerank.connectors.readers.source import OnError, Unusable
     from surprise_rerank.documents import Document
 
 _PLACES = 3  # that a reason shows
@@ -79,9 +79,18 @@ class Sources:
         return sum(known) if len(known) == len(counts) else None
 
     @property
-    def unreadable(self) -> list[str]:
-        """Places that the operating system did not let the last reading see; nothing is pruned for them."""
-        return [place for _, source in self.named for place in source.unreadable]
+    def unusable(self) -> list[Unusable]:
+        """What the last reading could not use; documents of these places are not pruned."""
+        return [place for _, source in self.named for place in source.unusable]
+
+    def places(self, document_id: str) -> list[str]:
+        """Where the documents of an id are, for a message."""
+        return [place for _, source in self.named for place in source.places(document_id)]
+
+    def end(self, *, strict: bool) -> None:
+        """End a command with exit code 1 where that was asked for, and a row or file could not be used."""
+        if strict and self.unusable:
+            click.get_current_context().exit(1)
 
     def skipped(self) -> list[dict[str, Any]]:
         """What the last reading left out, by source and reason, with the first places."""

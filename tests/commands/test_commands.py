@@ -102,6 +102,19 @@ def test_files_folders_and_columns_are_read_as_asked(bench: Bench) -> None:
     ]
 
 
+def test_strict_ends_with_1_where_a_file_could_not_be_used(bench: Bench) -> None:
+    letters = bench.folder / "letters"
+    letters.mkdir()
+    (letters / "a.txt").write_text("about dogs")
+    (letters / "b.txt").write_text("about cats")
+    (letters / "logo.bin").write_bytes(b"\0")
+    given = ("index", letters, "--strict", "--prune", "--index", bench.index, "--model", bench.model)
+    assert bench.json(*given)["added"] == 2  # a picture is none of documents
+    (letters / "b.txt").write_bytes(b"")
+    assert bench.run(*given)[0] == 1
+    assert bench.json(*(own for own in given if own != "--strict"))["kept"] == 1
+
+
 def test_what_an_index_stores_is_set_and_kept_until_it_is_rebuilt(bench: Bench) -> None:
     wanted = ["quantization=int8", "on_disk=yes", "pooling=2.5", "bm25=no", "passages.best=2"]
     wanted += ["payload_indexes.metadata.year=integer", "payload_indexes.metadata.author=keyword"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import pytest
 from conftest import Opener
@@ -196,13 +194,3 @@ def test_an_interrupted_prune_can_be_repeated(open_index: Opener, monkeypatch: p
         assert "long" in index.search(query, 10, frozenset({"documents"})).ids
         assert index.sync(SHORT, prune=True).removed == 1
         assert (len(index), index.status().points) == (6, 6)
-
-
-def test_nothing_is_pruned_for_what_could_not_be_read(open_index: Opener) -> None:
-    class Lost(list):
-        unreadable: ClassVar = ["letters/2019 (input/output error)"]
-
-    with filled(open_index) as index:
-        with pytest.raises(DataError, match=r"could not be read, such as letters/2019 .*nothing was removed"):
-            index.sync(Lost(SHORT[:2]), prune=True)
-        assert len(index) == 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email.message
 import gzip
 import os
+import subprocess
 import sys
 import time
 import zipfile
@@ -14,6 +15,7 @@ import pytest
 
 from surprise_rerank.connectors.readers import FileRules, open_documents
 from surprise_rerank.connectors.readers import extraction as extraction_module
+from surprise_rerank.connectors.readers import patterns as patterns_module
 from surprise_rerank.connectors.readers.pages import html_text, markdown_text
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError
 
@@ -82,10 +84,13 @@ def test_a_damaged_table_in_a_folder_is_counted_and_the_others_are_read(tmp_path
     source = open_documents(tmp_path)
     assert [d.id for d in source][-1] == "y"
     assert source.skipped.places == {"damaged": list(damaged)}
-    assert len(source.unreadable) == len(damaged)  # nothing of them is pruned
-    write(tmp_path, {"e.csv": "id,text\ny\n"})
-    with pytest.raises(DataError, match="1 columns, but the head has 2"):
-        list(open_documents(tmp_path))
+    assert [place.id for place in source.unusable] == [None] * len(damaged)  # of which nobody knows the ids
+    write(tmp_path, {"e.csv": "id,text\ny\nz,newts\n", "empty.jsonl": ""})
+    assert [d.id for d in source][-1] == "z"
+    assert source.skipped.places["wrong number of columns"] == [f"{tmp_path}/e.csv:2"]
+    assert source.skipped.places["empty"] == ["empty.jsonl"]
+    with pytest.raises(DataError, match=r"e.csv:2: 1 columns, but the head has 2; .*--set on_error=skip"):
+        list(open_documents(tmp_path / "e.csv"))
 
 
 def test_gitignore_and_node_modules_are_respected_and_counted(tmp_path: Path) -> None:
@@ -128,7 +133,9 @@ def test_what_cannot_be_used_is_counted_with_its_reason(tmp_path: Path) -> None:
         "not a regular file": ["pipe.txt"],
         "a link to a folder": ["sub2"],
     }
-    assert not source.unreadable
+    # What is of another kind or place is gone from an index by `prune`; what is damaged or too large is not.
+    kept = {"big.txt", "broken.docx", "broken.pdf", "empty.txt", "nul.txt"}
+    assert {place.id for place in source.unusable} == kept
 
 
 def test_office_documents_are_read(tmp_path: Path) -> None:
@@ -160,7 +167,64 @@ def test_a_file_that_takes_too_long_is_left_out_and_the_next_is_read(
     assert [d.id for d in source] == ["b.pdf"]
     assert time.monotonic() - begun < 20
     assert source.skipped.counts == {"not read in 1 s": 1}
-    assert source.unreadable == ["a.md (not read in 1 s)"]
+    assert source.unusable == [("a.md (not read in 1 s)", "a.md")]
+
+
+def test_a_reader_that_crashes_is_not_called_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # As a panic of a library in Rust: no Exception of Python, and an exit code of 1.
+    def crashing() -> subprocess.Popen[bytes]:
+        code = "import sys; sys.stdin.buffer.readline(); raise BaseException('panic')"
+        return subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, stderr=subprocess.DEVNULL)
+
+    write(tmp_path / "in", {"a.md": "text", "b.txt": "text"})
+    monkeypatch.setattr(extraction_module, "_started", crashing)
+    source = open_documents(tmp_path / "in")
+    assert [d.id for d in source] == ["b.txt"]
+    assert source.skipped.places == {"its reader crashed": ["a.md"]}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and pipes of POSIX")
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "dangling link", "large", "late"])
+def test_a_gitignore_that_cannot_be_used_is_counted_and_the_files_are_read(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "late":
+        monkeypatch.setattr(patterns_module, "_SECONDS", -1.0)
+    write(tmp_path, {"a.txt": "text"})
+    ignore = tmp_path / ".gitignore"
+    make = {
+        "pipe": lambda: os.mkfifo(ignore),
+        "device": lambda: ignore.symlink_to("/dev/zero"),
+        "folder": ignore.mkdir,
+        "dangling link": lambda: ignore.symlink_to("nowhere"),
+        "large": lambda: ignore.write_bytes(b"x\n" * 2**20),
+        "late": lambda: ignore.write_text("*a*a*a*.md\n"),
+    }
+    make[kind]()
+    source = open_documents(tmp_path)
+    assert [d.id for d in source] == ["a.txt"]
+    (reason,) = source.skipped.counts
+    assert reason.startswith(".gitignore not respected: ")
+    assert source.skipped.places[reason] == [".gitignore"]
+    assert [place.id for place in source.unusable] == [".gitignore"]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 60 + "b", "**/a/" * 25 + "b", "*a?" * 60 + "c", "**/**/" * 40 + "c"]
+)
+def test_no_pattern_of_a_gitignore_takes_for_ever(tmp_path: Path, pattern: str) -> None:
+    names = {f"{'a' * 200}.txt", f"{'a/' * 60}x.txt"}
+    write(tmp_path, {**dict.fromkeys(names, "text"), ".gitignore": pattern})
+    begun = time.monotonic()
+    assert {d.id for d in open_documents(tmp_path)} == names
+    assert time.monotonic() - begun < 20
+
+
+def test_lines_of_a_gitignore_that_are_no_patterns_are_left_out(tmp_path: Path) -> None:
+    write(tmp_path, {"a.txt": "text", "b.txt": "text", ".gitignore": b"!\n[z-a]\n\xff\n/\nb.txt\n"})
+    assert [d.id for d in open_documents(tmp_path)] == ["a.txt"]
+    with pytest.raises(DataError, match=r"exclude='!' is no pattern; give those of .gitignore"):
+        list(open_documents(tmp_path, files=FileRules(exclude=["!"])))
 
 
 def test_a_single_file_is_a_document_or_an_error(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 
-from surprise_rerank.connectors.readers import Fields, open_documents
+from surprise_rerank.connectors.readers import Fields, lines, open_documents
 from surprise_rerank.errors import DataError, DatasetError
 
 ROWS = [{"id": "1", "text": "dogs bark", "year": 1999}, {"id": "2", "text": "cats purr", "year": 2024}]
@@ -24,11 +25,13 @@ def written(path: Path, content: str | bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    "kind", ["jsonl", "jsonl.gz", "ndjson", "utf-16", "csv", "tsv", "semicolons", "parquet"]
+    "kind", ["jsonl", "jsonl.gz", "jsonl.zst", "ndjson", "utf-16", "csv", "tsv", "semicolons", "parquet"]
 )
 def test_every_kind_of_table_gives_the_same_documents(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"
     match kind:
+        case "jsonl.zst":
+            written(path, pyarrow.compress(LINES.encode(), "zstd", asbytes=True))
         case "jsonl.gz":
             written(path, gzip.compress(LINES.encode()))
         case "utf-16":
@@ -80,7 +83,7 @@ def test_a_malformed_row_is_named_or_counted(tmp_path: Path, name: str, bad: byt
 
 def test_columns_are_found_by_their_names_or_named(tmp_path: Path) -> None:
     path = written(tmp_path / "a.csv", "Key,Headline,story,question,answer,section\nk,T,s,who?,me,x\n")
-    with pytest.raises(DataError, match=r"no column for the id among Key, Headline.*name it as the id field"):
+    with pytest.raises(DataError, match=r"no column for the id among Key, Headline.*name it .--id-field"):
         list(open_documents(path))
     named = Fields(id="Key", text="story", metadata=["section"])
     (found,) = open_documents(path, fields=named)
@@ -153,3 +156,28 @@ def test_an_empty_or_damaged_table_is_an_error(tmp_path: Path, name: str) -> Non
     if not name.endswith(("jsonl", "csv")):
         with pytest.raises(DataError, match=r"a\..*damaged"):
             list(open_documents(written(tmp_path / name, b"PAR1 nothing"), on_error="skip"))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv"])
+def test_a_line_without_end_takes_no_memory_and_its_neighbours_are_read(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "LONGEST", 1000)
+    rows = ['{"id": "%d", "text": "%s"}', "id,text"] if ".jsonl" in name else ["%d,%s", "id,text"]
+    texts = [rows[0] % (i, text) for i, text in enumerate(("short", "x" * 3001, "short"))]
+    raw = "\n".join(texts if ".jsonl" in name else [rows[1], *texts]).encode()
+    path = written(tmp_path / name, gzip.compress(raw) if name.endswith("gz") else raw)
+    source = open_documents(path, on_error="skip")
+    assert [d.id for d in source] == ["0", "2"]
+    assert source.skipped.counts == {"a line too long": 1}
+    assert source.expected() == 3
+
+
+def test_a_table_of_many_columns_is_read_in_time(tmp_path: Path) -> None:
+    count = 100_000
+    head, row = ",".join(f"c{i}" for i in range(count)), ",".join("1" for _ in range(count))
+    path = written(tmp_path / "a.csv", f"id,text,{head}\n1,x,{row}\n".encode())
+    begun = time.monotonic()
+    (document,) = open_documents(path)
+    assert len(document.metadata) == count
+    assert time.monotonic() - begun < 20  # names were compared with each other: minutes

@@ -39,6 +39,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     rescored,
 )
 from surprise_rerank.connectors.qdrant.storage import Storage
+from surprise_rerank.connectors.qdrant.writing.indexing import UnusablePlace
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
@@ -338,9 +339,9 @@ class WithOtherTenants:
                     yield to_document(record.payload)
 
     @property
-    def unreadable(self) -> Sequence[str]:
-        """Places that could not be read, as a `DocumentSource` has them."""
-        places: Sequence[str] = getattr(self._documents, "unreadable", ())
+    def unusable(self) -> Sequence[UnusablePlace]:
+        """What could not be used, as a `DocumentSource` has it."""
+        places: Sequence[UnusablePlace] = getattr(self._documents, "unusable", ())
         return places
 
 

@@ -7,10 +7,11 @@ queue between them is short, so that a slow store slows the encoder down instead
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from typing import Protocol
 
 from surprise_rerank.border import instances
 from surprise_rerank.connectors.progress import Advance
@@ -38,6 +39,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     stored_hash,
     tenant_of_key,
 )
+from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import PointWriter
 from surprise_rerank.connectors.qdrant.writing.writer import Job, StoppedError, Writer, delete_documents
@@ -59,6 +61,7 @@ class SyncReport:
     """What `DocumentIndex.sync` did: how many documents were new, changed, unchanged, and removed.
 
     Unchanged ones were not encoded again. So many of the new and changed are stored as several passages.
+    Of those that `prune` would have removed so many stay, as their files or rows could not be used this time.
     The background took so many seconds after that.
     """
 
@@ -67,6 +70,7 @@ class SyncReport:
     unchanged: int
     removed: int
     split: int = 0
+    kept: int = field(default=0, repr=False)
     background_seconds: float = field(default=0.0, compare=False, repr=False)
 
 
@@ -92,6 +96,7 @@ class Indexer:
     work: Advance
     settle: Callable[[Sequence[Document]], Bm25 | None]  # from the first documents, how words are made
     tenant: str | None = None  # whose documents alone are taken and pruned; None for those of all
+    places: Callable[[str], Sequence[str]] | None = None  # finds the documents of an id, for a message
     replaces: bool = False  # whether a document may take the place of one that was read from elsewhere
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
     _seen: dict[str, None] = field(default_factory=dict)  # documents' keys, in their order
@@ -103,7 +108,7 @@ class Indexer:
         """Store what is new or changed; see `DocumentIndex.sync`."""
         if self.tenant is not None:
             self.maker.options.tenant_filter(self.tenant)  # refuses an index without tenants
-        known = dict(self._all_stored()) if prune else None
+        known = dict(all_stored(self.engine, self.maker.options, self.tenant)) if prune else None
         source = instances("documents", documents, Document, "make it of Document(id=..., text=...)")
         row = 0
         with Writer(self.points) as writer:
@@ -119,16 +124,21 @@ class Indexer:
                     later = map(self.maker.options.key_of, source) if isinstance(documents, Sequence) else ()
                     writer.give_up(self._seen, list(later))
             writer.finish(self._seen)
-        removed = 0
+        removed, kept = 0, set[str]()
         if known is not None:
-            _require_all_read(documents)
             if known and not self._seen:
                 raise no_documents(len(known), "the index")
-            removed = self._prune(known)
+            gone = gone_documents(known, self._seen, self._sources, self.maker.options, self.tenant)
+            kept = unusable_documents(gone, documents, self.maker.options)
+            gone -= kept
+            delete_documents(self.points, [(key, known[key].passages) for key in sorted(gone)])
+            removed = len(gone)
         done = self._counts
         if removed or done["added"] or done["updated"]:
             self.engine.finish()
-        return SyncReport(done["added"], done["updated"], done["unchanged"], removed, done["split"])
+        return SyncReport(
+            done["added"], done["updated"], done["unchanged"], removed, done["split"], len(kept)
+        )
 
     def _chunk(
         self,
@@ -229,38 +239,22 @@ class Indexer:
                     f"tenant={self.tenant!r} are brought up to date; leave the tenant away, or the document"
                 )
             if key in self._seen:
-                raise DataError(f"the document id {document.id!r} occurs twice; ids must be unique")
+                places = f" ({' and '.join(find(document.id))})" if (find := self.places) else ""
+                raise DataError(
+                    f"the document id {document.id!r} occurs twice{places}; ids must be unique: name another "
+                    "column (--id-field NAME), or take a hash of title and text (--id-field content)"
+                )
             self._seen[key] = None
             keys.append(key)
             if document.source:
                 self._sources.add(document.source)
         return keys
 
-    def _all_stored(self) -> Iterator[tuple[str, Stored]]:
-        options = self.maker.options
-        condition = None if self.tenant is None else options.tenant_filter(self.tenant)
-        fields = (options.key_field, HASH, PASSAGES, NUMBER, SOURCE)
-        for batch in self.engine.scroll(fields, batch=5000, condition=condition):
-            for record in batch:
-                if record.payload.get(NUMBER, 0) == 0:
-                    yield record.payload[options.key_field], _stored(record.payload)
-
     def _stored(self, keys: Sequence[str], writer: Writer) -> dict[str, Stored]:
         key_field = self.maker.options.key_field
         fields = (key_field, HASH, PASSAGES, SOURCE)
         records = writer.asking(lambda: self.engine.retrieve([point_id(key) for key in keys], fields))
         return {record.payload[key_field]: _stored(record.payload) for record in records}
-
-    def _prune(self, known: Mapping[str, Stored]) -> int:
-        """Remove what is not among the documents, of the sources and of the tenants that these name."""
-        sources, gone = self._sources, known.keys() - self._seen.keys()
-        if sources:
-            gone = {key for key in gone if known[key].source in sources}
-        if self.maker.options.tenant is not None and self.tenant is None:
-            tenants = {tenant_of_key(key) for key in self._seen}
-            gone = {key for key in gone if tenant_of_key(key) in tenants}
-        delete_documents(self.points, [(key, known[key].passages) for key in sorted(gone)])
-        return len(gone)
 
 
 def _require_same_source(document: Document, stored: Stored | None) -> None:
@@ -313,13 +307,84 @@ def no_documents(count: int | str, where: str) -> EmptySourceError:
     )
 
 
-def _require_all_read(documents: Iterable[Document]) -> None:
-    """Refuse to prune after a source that could not be read as a whole: what it missed is not gone."""
-    unreadable: Sequence[str] = getattr(documents, "unreadable", ())  # as a `DocumentSource` has it
-    if unreadable:
+class UnusablePlace(Protocol):
+    """A row or file whose documents cannot be read this time; see `readers.source.Unusable`."""
+
+    @property
+    def place(self) -> str:
+        """The place, and why."""
+
+    @property
+    def id(self) -> str | None:
+        """Of its document, or what is before the `#` in the ids of several; None if nobody can tell."""
+
+
+def all_stored(engine: Engine, options: IndexOptions, tenant: str | None) -> Iterator[tuple[str, Stored]]:
+    """Key and state of every stored document, of one tenant or of all."""
+    condition = None if tenant is None else options.tenant_filter(tenant)
+    fields = (options.key_field, HASH, PASSAGES, NUMBER, SOURCE)
+    for batch in engine.scroll(fields, batch=5000, condition=condition):
+        for record in batch:
+            if record.payload.get(NUMBER, 0) == 0:
+                yield record.payload[options.key_field], _stored(record.payload)
+
+
+def gone_documents(
+    stored: Mapping[str, Stored],
+    seen: Iterable[str],
+    sources: Set[str],
+    options: IndexOptions,
+    tenant: str | None,
+) -> set[str]:
+    """The keys of stored documents that are not seen any more, of the sources and tenants that those name."""
+    seen = set(seen)
+    gone = stored.keys() - seen
+    if sources:
+        gone = {key for key in gone if stored[key].source in sources}
+    if options.tenant is not None and tenant is None:
+        tenants = {tenant_of_key(key) for key in seen}
+        gone = {key for key in gone if tenant_of_key(key) in tenants}
+    return gone
+
+
+def unusable_documents(gone: set[str], documents: Iterable[Document], options: IndexOptions) -> set[str]:
+    """Those of these documents whose files or rows are still there, and could not be used this time.
+
+    Raises:
+        DataError: if there is a place that any of them may be of.
+    """
+    unusable: Sequence[UnusablePlace] = getattr(documents, "unusable", ())  # as a `DocumentSource` has it
+    unclear = [own.place for own in unusable if own.id is None]
+    if gone and unclear:
         raise DataError(
-            f"{len(unreadable)} files or folders could not be read, such as {unreadable[0]}; the others "
-            "are stored and nothing was removed: mend it, exclude it, or leave prune away"
+            f"{len(unclear)} files, folders or rows could not be read, such as {unclear[0]}, and "
+            f"{len(gone)} stored documents, such as {min(gone)!r}, were not found in the others, which "
+            "are stored; nothing was removed: mend it, exclude it (--set exclude=...), leave prune away, or "
+            "remove documents by their ids (--delete)"
+        )
+    slashes = 0 if options.tenant is None else 1  # a key is an id, or has the tenant before it
+    ids = {key: key.split("/", slashes)[-1] for key in gone}
+    unusable_ids = {own.id for own in unusable}
+    return {key for key, name in ids.items() if not unusable_ids.isdisjoint({name, name.partition("#")[0]})}
+
+
+def require_nothing_lost(before: Storage, after: Storage, documents: Iterable[Document]) -> None:
+    """Refuse a new version without documents whose files or rows are still there.
+
+    Raises:
+        DataError: names the first of them.
+    """
+    options = before.manifest.options
+    if options.tenant != after.manifest.options.tenant:
+        return  # keys of one are not those of the other
+    stored, kept = (dict(all_stored(own.engine, options, None)) for own in (before, after))
+    gone = gone_documents(stored, kept, {own.source for own in kept.values() if own.source}, options, None)
+    lost = sorted(unusable_documents(gone, documents, options))
+    if lost:
+        raise DataError(
+            f"{len(lost)} stored documents, such as {lost[0]!r}, could not be read this time, so the index "
+            "stays as it is: mend their files, exclude them (--set exclude=...), or remove them first "
+            "(--delete ID)"
         )
 
 

@@ -51,7 +51,7 @@ Examples:
   surprise-rerank index letters/ --server http://localhost:8000
 """
 # What is said of documents on their way to a server; the rest is the server's.
-_READING = {"sources", "form", "id_field", "text_field", "settings", "server", "as_json", "quiet"}
+_READING = {"sources", "form", "id_field", "text_field", "settings", "server", "strict", "as_json", "quiet"}
 _READING_KEYS = {"title_field", "id_prefix", "on_error", "include", "exclude", "max_bytes"}
 
 
@@ -130,6 +130,11 @@ def _kinds() -> tuple[type, ...]:
     is_flag=True,
     help="Remove documents that were read from these sources and are no longer there.",
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Leave with exit code 1 if a file or row could not be used; all others are stored.",
+)
 @click.option("--delete", metavar="ID", multiple=True, help="Remove this document. Several times.")
 @click.option(
     "--rebuild",
@@ -162,6 +167,7 @@ def index(
     text_field: str | None,
     model: str | None,
     prune: bool,
+    strict: bool,
     delete: tuple[str, ...],
     rebuild: bool,
     tenant: str | None,
@@ -186,6 +192,7 @@ def index(
         documents = _sources(sources, form, id_field, text_field, filling)
         documents.require_readable()
         send(server, documents, out)
+        documents.end(strict=strict)
         return
     location = replace(location_of(target), prefer_grpc=filling.grpc)
     if delete:
@@ -220,6 +227,7 @@ def index(
         done = DocumentIndex.renew(location, documents, encoder, **anew)
         with open_index(location, encoder) as opened:
             _report(out, location, opened, done, documents, begun)
+        documents.end(strict=strict)
         return
     rebuild = rebuild and existing is not None  # else there is nothing to keep
     given = (None, None, None) if rebuild else (encoder, options, of_collection)
@@ -229,6 +237,7 @@ def index(
         else:
             done = opened.sync(documents, prune=prune, replace=filling.replace, **made)
         _report(out, location, opened, done, documents, begun)
+    documents.end(strict=strict)
 
 
 def _require_reading(settings: Given) -> None:
@@ -369,6 +378,10 @@ def _report(
     told = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
     if done.background_seconds >= 0.05:
         told.append(f"the background took {done.background_seconds:.1f} s")
+    if done.kept:
+        told.append(
+            f"{done.kept} stored documents stay: their files are there and could not be read now"
+        )
     if elsewhere:
         told.append(f"{elsewhere} stored documents are in no source that was given")
     out.result(values, [first, *told, *skipped_lines(skipped)])
