@@ -274,12 +274,9 @@ class DocumentIndex(NeverCopied, Ranked):
             self.manifest.check_precision(self.encoder, self.storage.where)
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
         self._density = None
-        places = getattr(documents, "places", None)  # as a `DocumentSource` has it
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
-            indexer = Indexer(
-                self.storage.engine, points, maker, work, self._settle_words, tenant, places, replace
-            )
+            indexer = Indexer(self.storage.engine, points, maker, work, self._settle_words, tenant, replace)
             report = indexer.run(documents, prune=prune, encoded=encoded)
         self.count_changes(report.added + report.updated + report.removed)
         if not background:
@@ -364,8 +361,6 @@ class DocumentIndex(NeverCopied, Ranked):
             if tenant is not None and tenant == self.manifest.options.tenant:
                 documents = WithOtherTenants(documents, self.storage)
             report = successor.sync(documents, prune=True, show_progress=show_progress, background=False)
-            if not len(successor) and len(self):
-                raise no_documents(len(self), self.where)
             require_nothing_lost(self.storage, made, documents)
             kept = successor.statistics()
             if kept is not None:  # an interrupted call may have stored those of another ensemble

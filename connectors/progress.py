@@ -52,18 +52,18 @@ class Terminal:
             rich.BarColumn(20),
             rich.MofNCompleteColumn(),
             rich.TextColumn(unit, markup=False),
-            rich.TimeRemainingColumn(),
+            rich.TextColumn("{task.fields[left]}"),
         )
         shown = "".join(c if c.isprintable() else " " for c in title)
         expected = total() if callable(total) else total
         with rich.Progress(*columns, console=console, transient=True, disable=not draws) as progress:
-            name = progress.add_task(shown, total=expected)
+            name = progress.add_task(shown, total=expected, left="")
             (task,) = progress.tasks
 
             def advance(count: float) -> None:
                 # Never less than are done: a total may be an estimate.
                 task.total = None if expected is None else max(expected, round(task.completed + count, 6))
-                progress.advance(name, count)
+                progress.update(name, advance=count, left=_left(task, count))
 
             with contextlib.nullcontext() if draws else self._told(task, unit):
                 yield advance
@@ -98,18 +98,28 @@ def total_of(documents: object) -> Total:
 
 
 def _line(task: Task, unit: str) -> str:
-    of = "" if task.total is None else f"of {task.total:,.0f} "
-    facts = [f"{task.description}: {_count(task.completed)} {of}{unit}"]
-    if task.speed:
-        facts.append(f"{task.speed:,.3g}/s" if task.speed < 100 else f"{task.speed:,.0f}/s")
-    if task.time_remaining:
-        facts.append(f"{_time(task.time_remaining)} left")
-    return ", ".join(facts)
+    total = "" if task.total is None else f"{task.total:,.0f} {unit}"
+    elapsed = task.elapsed or 0.0
+    if not task.completed:
+        return f"{' '.join(filter(None, [task.description, total]))}: {_time(elapsed)} so far"
+    facts = [f"{task.description}: {_count(task.completed)} {f'of {total}' if total else unit}"]
+    if elapsed:
+        speed = task.completed / elapsed
+        facts.append(f"{speed:,.3g}/s" if speed < 100 else f"{speed:,.0f}/s")
+    return ", ".join([*facts, *filter(None, [_left(task)])])
+
+
+def _left(task: Task, more: float = 0.0) -> str:
+    """The time left at the speed of all that is done; rich's own is that of 30 seconds, and forgets it."""
+    done = task.completed + more
+    if task.total is None or not task.elapsed or not 0 < done < task.total:
+        return ""
+    return f"{_time(task.elapsed * (task.total - done) / done)} left"
 
 
 def _count(done: float) -> str:
-    """Units that are done, with the share of one that is not; parts of one add up to nearly 1."""
-    return f"{done:,.0f}" if abs(done - round(done)) < 1e-6 else f"{done:,.2f}"
+    """Units that are done as a whole; parts of one add up to nearly 1."""
+    return f"{int(done + 1e-6):,}"
 
 
 def _time(seconds: float) -> str:

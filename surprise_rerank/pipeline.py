@@ -30,7 +30,7 @@ from surprise_rerank.thresholds.background import (
     require_background,
 )
 from surprise_rerank.thresholds.chance import USUAL_CHANCE
-from surprise_rerank.thresholds.verdicts import NO_MATCH, NO_WORD, NOT_MEASURED
+from surprise_rerank.thresholds.verdicts import EMPTY, NO_MATCH, NO_WORD, NOT_MEASURED
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
@@ -194,6 +194,8 @@ class Pipeline:
                 and self._reads_no_word(query)
             ):
                 ranking = replace(ranking, verdict=NO_WORD)
+            if not len(pool) and getattr(self.retriever, "is_empty", False):
+                ranking = replace(ranking, verdict=EMPTY)
             shown = _first_of(ranking, pool, replace(options, min_percentile=least), last)
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))

@@ -96,8 +96,8 @@ class PayloadLayout:
         if _NODE in self.texts:
             key, (text, values) = _NODE, _node(payload)
         else:
-            found = ((key, at(payload, key)) for key in self.texts)
-            key, text = next(((key, own) for key, own in found if isinstance(own, str)), ("", ""))
+            texts = ((key, _text(at(payload, key))) for key in self.texts)
+            key, text = next(((key, own) for key, own in texts if own is not None), ("", ""))
             values = payload
         title = at(payload, self.title) if self.title else None
         if self.metadata:
@@ -226,14 +226,21 @@ def _plain(
     return PayloadLayout(texts, title, given.get("id", ""), metadata)
 
 
+def _text(value: object) -> str | None:
+    """A string, or several of a list with empty lines between; None for all else."""
+    if isinstance(value, list) and value and all(isinstance(part, str) for part in value):
+        return "\n\n".join(value)
+    return value if isinstance(value, str) else None
+
+
 def _usual(usual: Sequence[str], lower: Mapping[str, str], payloads: Sequence[Payload]) -> list[str]:
     """The usual names that are there and hold strings, as they are written there."""
     there = [lower[name] for name in usual if name in lower]
-    return [own for own in dict.fromkeys(there) if any(isinstance(p.get(own), str) for p in payloads)]
+    return [own for own in dict.fromkeys(there) if any(_text(p.get(own)) is not None for p in payloads)]
 
 
 def _letters(name: str, payloads: Sequence[Payload]) -> int:
-    return sum(len(own) for own in (payload.get(name) for payload in payloads) if isinstance(own, str))
+    return sum(len(_text(payload.get(name)) or "") for payload in payloads)
 
 
 def _quoted(key: str) -> str:

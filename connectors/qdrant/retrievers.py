@@ -55,6 +55,11 @@ class ExplainingRetriever(ABC):
         """Reads what is shown, by id; see `Searched.documents`."""
         return self.index.documents
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no document at all, whatever is asked."""
+        return not len(self.index)
+
     def has_a_word_of(self, question: str) -> bool | None:
         """Whether a document has a word of the question; None where nobody counts words."""
         words = self.index.words

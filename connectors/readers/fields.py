@@ -241,11 +241,15 @@ def _match(usual: Sequence[str], known: Iterable[object]) -> str | None:
 def _text(row: Mapping[str, Any], names: Sequence[str], what: str) -> str | None:
     """The texts of columns, apart; None where all of them are missing or null."""
     values = {name: row[name] for name in names if row.get(name) is not None}
+    parts: list[str] = []
     for name, value in values.items():
-        if not isinstance(value, str):
-            detail = f"`{name}` must be a string, got {type(value).__name__}"
-            raise RefusedError(f"{what} is not a string", detail)
-    return "\n\n".join(values.values()) if values else None
+        strings = value if isinstance(value, list | tuple) else [value]
+        for part in strings:
+            if not isinstance(part, str):
+                detail = f"`{name}` must be a string, or a list of strings, got {type(value).__name__}"
+                raise RefusedError(f"{what} is not a string", detail)
+        parts += strings
+    return "\n\n".join(parts) if values else None
 
 
 def _id_in(values: Mapping[str, Any] | Document, columns: Columns | None) -> str | None:

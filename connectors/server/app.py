@@ -14,8 +14,9 @@ from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import RefusedError, to_json
 from surprise_rerank.connectors.server.door import Door, label_of, record_of, route_path
 from surprise_rerank.connectors.server.logs import EventLog
-from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, ServerOptions, said_of
+from surprise_rerank.connectors.server.options import ServerOptions, said_of
 from surprise_rerank.connectors.server.page import page_routes
+from surprise_rerank.connectors.server.process import TOKEN_VARIABLE
 from surprise_rerank.connectors.server.schemas import (
     DocumentsRequest,
     DocumentsResponse,

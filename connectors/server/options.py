@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from surprise_rerank.connectors.attached.settings import PipelineSettings, read_toml
 from surprise_rerank.errors import DataError, did_you_mean, refuse_unknown
 
-# Where the token is; an option would be seen by other users.
-TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 # Cohere's own limit. What is longer is refused while it is read, whatever the server's options are.
 MOST_DOCUMENTS = 10_000
 # What is an option of the command, or has no form in a file; the token is in the environment.

@@ -17,6 +17,9 @@ from surprise_rerank.errors import DataError
 if TYPE_CHECKING:
     import uvicorn
 
+# Where the token is; an option would be seen by other users.
+TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
+
 
 def listen(host: str, port: int, token: str | None) -> socket.socket:
     """A socket that listens; port 0 takes a free one."""

@@ -18,21 +18,8 @@ from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import DataError
 
-SUFFIXES = (".parquet", ".csv", ".jsonl")
 # Float32 vectors of equal texts can have a cosine of .99999998, which counts as 1.
 _ROUNDING = 1e-6
-
-
-def require_suffix(path: Path) -> None:
-    """Refuse a file that nothing here can write, before anything is computed.
-
-    Raises:
-        DataError: if its suffix is not known, or its folder is not there.
-    """
-    if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path}: a result is written by its suffix; choose {', '.join(SUFFIXES)}")
-    if not path.parent.is_dir():
-        raise DataError(f"{path}: there is no folder {path.parent}; make it, or choose another one")
 
 
 def write(path: Path, tables: Iterable[Any]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 from surprise_rerank.errors import DataError
@@ -10,6 +12,7 @@ from surprise_rerank.errors import DataError
 Similarity: TypeAlias = Literal["surprise", "cosine", "dynamax"]
 Search: TypeAlias = Literal["exact", "graph"]
 
+SUFFIXES = (".parquet", ".csv", ".jsonl")  # of results
 # The least similarity of near-duplicates. Copies of abstracts with sentences or words left out had a DynaMax
 # of .91 where their cosine was .95; other abstracts stayed below .73 and .83 (docs/similar.md).
 DUPLICATE = {"surprise": 0.95, "cosine": 0.95, "dynamax": 0.9}
@@ -54,3 +57,17 @@ class SimilaritySettings:
     def part_rows(self) -> int:
         """How many documents a part of the result is about: what a kill loses at most."""
         return _PART_ROWS[self.similarity]
+
+
+def require_suffix(path: Path) -> None:
+    """Refuse a file that nothing here can write, before anything is computed.
+
+    Raises:
+        DataError: if its suffix is not known, or its folder is not there or may not be written to.
+    """
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path}: a result is written by its suffix; choose {', '.join(SUFFIXES)}")
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: there is no folder {path.parent}; make it, or choose another one")
+    if not os.access(path.parent, os.W_OK):
+        raise DataError(f"{path}: you may not write into {path.parent}; choose another folder")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
-from surprise_rerank.errors import DataError, near_or_all
+from surprise_rerank.core.files import disk_errors
+from surprise_rerank.errors import DataError, NoIndexError, near_or_all
 from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
@@ -23,6 +27,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # As `readers.opening.Format`, which `--help` cannot wait for.
 FORMATS = ("jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "text")
 NEW_FILE = click.Path(dir_okay=False, path_type=Path)
+_LEAST_FREE = 16 * 2**20  # bytes; an index of one document takes as many, with its log
 _WHICH = (
     "which index? give --index with a folder, or a collection on a server such as "
     "http://localhost:6333/papers (or set SURPRISE_RERANK_INDEX)"
@@ -110,6 +115,39 @@ def location_of(target: str | None) -> Location:
     return Location.at(target)
 
 
+def require_index(location: Location) -> None:
+    """Refuse a folder that holds no index, before libraries and models are loaded.
+
+    Raises:
+        NoIndexError: if there is none.
+    """
+    if location.folder in (None, MEMORY):
+        return
+    folder = Path(str(location.folder))
+    # A killed process leaves a version without the file that names it.
+    if not (folder / "index.json").exists() and not any(folder.glob("[0-9]*/manifest.json")):
+        raise NoIndexError(f"there is no index at {folder}; make one first, or give its folder")
+
+
+def require_place(location: Location) -> None:
+    """Refuse a folder that no index can be made or filled in, before documents and models are read.
+
+    Raises:
+        StoreError: if it is a file, may not be written to, or its disk is full.
+    """
+    if location.folder in (None, MEMORY):
+        return
+    folder = Path(str(location.folder)).absolute()
+    with disk_errors(str(location.folder)):
+        nearest = next(own for own in (folder, *folder.parents) if own.exists())
+        if not nearest.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is a file")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "permission denied")
+        if shutil.disk_usage(nearest).free < _LEAST_FREE:
+            raise OSError(errno.ENOSPC, "no space left")
+
+
 def takes_index(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command --index, --json and --quiet; it gets a `Location` and an `Output`."""
 
@@ -118,7 +156,9 @@ def takes_index(function: Callable[..., Any]) -> Callable[..., Any]:
     @quiet_option
     @functools.wraps(function)
     def command(*, target: str | None, as_json: bool, quiet: bool, **others: Any) -> Any:
-        return function(location=location_of(target), out=Output(as_json=as_json, quiet=quiet), **others)
+        location = location_of(target)
+        require_index(location)
+        return function(location=location, out=Output(as_json=as_json, quiet=quiet), **others)
 
     return command
 

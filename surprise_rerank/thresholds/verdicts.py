@@ -24,6 +24,7 @@ FEWEST_QUESTIONS = 50
 NOT_MEASURED = Verdict("unknown", None, "there is no background of other questions to compare with")
 NO_WORD = Verdict("unknown", None, "neither the model nor a document knows a word of the question")
 NO_MATCH = Verdict("no match", None, "no document matches; a filter or a tenant may leave none")
+EMPTY = Verdict("no match", None, "the index is empty: fill it, or run what was interrupted again")
 
 _TAG = re.compile(r"<[^<>]*>")
 _BETWEEN = re.compile(r"[\s,;:!?\u3001\u3002]+")

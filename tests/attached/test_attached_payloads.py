@@ -45,6 +45,13 @@ def layout_of(*payloads: Payload, **keys: str) -> PayloadLayout:
     return find_layout(points, "here", **keys)
 
 
+def test_a_text_that_is_a_list_of_strings_is_read():
+    layout = layout_of({"text": ["dogs", "bark"], "tags": ["a"]}, {"text": "cats"}, {"text": [1]})
+    payloads = [{"text": ["dogs", "bark"], "tags": ["a"]}, {"text": "cats"}, {"text": [1]}]
+    assert [layout.document("1", payload).text for payload in payloads] == ["dogs\n\nbark", "cats", ""]
+    assert (layout.lacking, layout.document("1", payloads[0]).metadata) == (1, {"tags": ["a"]})
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from bench import Bench
@@ -45,6 +47,10 @@ USES = [
     ),
     ("index docs.jsonl --index http://localhost:1", "names no collection; give a url such as"),
     (f"index docs.jsonl --delete d1 {OWN}", "--delete goes without SOURCE"),
+    ("index docs.jsonl --index docs.jsonl", "docs.jsonl is a file"),
+    ("similar docs.jsonl --out pairs.doc", "choose .parquet, .csv, .jsonl"),
+    ("serve --index nowhere", "there is no index at nowhere"),
+    ("status --index emptydir", "there is no index at emptydir"),
     ("index --delete d1 --index nowhere", "there is no index at nowhere"),
     (f"index docs.jsonl --idnex {NEW}", "No such option '--idnex'"),
     (f"index docs.jsonl --set bm25.language=englsh {NEW}", "did you mean 'english'?"),
@@ -162,3 +168,34 @@ def test_a_wrong_use_is_one_line_and_leaves_nothing(desk: Path, use: str, named:
     assert named in said
     assert len(said) < 700
     assert sorted(desk.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "search dogs --index nowhere",
+        "search dogs --index emptydir",
+        "serve --index nowhere",
+        "similar docs.jsonl --out pairs.doc",
+        "serve --host 203.0.113.1 --port 8123",
+    ],
+)
+def test_what_is_cheap_to_check_is_refused_before_a_library_is_loaded(tmp_path: Path, command: str) -> None:
+    (tmp_path / "emptydir").mkdir()
+    code = (
+        "import sys\nfrom surprise_rerank.eval.cli.surprise_rerank.main import main\n"
+        f"sys.argv = {['surprise-rerank', *shlex.split(command)]!r}\n"
+        "try: main()\nexcept SystemExit as end: print(end.code)\n"
+        "print(sorted({'torch', 'qdrant_client', 'transformers', 'scipy', 'fastapi'} & {*sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.split("\n")[:2] == ["2", "[]"], done.stderr
+
+
+def test_a_full_disk_is_told_before_documents_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+    code, _, error = Bench(tmp_path).run("index", "nowhere.jsonl", "--index", tmp_path / "new")
+    assert code == 2
+    assert "the disk is full; free some space" in error

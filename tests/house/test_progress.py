@@ -68,13 +68,27 @@ def test_an_error_ends_the_lines_and_what_is_short_or_quiet_has_none(
     with pytest.raises(ValueError, match="broken"), bar:
         raise ValueError("broken")
     told = capsys.readouterr().err
-    assert told.startswith("encoding: 0 of 2 texts\n")
+    assert told.startswith("encoding 2 texts: 0:00:00 so far\n")
     assert " in " not in told
     for terminal in (Terminal(), Terminal(quiet=True, every=0.01)):
         with terminal.bar("encoding", 2, "texts") as advance:
             time.sleep(0.05)
             advance(2)
     assert capsys.readouterr().err == ""
+
+
+def test_the_time_left_is_told_from_the_first_unit_on_and_parts_of_one_are_no_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Terminal(every=0.2).bar("indexing", 14, "documents") as advance:
+        time.sleep(0.1)
+        advance(0.14)
+        time.sleep(0.4)  # longer than any window of rich would show it
+        advance(1)
+        time.sleep(0.3)
+    first, *_, last, _ = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"indexing: 0 of 14 documents, [0-9.]+/s, 0:00:\d\d left", first)
+    assert re.fullmatch(r"indexing: 1 of 14 documents, [0-9.]+/s, 0:00:\d\d left", last)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
@@ -101,7 +115,7 @@ def test_on_a_terminal_the_bar_ends_full_below_what_is_said(monkeypatch: pytest.
     reader.join(20)
     os.close(master)
     drawn = b"".join(parts).decode()
-    for expected in ("indexing [red]", "10/10", "documents", "a [bold] word"):
+    for expected in ("indexing [red]", "10/10", "documents", "0:00:00 left", "a [bold] word"):
         assert expected in drawn
 
 

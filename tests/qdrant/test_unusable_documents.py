@@ -93,3 +93,11 @@ def test_an_id_that_occurs_twice_is_named_with_its_places(open_index: Opener, tm
         pytest.raises(DataError, match=r"'a' occurs twice \(\S+t.jsonl:1 and \S+t.jsonl:4\).*--id-field"),
     ):
         index.sync(open_documents(table), background=False)
+
+
+def test_a_search_of_an_empty_index_says_that_it_is_empty(open_index: Opener) -> None:
+    with open_index(WordEncoder()) as index:
+        answer = index.pipeline("cosine").answer("topic1")
+        assert answer.shown.verdict.reason.startswith("the index is empty: fill it")
+        index.sync(DOCUMENTS, background=False)
+        assert "empty" not in index.pipeline("cosine").answer("topic1").shown.verdict.reason

@@ -24,7 +24,8 @@ from serving import wait_until
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.server import ServerOptions
-from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, read_config
+from surprise_rerank.connectors.server.options import read_config
+from surprise_rerank.connectors.server.process import TOKEN_VARIABLE
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder

@@ -96,8 +96,8 @@ class Indexer:
     work: Advance
     settle: Callable[[Sequence[Document]], Bm25 | None]  # from the first documents, how words are made
     tenant: str | None = None  # whose documents alone are taken and pruned; None for those of all
-    places: Callable[[str], Sequence[str]] | None = None  # finds the documents of an id, for a message
     replaces: bool = False  # whether a document may take the place of one that was read from elsewhere
+    _places: Callable[[str], Sequence[str]] | None = None  # finds the documents of an id, for a message
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
     _seen: dict[str, None] = field(default_factory=dict)  # documents' keys, in their order
     _sources: set[str] = field(default_factory=set)  # that documents were read from
@@ -110,6 +110,7 @@ class Indexer:
             self.maker.options.tenant_filter(self.tenant)  # refuses an index without tenants
         known = dict(all_stored(self.engine, self.maker.options, self.tenant)) if prune else None
         source = instances("documents", documents, Document, "make it of Document(id=..., text=...)")
+        self._places = getattr(documents, "places", None)  # as a `DocumentSource` has it
         row = 0
         with Writer(self.points) as writer:
             while chunk := list(islice(source, _CHUNK)):
@@ -239,7 +240,7 @@ class Indexer:
                     f"tenant={self.tenant!r} are brought up to date; leave the tenant away, or the document"
                 )
             if key in self._seen:
-                places = f" ({' and '.join(find(document.id))})" if (find := self.places) else ""
+                places = f" ({' and '.join(find(document.id))})" if (find := self._places) else ""
                 raise DataError(
                     f"the document id {document.id!r} occurs twice{places}; ids must be unique: name another "
                     "column (--id-field NAME), or take a hash of title and text (--id-field content)"
@@ -373,11 +374,14 @@ def require_nothing_lost(before: Storage, after: Storage, documents: Iterable[Do
 
     Raises:
         DataError: names the first of them.
+        EmptySourceError: if it has none at all.
     """
     options = before.manifest.options
+    stored, kept = (dict(all_stored(own.engine, own.manifest.options, None)) for own in (before, after))
+    if stored and not kept:
+        raise no_documents(len(stored), before.where)
     if options.tenant != after.manifest.options.tenant:
         return  # keys of one are not those of the other
-    stored, kept = (dict(all_stored(own.engine, options, None)) for own in (before, after))
     gone = gone_documents(stored, kept, {own.source for own in kept.values() if own.source}, options, None)
     lost = sorted(unusable_documents(gone, documents, options))
     if lost:

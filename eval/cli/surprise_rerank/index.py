@@ -24,6 +24,7 @@ from surprise_rerank.eval.cli.options import (
     json_option,
     location_of,
     quiet_option,
+    require_place,
     text_option,
 )
 from surprise_rerank.eval.cli.output.console import Output
@@ -200,6 +201,7 @@ def index(
             raise click.UsageError("--delete goes without SOURCE, --prune and --rebuild")
         _delete(location, out, delete, tenant)
         return
+    require_place(location)
     of_collection = filling.of_collection(location)
     documents = _sources(sources, form, id_field, text_field, filling)
     documents.require_readable()
@@ -379,9 +381,7 @@ def _report(
     if done.background_seconds >= 0.05:
         told.append(f"the background took {done.background_seconds:.1f} s")
     if done.kept:
-        told.append(
-            f"{done.kept} stored documents stay: their files are there and could not be read now"
-        )
+        told.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
     if elsewhere:
         told.append(f"{elsewhere} stored documents are in no source that was given")
     out.result(values, [first, *told, *skipped_lines(skipped)])

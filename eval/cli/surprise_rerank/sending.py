@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import httpx
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.server.options import TOKEN_VARIABLE
+from surprise_rerank.connectors.server.process import TOKEN_VARIABLE
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError

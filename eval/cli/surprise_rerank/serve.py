@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.options import index_option
+from surprise_rerank.eval.cli.options import index_option, location_of, require_index
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.attached.settings import PipelineSettings
@@ -86,10 +86,16 @@ def serve(
     /openapi.json describe the rest. The log goes to the error stream and holds no text. After SIGTERM,
     running requests are finished; then the command leaves with 0.
     """
-    from surprise_rerank.connectors.server.options import TOKEN_VARIABLE, read_config
+    from surprise_rerank.connectors.server import process
 
-    token = os.environ.get(TOKEN_VARIABLE, "").strip() or None
+    token = os.environ.get(process.TOKEN_VARIABLE, "").strip() or None
+    if target:
+        require_index(location_of(target))
     try:
+        if mcp != "stdio":
+            process.listen(host, port, token).close()  # before all else is loaded
+        from surprise_rerank.connectors.server.options import read_config
+
         settings, options = read_config(config, target, token)
     except DataError as error:
         raise click.UsageError(str(error)) from error

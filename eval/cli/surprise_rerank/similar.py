@@ -109,8 +109,7 @@ def similar(
     surprise of a pair is the number of deviations that the similarity lies above what is usual for the
     neighbour. After an interruption, the same command continues where it stopped.
     """
-    from surprise_rerank.connectors.similar import SimilaritySettings
-    from surprise_rerank.connectors.similar.results import require_suffix, write
+    from surprise_rerank.connectors.similar.settings import SimilaritySettings, require_suffix
 
     output, how = Output(as_json, quiet), settings.of(Comparing)
     read = [*sources, *options["against"]]
@@ -134,6 +133,8 @@ def similar(
         search=how.search,
         tenant=how.tenant,
     )
+    from surprise_rerank.connectors.similar.results import write  # which takes seconds
+
     begun, work = time.perf_counter(), out.with_name(f"{out.name}.work")
     try:
         found = _found(sources, own, work, how, options, output.shows_progress)
