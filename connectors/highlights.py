@@ -28,7 +28,8 @@ from surprise_rerank.errors import DataError
 _READ = 20_000
 _CUT = "…"
 # What no sentence begins with, or has as a line: headings, tables, code, and rules of signs.
-_BEGUN = re.compile(r"#|\||>|<|```|\.\. |=")
+_BEGUN = re.compile(r"#|\||<|```|\.\. |=")
+_QUOTED = re.compile(r"[\s>]*")  # before a line of somebody else in a mail, which may well be the answer
 _RULE = re.compile(r"^[^\w\n]{3,}$", re.MULTILINE)
 _STOP = re.compile(r"[.!…。．！｡۔।॥።][\"')\]}»”’」』）]*$")  # noqa: RUF001
 _WORDS = 12  # more, without a stop, are no heading either
@@ -92,13 +93,14 @@ def _best(text: str, found: Sequence[_Word], weights: Mapping[object, float], mo
         if weight > heaviest:
             best, heaviest, inside = (start, end), weight, own
     start, end = best
-    start += len(text[start:end]) - len(text[start:end].lstrip())
+    if quote := _QUOTED.match(text, start, end):
+        start = quote.end() if quote.end() < end else start
     end = start + len(text[start:end].rstrip())
     return _cut(text, start, end, inside, most)
 
 
 def _is_sentence(part: str) -> bool:
-    part = part.strip()
+    part = part.lstrip("> \t\n\r").rstrip()
     is_written = bool(_STOP.search(part)) or len(part.split()) > _WORDS
     return is_written and not _BEGUN.match(part) and not _RULE.search(part)
 

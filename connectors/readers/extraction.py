@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import email.utils
 import faulthandler
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from surprise_rerank.connectors.readers.lines import EXTRA
-from surprise_rerank.connectors.readers.pages import Extracted, html_text, markdown_text
+from surprise_rerank.connectors.readers.pages import (
+    Extracted,
+    headed_text,
+    html_text,
+    manual_text,
+    markdown_text,
+    open_document_text,
+    subtitle_text,
+)
 from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import MissingExtraError
@@ -33,12 +43,26 @@ def office_text(suffix: str, raw: bytes) -> Extracted:
         if "password" in str(error):
             raise RefusedError("encrypted", "is encrypted; save it without a password") from error
         raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:160]}") from error
-    title = found.metadata.get("subject" if suffix == ".eml" else "title") or ""
-    pages = found.metadata.get("page_count")
-    text = found.content.replace("\r\n", "\n")
-    return Extracted(text, str(title), {"pages": pages} if pages else {})
+    text, known = found.content.replace("\r\n", "\n"), found.metadata
+    if suffix in (".eml", ".msg"):
+        # What a header says is in the metadata: in the text it would be half of a short mail's vector.
+        return Extracted(_HEADER.sub("", text), str(known.get("subject") or ""), _mail_metadata(known))
+    pages = known.get("page_count")
+    return Extracted(text, str(known.get("title") or ""), {"pages": pages} if pages else {})
 
 
+def _mail_metadata(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Who wrote a mail to whom, and when; the names of what is attached."""
+    names = {"from_email": "from", "to_emails": "to"} | {own: own for own in ("message_id", "attachments")}
+    metadata = {name: known[key] for key, name in names.items() if known.get(key)}
+    try:
+        date = email.utils.parsedate_to_datetime(str(known.get("created_at"))).isoformat()
+    except ValueError:
+        return metadata
+    return {**metadata, "date": date}
+
+
+MANUAL = ".man"  # stands for the sections of manual pages: .1, .3p
 _OPEN_XML = "application/vnd.openxmlformats-officedocument"
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument"
 _OFFICE = {  # what kreuzberg calls them
@@ -47,11 +71,25 @@ _OFFICE = {  # what kreuzberg calls them
     ".pptx": f"{_OPEN_XML}.presentationml.presentation",
     ".xlsx": f"{_OPEN_XML}.spreadsheetml.sheet",
     ".eml": "message/rfc822",
+    ".msg": "application/vnd.ms-outlook",
     ".epub": "application/epub+zip",
+    ".doc": "application/msword",
+    ".ppt": "application/vnd.ms-powerpoint",
+    ".xls": "application/vnd.ms-excel",
+    ".rtf": "application/rtf",
+    ".ipynb": "application/x-ipynb+json",
+    ".json": "application/json",
+    ".org": "text/x-org",
+    ".tex": "application/x-latex",
 }
+_HEADER = re.compile(r"\A(?:(?:Subject|From|To|Cc|CC|Bcc|BCC|Date|Reply-To|Message-ID):[^\n]*\n)+\n?")
 _READERS: dict[str, Callable[[bytes], Extracted]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), html_text),
     **dict.fromkeys((".md", ".markdown"), markdown_text),
+    **dict.fromkeys((".rst", ".adoc", ".asciidoc"), headed_text),
+    **dict.fromkeys((".srt", ".vtt"), subtitle_text),
+    **dict.fromkeys((".odt", ".ods", ".odp"), open_document_text),
+    MANUAL: manual_text,
     **{suffix: partial(office_text, suffix) for suffix in _OFFICE},
 }
 KINDS = frozenset(_READERS)  # of files, by the ends of their names
@@ -86,7 +124,10 @@ class Extractor:
         kind, *values = json.loads(answer)
         if kind == "text":
             return Extracted(*values)
-        raise MissingExtraError(*values) if kind == "missing" else RefusedError(*values)
+        if kind == "missing":
+            raise MissingExtraError(*values)
+        reason, detail, *is_gone = values
+        raise RefusedError(reason, detail, is_gone=any(is_gone))
 
     def close(self) -> None:
         """End the process."""
@@ -133,7 +174,7 @@ def _answer(raw: bytes, reader: Callable[[bytes], Extracted]) -> list[Any]:
     except MissingExtraError as error:
         return ["missing", str(error)]
     except RefusedError as refused:
-        return ["refused", refused.reason, refused.detail]
+        return ["refused", refused.reason, refused.detail, refused.is_gone]
     except (MemoryError, RecursionError):
         return ["refused", "too complex", "is too complex for the memory that a file may take"]
     return ["text", *found]

@@ -243,10 +243,10 @@ def _text(row: Mapping[str, Any], names: Sequence[str], what: str) -> str | None
     values = {name: row[name] for name in names if row.get(name) is not None}
     parts: list[str] = []
     for name, value in values.items():
-        strings = value if isinstance(value, list | tuple) else [value]
+        strings = value if what == "text" and isinstance(value, list | tuple) else [value]
         for part in strings:
             if not isinstance(part, str):
-                detail = f"`{name}` must be a string, or a list of strings, got {type(value).__name__}"
+                detail = f"`{name}` must be a string, got {type(value).__name__}"
                 raise RefusedError(f"{what} is not a string", detail)
         parts += strings
     return "\n\n".join(parts) if values else None

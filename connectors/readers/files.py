@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
+from typing import IO
 
-from surprise_rerank.connectors.readers.extraction import KINDS, Extractor
-from surprise_rerank.connectors.readers.lines import open_regular
+from surprise_rerank.connectors.readers.extraction import KINDS, MANUAL, Extractor
+from surprise_rerank.connectors.readers.lines import decompressed, open_bytes, open_regular, uncompressed_name
 from surprise_rerank.connectors.readers.pages import plain_text
 from surprise_rerank.connectors.readers.patterns import Patterns
 from surprise_rerank.connectors.readers.source import RefusedError, Skipped
@@ -21,12 +25,35 @@ MAX_BYTES = 32 * 2**20
 
 _IGNORE_FILE = ".gitignore"
 _IGNORE_BYTES = 2**20  # of a .gitignore
-_PLAIN = (".txt", ".text", ".rst")  # what is read in this process
+# What is read in this process: texts, and programs.
+_PLAIN_NAMES = """
+txt text log c cc clj cpp cs cxx dart el erl ex f90 go h hpp hs java jl js jsx kt lua m mjs ml php pl pm proto
+ps1 py pyi r rb rs scala sh sql swift tcl ts tsx v vb vue zig
+"""
+_PLAIN = frozenset(f".{suffix}" for suffix in _PLAIN_NAMES.split())
+_MAILBOXES = (".mbox", ".mbx")
+_IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".svg"})
+_SECTION = re.compile(r"\.[1-9][a-z]{0,2}")  # of a manual
+_IN_MAILDIR = re.compile(r"(?:^|/)(?:cur|new)/\d{6,}\.[^/]+$")
+
+
+def kind_of(name: str) -> str:
+    """The ending that tells what a file is, in small letters, also where it is compressed."""
+    suffix = PurePosixPath(uncompressed_name(name)).suffix.lower()
+    if _IN_MAILDIR.search(name):
+        return ".eml"
+    return MANUAL if _SECTION.fullmatch(suffix) else suffix
 
 
 def is_document(name: str) -> bool:
     """Whether a file is one of text by its name."""
-    return PurePosixPath(name).suffix.lower() in {*_PLAIN, *KINDS}
+    return kind_of(name) in {*_PLAIN, *_MAILBOXES, *KINDS}
+
+
+def unread(name: str) -> RefusedError:
+    """Why a file is not read whose name is not that of a text or table."""
+    reason = "an image, which needs OCR" if kind_of(name) in _IMAGES else "of no kind that is read"
+    return RefusedError(reason, is_gone=True)
 
 
 def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = MAX_BYTES) -> Document:
@@ -36,9 +63,54 @@ def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = M
         Its text; its own title, or else its name without the ending; as metadata `path` (the id), `bytes`,
         `modified` (in UTC), `encoding` where it is text other than UTF-8, and `pages` of a PDF.
     """
-    raw, status = _read(path, max_bytes)
-    suffix = path.suffix.lower()
-    extracted = extractor.read(raw, suffix) if suffix in KINDS else plain_text(raw)
+    raw, status = read_bytes(path, max_bytes)
+    return _document(raw, name, status, extractor, kind_of(name))
+
+
+def is_mailbox(name: str) -> bool:
+    """Whether a file holds mails, one after the other, by its name."""
+    return kind_of(name) in _MAILBOXES
+
+
+def read_mailbox(
+    path: Path, name: str, extractor: Extractor, skipped: Skipped, *, max_bytes: int = MAX_BYTES
+) -> Iterator[Document]:
+    """The mails of an mbox file, of any size; an id is the file's and the mail's, or its number."""
+    status, number = path.stat(), 0
+    with open_bytes(path) as stream:
+        for number, raw in enumerate(_mails(stream, max_bytes), start=1):
+            place = f"{name}#{number}"
+            try:
+                if len(raw) > max_bytes:
+                    raise _too_large(max_bytes)
+                mail = _document(raw, place, status, extractor, ".eml")
+            except RefusedError as refused:
+                skipped.add(place, refused, name)
+                continue
+            own_id = mail.metadata.get("message_id")
+            skipped.place = place
+            yield replace(mail, id=f"{name}#{own_id}" if own_id else place)
+    if not number:
+        raise RefusedError("empty")
+
+
+def _mails(stream: IO[bytes], most: int) -> Iterator[bytes]:
+    """The mails of an mbox file; of a larger one the beginning."""
+    mail, is_begin = bytearray(), True
+    for line in iter(partial(stream.readline, 2**20), b""):
+        if is_begin and line.startswith(b"From "):
+            if mail:
+                yield bytes(mail)
+            mail.clear()
+        elif len(mail) <= most:
+            mail += line
+        is_begin = not line.strip()
+    if mail:
+        yield bytes(mail)
+
+
+def _document(raw: bytes, name: str, status: os.stat_result, extractor: Extractor, kind: str) -> Document:
+    extracted = extractor.read(raw, kind) if kind in KINDS else plain_text(raw)
     if not extracted.text.strip():
         raise RefusedError("no text", "holds no text; scanned pages need OCR first")
     try:
@@ -46,22 +118,31 @@ def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = M
     except (ValueError, OverflowError, OSError):
         modified = datetime.fromtimestamp(0, UTC)  # a date that Python does not have
     known = {"path": name, "bytes": status.st_size, "modified": modified.isoformat()}
-    title = " ".join(extracted.title.split()) or encodable(path.stem)
+    stem = PurePosixPath(uncompressed_name(name)).stem
+    title = " ".join(extracted.title.split()) or ("" if kind == ".eml" else stem)
     return Document(id=name, text=extracted.text, title=title, metadata={**known, **extracted.metadata})
 
 
-def _read(path: Path, most: int) -> tuple[bytes, os.stat_result]:
+def read_bytes(path: Path, most: int) -> tuple[bytes, os.stat_result]:
     """What a file holds, and what the operating system says of it."""
     try:
-        with open_regular(path) as file:
-            status, raw = os.fstat(file.fileno()), file.read(most + 1)
+        with open_regular(path) as file, decompressed(file, path.suffix.lower()) as stream:
+            status, raw = os.fstat(file.fileno()), stream.read(most + 1)
+    except (EOFError, zlib.error) as error:
+        raise RefusedError("damaged", f"is damaged: {error}") from error
     except OSError as error:
+        if error.errno is None:  # gzip's and Arrow's own, about the content
+            raise RefusedError("damaged", f"is damaged: {error}") from error
         raise RefusedError(_reason(error), f"cannot be read: {_reason(error)}") from error
     if len(raw) > most:
-        limit = f"{most // 2**20} MiB" if most >= 2**20 else f"{most} bytes"
-        way_out = "raise the limit with FileRules(max_bytes=...) (--set max_bytes=...)"
-        raise RefusedError(f"larger than {limit}", f"is larger than {limit}; {way_out}")
+        raise _too_large(most)
     return raw, status
+
+
+def _too_large(most: int) -> RefusedError:
+    limit = f"{most // 2**20} MiB" if most >= 2**20 else f"{most} bytes"
+    way_out = "raise the limit with FileRules(max_bytes=...) (--set max_bytes=...)"
+    return RefusedError(f"larger than {limit}", f"is larger than {limit}; {way_out}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +218,7 @@ class _Chosen:
         if not has_ignore_file:
             return
         try:
-            raw, _ = _read(folder / _IGNORE_FILE, _IGNORE_BYTES)
+            raw, _ = read_bytes(folder / _IGNORE_FILE, _IGNORE_BYTES)
         except RefusedError as refused:
             reason = f".gitignore not respected: {refused.reason}"
             self._refuse(prefix, reason)

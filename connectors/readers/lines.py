@@ -109,7 +109,7 @@ def uncompressed_name(name: str) -> str:
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     """A file's bytes, decompressed if its name ends in `.gz` or `.zst`; errors name the file."""
     try:
-        with open_regular(path) as file, _decompressed(file, path.suffix.lower()) as stream:
+        with open_regular(path) as file, decompressed(file, path.suffix.lower()) as stream:
             yield stream
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DamagedError(
@@ -123,7 +123,8 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
         raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _decompressed(file: IO[bytes], suffix: str) -> Any:
+def decompressed(file: IO[bytes], suffix: str) -> Any:
+    """What a file holds, as a stream; `suffix` is the end of its name."""
     if suffix == ".gz":
         return gzip.open(file)
     return import_extra("pyarrow", EXTRA).CompressedInputStream(file, "zstd") if suffix == ".zst" else file
@@ -193,17 +194,23 @@ def read_objects(path: Path, skipped: Skipped) -> Iterator[tuple[int, dict[str, 
                 yield number, record
 
 
+def parsed_json(text: str) -> Any:
+    """What a text of JSON holds."""
+    try:
+        # Not strict: control characters inside strings are bad JSON, but they do no harm and they do occur.
+        values = json.loads(text, strict=False)
+        # A lone surrogate can only come from an escape, so most lines are spared the second pass.
+        if "\\ud" in text.lower():
+            values = json.loads(encodable(json.dumps(values, ensure_ascii=False)))
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, deep nesting
+        raise RefusedError("not valid JSON", f"not valid JSON: {error}") from error
+    return values
+
+
 def _object(line: str) -> dict[str, Any]:
     check_length(line)
     check_decoded(line)
-    try:
-        # Not strict: control characters inside strings are bad JSON, but they do no harm and they do occur.
-        record = json.loads(line, strict=False)
-        # A lone surrogate can only come from an escape, so most lines are spared the second pass.
-        if "\\ud" in line.lower():
-            record = json.loads(encodable(json.dumps(record, ensure_ascii=False)))
-    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, deep nesting
-        raise RefusedError("not valid JSON", f"not valid JSON: {error}") from error
+    record = parsed_json(line)
     if not isinstance(record, dict):
         raise RefusedError("not an object", f"must be a JSON object, got {line.strip()[:40]}")
     return record

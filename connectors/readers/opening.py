@@ -16,11 +16,21 @@ from surprise_rerank.connectors.readers.datasets import is_path, open_source
 from surprise_rerank.connectors.readers.demo import DEMO
 from surprise_rerank.connectors.readers.extraction import Extractor
 from surprise_rerank.connectors.readers.fields import Fields, NoColumnError
-from surprise_rerank.connectors.readers.files import FileRules, is_document, read_file, walk
+from surprise_rerank.connectors.readers.files import (
+    FileRules,
+    is_document,
+    is_mailbox,
+    kind_of,
+    read_bytes,
+    read_file,
+    read_mailbox,
+    unread,
+    walk,
+)
 from surprise_rerank.connectors.readers.iterables import from_iterable
 from surprise_rerank.connectors.readers.lines import DamagedError
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, RefusedError, Skipped
-from surprise_rerank.connectors.readers.tables import Table, count_table, read_table, table_format
+from surprise_rerank.connectors.readers.tables import Table, count_table, read_json, read_table, table_format
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
@@ -103,14 +113,14 @@ def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileR
         formats = ", ".join(get_args(Format))
         raise DatasetError(f"{path}: its format cannot be recognised; give the format, one of {formats}")
     if kind == "text":
-        return partial(_read_single, path, rules), lambda: 1
+        return partial(_read_single, path, fields or Fields(), rules), lambda: 1
     return partial(read_table, path, kind, fields or Fields()), partial(count_table, path, kind)
 
 
-def _read_single(path: Path, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
+def _read_single(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
     with contextlib.closing(Extractor()) as extractor:
         try:
-            yield read_file(path, encodable(path.name), extractor, max_bytes=rules.max_bytes)
+            yield from _of_file(path, encodable(path.name), fields, rules, extractor, skipped)
         except RefusedError as refused:
             skipped.refuse(str(path), refused, encodable(path.name))
 
@@ -123,13 +133,29 @@ def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped)
             skipped.place = str(file)
             try:
                 if kind is None and not rules.include:
-                    raise RefusedError("of no kind that is read", is_gone=True)
+                    raise unread(name)
                 if kind is None or kind == "text":
-                    yield read_file(file, name, extractor, max_bytes=rules.max_bytes)
+                    yield from _of_file(file, name, fields, rules, extractor, skipped)
                 else:
                     yield from _of_table(file, kind, fields, skipped, name)
             except RefusedError as refused:
                 skipped.add(name, refused, name if is_document(name) else None)
+
+
+def _of_file(
+    path: Path, name: str, fields: Fields, rules: FileRules, extractor: Extractor, skipped: Skipped
+) -> Iterator[Document]:
+    """The document that a file is, or those of a mailbox or of JSON."""
+    if is_mailbox(name):
+        yield from read_mailbox(path, name, extractor, skipped, max_bytes=rules.max_bytes)
+        return
+    if kind_of(name) == ".json":
+        raw, _ = read_bytes(path, rules.max_bytes)
+        documents = read_json(raw, path, name, fields, skipped)
+        if documents is not None:
+            yield from documents
+            return
+    yield read_file(path, name, extractor, max_bytes=rules.max_bytes)
 
 
 def _of_table(path: Path, kind: Table, fields: Fields, skipped: Skipped, name: str) -> Iterator[Document]:

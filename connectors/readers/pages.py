@@ -1,9 +1,12 @@
-"""The text of plain files, the shown text of HTML pages and of Markdown files."""
+"""The text of plain files, subtitles and manual pages; the shown text of HTML, Markdown and OpenDocument."""
 
 from __future__ import annotations
 
+import io
 import re
 import tomllib
+import zipfile
+import zlib
 from typing import Any, NamedTuple
 
 import yaml
@@ -34,6 +37,32 @@ _FRONT = re.compile(
     r"^(?:(?P=fence)|\.\.\.)[ \t]*(?:\n|\Z)",
     re.DOTALL | re.MULTILINE,
 )
+_HEAD = 4096  # characters that a title or a kind is looked for in
+# A line between or above others of signs, as in reStructuredText, or after an equals sign, as in AsciiDoc.
+_HEADING = re.compile(
+    r"^(?:(?P<ruled>[^\W_][^\n]*)\n([=\-~^\"'#*+`:.])\2{2,}[ \t]*$|= (?P<marked>[^\n]+)$)", re.MULTILINE
+)
+_TAG = re.compile(r"</?[a-z][^<>\n]{0,40}>|\{\\[^{}\n]{0,40}\}", re.IGNORECASE)
+_ROFF = re.compile(r"^[.'][ \t]*(TH|Dd|Dt|SH|Sh|so)\b", re.MULTILINE)
+_ROFF_ESCAPE = re.compile(
+    r"\\(?:f(?:\[[^]\n]*\]|\(..|.)|s[+-]?\d+|\*?\[[^]\n]*\]|\*?\(..|\*.|\".*|[hv]'[^'\n]*'|.)"
+)
+_ROFF_PAIRS = r"""
+\- - \e \ \\ \ \(em - \(en - \(bu - \(aq ' \(cq ' \(oq ' \(lq " \(rq " \(dq " \*(lq " \*(rq " \' ' \` ` \. .
+\(co © \(rs \ \(ha ^ \(ti ~
+"""
+_ROFF_SIGNS = dict(zip(_ROFF_PAIRS.split()[::2], _ROFF_PAIRS.split()[1::2], strict=True))
+_ROFF_SIGNS |= {"\\ ": " ", "\\~": " "}
+_ROFF_WORD = re.compile(r'"([^"\n]*)"?|(\S+)')
+_NOT_PRINTED_NAMES = """
+\\" de ig . so ds nr if ie el ft nf fi ad na hy nh ne in ta tr Dd Os UC sp rm rn als do
+RS RE EX EE
+"""
+_NOT_PRINTED = frozenset(_NOT_PRINTED_NAMES.split())
+_JOINED = frozenset({"BR", "RB", "BI", "IB", "IR", "RI"})  # fonts of words without space between
+_GAP = frozenset({"PP", "P", "LP", "TP", "IP", "HP", "Pp", "It", "sp", "br"})
+_OPEN_TAG = re.compile(rb"<(/?)text:[ph]\b[^<>]*>")
+_OPEN_SPACE = re.compile(rb"<text:(?:s|tab|line-break)\b[^<>]*/>")
 _NESTED = 100  # lists and quotes in each other; what is nested deeper is left out
 
 
@@ -54,6 +83,60 @@ def plain_text(raw: bytes) -> Extracted:
 def encoding_metadata(encoding: str) -> dict[str, str]:
     """Metadata of an encoding that may be guessed; none for UTF-8."""
     return {} if encoding in ("utf-8", "utf-8-sig") else {"encoding": encoding}
+
+
+def headed_text(raw: bytes) -> Extracted:
+    """A text of reStructuredText or AsciiDoc as it is; its title is the first heading."""
+    text, *_, metadata = plain_text(raw)
+    heading = _HEADING.search(text[:_HEAD])
+    return Extracted(text, (heading["ruled"] or heading["marked"]) if heading else "", metadata)
+
+
+def subtitle_text(raw: bytes) -> Extracted:
+    """What is said in subtitles, SubRip or WebVTT, without numbers and times."""
+    text, _, metadata = plain_text(raw)
+    blocks = (block.split("\n") for block in re.split(r"\n[ \t]*\n", text))
+    said = (lines[i + 1 :] for lines in blocks for i, line in enumerate(lines[:2]) if " --> " in line)
+    return Extracted(_TAG.sub("", "\n".join(" ".join(lines) for lines in said)), "", metadata)
+
+
+def manual_text(raw: bytes) -> Extracted:
+    """A manual page without the requests and escapes of roff; its title is what `.TH` or `.Dt` names."""
+    source, _, metadata = plain_text(raw)
+    if not _ROFF.search(source[:_HEAD]):
+        raise RefusedError("of no kind that is read", "is no manual page", is_gone=True)
+    title, lines, definition = "", list[str](), False
+    for line in source.split("\n"):
+        name, _, words = line[1:].strip().partition(" ") if line[:1] in (".", "'") else ("", "", line)
+        if definition or name in _NOT_PRINTED:
+            definition = (definition or name in ("de", "ig")) and name != "."
+            continue
+        words = _ROFF_ESCAPE.sub(lambda escape: _ROFF_SIGNS.get(escape[0], ""), words)
+        if name:
+            parts = [quoted or plain for quoted, plain in _ROFF_WORD.findall(words)]
+            words = ("" if name in _JOINED else " ").join(parts)
+        if name in ("TP", "IP"):  # how far they are indented
+            words = parts[0] if name == "IP" and parts else ""
+        if name in ("TH", "Dt"):
+            title = "{}({})".format(*parts[:2]) if len(parts) > 1 else words
+        else:
+            after = "\n" if name.upper() in ("SH", "SS") else ""
+            lines.append(f"{chr(10) if after or name in _GAP else ''}{words}{after}")
+    return Extracted(_GAPS.sub("\n\n", "\n".join(lines)).strip(), title, metadata)
+
+
+def open_document_text(raw: bytes) -> Extracted:
+    """The paragraphs of an ODT, ODS or ODP file, cells of a row apart, as kreuzberg reads the first alone."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            names = archive.namelist()
+            content, about = (archive.read(n) if n in names else b"" for n in ("content.xml", "meta.xml"))
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
+        raise RefusedError("damaged", f"is damaged, or encrypted: {error}") from error
+    body = content[max(content.find(b"<office:body"), 0) :]
+    text, _ = _shown(_OPEN_TAG.sub(rb"<\1p>", _OPEN_SPACE.sub(b" ", body)).decode("utf-8", "replace"))
+    title = re.search(rb"<dc:title>([^<]*)", about)
+    return Extracted(text, _shown(title[1].decode("utf-8", "replace"))[0] if title else "")
 
 
 class _Page:

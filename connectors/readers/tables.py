@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Any, Literal, TypeAlias, get_args
 
-from surprise_rerank.connectors.readers.fields import TITLE_NAMES, Columns, Fields, Row, documents_of
+from surprise_rerank.connectors.readers.fields import (
+    TEXT_NAMES,
+    TITLE_NAMES,
+    Columns,
+    Fields,
+    Row,
+    documents_of,
+)
 from surprise_rerank.connectors.readers.lines import (
     EXTRA,
     LONGEST,
@@ -18,6 +25,8 @@ from surprise_rerank.connectors.readers.lines import (
     check_decoded,
     check_length,
     count_lines,
+    decoded,
+    parsed_json,
     read_lines,
     read_objects,
     uncompressed_name,
@@ -65,6 +74,24 @@ def read_table(
         rows = (Row(f"{path}:{n}", f"{prefix}{n}", values) for n, values in read_objects(path, skipped))
         return documents_of(rows, fields, skipped)
     return _delimited(path, kind, fields, skipped, prefix)
+
+
+def read_json(
+    raw: bytes, path: Path, name: str, fields: Fields, skipped: Skipped
+) -> Iterator[Document] | None:
+    """The documents of a JSON file: an array of objects, or one; None where they have no text of their own.
+
+    Where no column is the id, it is the file's name, with the object's number in an array.
+    """
+    values = parsed_json(decoded(raw)[0])
+    rows = values if isinstance(values, list) else [values]
+    if not rows or not all(isinstance(row, dict) for row in rows):
+        return None
+    if fields == Fields() and not any(key.lower() in TEXT_NAMES for key in rows[0]):
+        return None
+    number = "{}#{}" if rows is values else "{}"
+    named = (Row(f"{path}, item {n}", number.format(name, n), row) for n, row in enumerate(rows, start=1))
+    return documents_of(named, fields, skipped, keyed=True)
 
 
 def _of_parquet(path: Path, fields: Fields, skipped: Skipped, prefix: str) -> Iterator[Document]:

@@ -97,9 +97,9 @@ def test_files_folders_and_columns_are_read_as_asked(bench: Bench) -> None:
     assert bench.ask()["hits"][0]["title"] == "Wings"
     done = bench.json("index", letters, "--set", "exclude=*.md", "--index", bench.index)
     assert done["added"] == 1
-    assert {own["reason"]: own["places"] for own in done["skipped"]}["of no kind that is read"] == [
-        "logo.png"
-    ]
+    assert {own["reason"]: own["places"] for own in done["skipped"]} == {
+        "an image, which needs OCR": ["logo.png"]
+    }
 
 
 def test_strict_ends_with_1_where_a_file_could_not_be_used(bench: Bench) -> None:

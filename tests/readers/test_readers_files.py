@@ -228,15 +228,15 @@ def test_lines_of_a_gitignore_that_are_no_patterns_are_left_out(tmp_path: Path) 
 
 
 def test_a_single_file_is_a_document_or_an_error(tmp_path: Path) -> None:
-    write(tmp_path, {"a.txt": "text", "b.txt": " ", "c.log": "log"})
+    write(tmp_path, {"a.txt": "text", "b.txt": " ", "c.dat": "log"})
     assert [d.id for d in open_documents(tmp_path / "a.txt")] == ["a.txt"]
-    assert [d.text for d in open_documents(tmp_path / "c.log", format="text")] == ["log"]
+    assert [d.text for d in open_documents(tmp_path / "c.dat", format="text")] == ["log"]
     with pytest.raises(DataError, match=r"b\.txt: holds no text"):
         list(open_documents(tmp_path / "b.txt"))
     with pytest.raises(DatasetError, match="holds no documents"):
         list(open_documents(tmp_path / "b.txt", on_error="skip"))
     with pytest.raises(DatasetError, match="cannot be recognised"):
-        open_documents(tmp_path / "c.log")
+        open_documents(tmp_path / "c.dat")
 
 
 @pytest.mark.parametrize(
