@@ -53,10 +53,10 @@ def test_a_folder_goes_before_an_id_of_the_same_name(tmp_path: Path, monkeypatch
 
 
 def test_a_format_can_be_told(tmp_path: Path):
-    (tmp_path / "rows.json").write_bytes(ROW)
+    (tmp_path / "rows.dat").write_bytes(ROW)
     with pytest.raises(DatasetError, match="its format cannot be recognised"):
-        open_documents(tmp_path / "rows.json")
-    assert [d.id for d in open_documents(tmp_path / "rows.json", format="jsonl")] == ["1"]
+        open_documents(tmp_path / "rows.dat")
+    assert [d.id for d in open_documents(tmp_path / "rows.dat", format="jsonl")] == ["1"]
     pq.write_table(pa.table({"id": ["1"], "text": ["x"]}), tmp_path / "part-0")
     assert [d.id for d in open_documents(tmp_path / "part-0", format="parquet")] == ["1"]
 

@@ -178,11 +178,11 @@ def index(
 ) -> None:
     """Fill an index, or bring it up to date.
 
-    A SOURCE is a file or folder (JSON, JSONL, CSV, TSV, Parquet, text, Markdown, HTML, PDF, office documents,
-    mails, programs, manual pages), a BEIR folder, an id of ir_datasets, `demo`, or a collection on a Qdrant server. Columns that are not id,
-    title or text are metadata, for `search --filter`. Only what is new or changed is encoded: run the same
-    command again after a change, or after an interruption. What an index stores is settled when it is made;
-    one that exists keeps that until it is rebuilt.
+    A SOURCE is a file or folder (JSON, JSONL, CSV, TSV, Parquet, text, Markdown, HTML, PDF, office
+    documents, mails, programs, manual pages), a BEIR folder, an id of ir_datasets, `demo`, or a collection
+    on a Qdrant server. Columns that are not id, title or text are metadata, for `search --filter`. Only
+    what is new or changed is encoded: run the same command again after a change, or after an interruption.
+    What an index stores is settled when it is made; one that exists keeps that until it is rebuilt.
     """
     filling = settings.of(Filling) if settings else Filling()
     out = Output(as_json=as_json, quiet=quiet)
