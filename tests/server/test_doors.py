@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,6 +193,37 @@ def test_a_re_ranker_of_stored_texts_is_a_pipeline_over_them(place: Place) -> No
             assert [hit.id for hit in ranking] == list(expected.ids)
             np_scores = [hit.score for hit in expected]
             assert [hit.score for hit in ranking] == pytest.approx(np_scores, abs=2e-2)
+
+
+@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"depth": 7}, {"depth": 7, "top_k": 3}], ids=str)
+def test_a_task_of_mteb_gets_what_python_shows(place: Place, tmp_path: Path, options: dict[str, int]) -> None:
+    """The adapter makes an index of its own; a result has ids and scores, and at most its pool."""
+    datasets = pytest.importorskip("datasets")
+    adapter = pytest.importorskip("surprise_rerank.connectors.mteb")
+    from mteb import TaskMetadata
+
+    task = TaskMetadata.model_construct(name="Doors", type="Retrieval")
+    rows = [{name: row[name] for name in ("id", "title", "text")} for row in corpus()]
+    encoder = load_encoder(str(place.bench.model))
+    settings = dict(options)
+    most = settings.pop("top_k", 1000)
+    with contextlib.closing(adapter.SurpriseSearch(encoder, SYSTEM, folder=tmp_path, **settings)) as model:
+        model.index(datasets.Dataset.from_list(rows), task_metadata=task, hf_split="test", hf_subset="all")
+        ask = functools.partial(
+            model.search, datasets.Dataset.from_list([{"id": "q", "text": QUESTION}]), task_metadata=task
+        )
+        scores = ask(top_k=most)["q"]
+        given_ids = list(scores)[::-1]
+        ranked = ask(top_k=most, top_ranked={"q": given_ids})["q"]
+    with DocumentIndex.open(tmp_path / "Doors-all-test", encoder) as index:
+        shown = index.pipeline(SYSTEM).search(QUESTION, min(most, settings.get("depth", 100)), **settings)
+        texts = [index.documents(given_ids)[name].text for name in given_ids]
+        given_texts = index.text_reranker(SYSTEM).rank(QUESTION, texts, ids=given_ids, top_k=most)
+    assert list(scores) == [hit.id for hit in shown]
+    assert scores == pytest.approx({hit.id: hit.score for hit in shown}, rel=1e-6)
+    # Of equal texts a list keeps its own order, and a task reads scores.
+    assert ranked == pytest.approx({hit.id: hit.score for hit in given_texts}, rel=1e-6)
+    assert len(scores) == min(30, most, settings.get("depth", 100))
 
 
 def test_every_interface_takes_the_options_of_one_class() -> None:
