@@ -278,8 +278,8 @@ class DocumentIndex(NeverCopied, Ranked):
             indexer = Indexer(
                 self.storage.engine, points, maker, work, self._settle_words, tenant, replaces=replace
             )
-            report = indexer.run(documents, prune=prune, encoded=encoded)
-        self.count_changes(report.added + report.updated + report.removed)
+            with self.counting_changes(lambda: indexer.changed):
+                report = indexer.run(documents, prune=prune, encoded=encoded)
         if not background:
             return report
         begun = time.perf_counter()
@@ -304,17 +304,16 @@ class DocumentIndex(NeverCopied, Ranked):
                 "deleted with tenant= (--tenant NAME), '' for those of no tenant"
             )
         self._density = None
-        engine, removed = self.storage.engine, 0
+        engine, removed = self.storage.engine, list[str]()
         keys = [document_key(name, tenant) for name in border.texts("ids", ids)]
-        with self._changing_points() as points:
+        with self._changing_points() as points, self.counting_changes(lambda: len(removed)):
             for start in range(0, len(keys), _LOOKED_UP):
                 part = [point_id(key) for key in keys[start : start + _LOOKED_UP]]
                 records = engine.retrieve(part, (options.key_field, PASSAGES))
                 passages = [(r.payload[options.key_field], r.payload.get(PASSAGES, 1)) for r in records]
+                removed += [key for key, _ in passages]
                 delete_documents(points, passages)
-                removed += len(records)
-        self.count_changes(removed)
-        return removed
+        return len(removed)
 
     @_exclusive
     def purge(self) -> None:

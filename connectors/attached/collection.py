@@ -246,8 +246,9 @@ class Collection(NeverCopied, Ranked):
         self.refresh()
         record, report = self.enriched.record, EnrichReport()
         if record is not None:
-            report = self._run(self._enricher(bool(record.model), record.words), show_progress)
-        self.count_changes(report.enriched + report.removed)
+            enricher = self._enricher(bool(record.model), record.words)
+            with self.counting_changes(enricher.changed.total):
+                report = self._run(enricher, show_progress)
         look_after_backgrounds(self, show_progress=show_progress)
         return report
 

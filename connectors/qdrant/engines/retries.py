@@ -54,7 +54,7 @@ _TOO_LARGE = re.compile(
 _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not found)", re.IGNORECASE)
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
 _NO_ROOM = re.compile(r"no space left|disk space", re.IGNORECASE)
-_FAULTS = (ApiException, QdrantException, grpc.RpcError, ValueError, AssertionError)
+FAULTS = (ApiException, QdrantException, grpc.RpcError, ValueError, AssertionError)
 _SILENT = 3.0  # seconds that a request may wait without a word
 _SHOWN = 200  # characters of a message from outside
 
@@ -104,7 +104,7 @@ def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RET
     try:
         with disk_errors(where):
             return retrying(request)
-    except _FAULTS as error:
+    except FAULTS as error:
         shown = _store_error(error, where)
         if shown is None:  # a bug
             raise

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, get_args
@@ -26,6 +27,7 @@ from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.errors import StoreError
 from surprise_rerank.thresholds.background import QuestionBackground
 
 if TYPE_CHECKING:  # which needs torch
@@ -73,6 +75,7 @@ class Searched(ABC):
     tenant: str | None = None  # whose documents they are, of one tenant's in an index
     # As this process last saw them; None before that.
     last_changes: Changes | None = None
+    _uncounted: int = 0  # documents that were changed while the count could not be stored
     _encoder: Encoder | None = None
 
     @property
@@ -192,11 +195,27 @@ class Searched(ABC):
 
     def count_changes(self, documents: int = 0, measured: int = 0) -> None:
         """Remember that so many documents were changed, or backgrounds measured."""
+        self._uncounted += documents
         before = self.changes()
-        after = Changes(before.documents + documents, before.measured + measured)
+        after = Changes(before.documents + self._uncounted, before.measured + measured)
         if after != before:
             self.files.write_file(_CHANGES, json.dumps(after).encode())
             self.last_changes = after
+        self._uncounted = 0
+
+    @contextmanager
+    def counting_changes(self, changed: Callable[[], int]) -> Iterator[None]:
+        """Count the documents that the block changes, also where it fails: what it stored before stays."""
+        try:
+            yield
+        except StoreError:  # the next change stores it: this one has waited long enough
+            self._uncounted += changed()
+            raise
+        except BaseException:
+            with suppress(StoreError):
+                self.count_changes(changed())
+            raise
+        self.count_changes(changed())
 
     def changed_since(self, background: QuestionBackground) -> int:
         """How many documents came, changed or went since a background was measured.

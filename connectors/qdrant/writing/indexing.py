@@ -119,16 +119,20 @@ class Indexer:
                     later = map(self.maker.options.key_of, source) if isinstance(documents, Sequence) else ()
                     writer.give_up(self._seen, list(later))
             writer.finish(self._seen)
-        removed = 0
         if known is not None:
             _require_all_read(documents)
             if known and not self._seen:
                 raise no_documents(len(known), "the index")
-            removed = self._prune(known)
-        done = self._counts
-        if removed or done["added"] or done["updated"]:
+            self._prune(known)
+        if self.changed:
             self.engine.finish()
-        return SyncReport(done["added"], done["updated"], done["unchanged"], removed, done["split"])
+        names = ("added", "updated", "unchanged", "removed", "split")
+        return SyncReport(*(self._counts[name] for name in names))
+
+    @property
+    def changed(self) -> int:
+        """How many documents were stored or removed, or handed over for it where that failed."""
+        return sum(self._counts[name] for name in ("added", "updated", "removed"))
 
     def _chunk(
         self,
@@ -251,7 +255,7 @@ class Indexer:
         records = writer.asking(lambda: self.engine.retrieve([point_id(key) for key in keys], fields))
         return {record.payload[key_field]: _stored(record.payload) for record in records}
 
-    def _prune(self, known: Mapping[str, Stored]) -> int:
+    def _prune(self, known: Mapping[str, Stored]) -> None:
         """Remove what is not among the documents, of the sources and of the tenants that these name."""
         sources, gone = self._sources, known.keys() - self._seen.keys()
         if sources:
@@ -259,8 +263,8 @@ class Indexer:
         if self.maker.options.tenant is not None and self.tenant is None:
             tenants = {tenant_of_key(key) for key in self._seen}
             gone = {key for key in gone if tenant_of_key(key) in tenants}
+        self._counts["removed"] = len(gone)
         delete_documents(self.points, [(key, known[key].passages) for key in sorted(gone)])
-        return len(gone)
 
 
 def _require_same_source(document: Document, stored: Stored | None) -> None:
