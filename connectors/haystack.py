@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 
+from surprise_rerank import border
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.components import (
     Adapter,
@@ -127,7 +128,7 @@ class SurpriseRanker(_Component):
         **names: Any,
     ) -> None:
         self._take(reranker, names)
-        self.top_k = _positive(top_k)
+        self.top_k = border.count("top_k", top_k)
         self.meta_fields_to_embed = list(meta_fields_to_embed or [])
 
     @component.output_types(documents=list[Document], verdict=dict[str, Any])
@@ -136,7 +137,7 @@ class SurpriseRanker(_Component):
 
         `top_k` goes before the component's own.
         """
-        most = self.top_k if top_k is None else _positive(top_k)
+        most = self.top_k if top_k is None else border.count("top_k", top_k)
         given = _one_of_each_id(documents)
         texts = [self._text(document) for document in given]
         ids = [stored_names(document.id, document.meta.get("id")) for document in given]
@@ -187,7 +188,7 @@ class SurpriseRetriever(_Component):
         **names: Any,
     ) -> None:
         self._take(pipeline, names)
-        self.top_k = _positive(top_k)
+        self.top_k = border.count("top_k", top_k)
         self.filters = filters
         if filters:
             from_haystack(filters)
@@ -200,7 +201,7 @@ class SurpriseRetriever(_Component):
 
         `filters` and `top_k` go before the component's own.
         """
-        most = self.top_k if top_k is None else _positive(top_k)
+        most = self.top_k if top_k is None else border.count("top_k", top_k)
         pipeline, chosen = self._get(), filters or self.filters
         if chosen:
             index = narrowable(pipeline.retriever).index
@@ -218,12 +219,6 @@ class SurpriseRetriever(_Component):
     ) -> dict[str, Any]:
         """`run` in a thread, while the event loop goes on."""
         return await asyncio.to_thread(self.run, query, filters, top_k)
-
-
-def _positive(top_k: int) -> int:
-    if top_k < 1:
-        raise DataError(f"top_k must be at least 1, got {top_k}")
-    return top_k
 
 
 def _one_of_each_id(documents: Sequence[Document]) -> list[Document]:

@@ -14,6 +14,7 @@ from pydantic import GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Hit, Ranking, Verdict
 from surprise_rerank.connectors.components import (
     OURS,
@@ -167,8 +168,7 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
-        if similarity_top_k < 1:
-            raise DataError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
+        border.count("similarity_top_k", similarity_top_k)
         if isinstance(filters, MetadataFilters):
             filters = from_llama_index(filters, narrowable(pipeline.retriever).index.metadata_key)
         self.pipeline = pipeline.with_options(filter=filters)

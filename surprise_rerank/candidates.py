@@ -9,18 +9,19 @@ from typing import Any, Literal, TypeAlias, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, IntArray
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.errors import DataError
 
 T = TypeVar("T")
 # What a re-ranker may need of a pool beside ids and scores.
 Field: TypeAlias = Literal["dense", "tokens", "terms", "documents"]
 
 # Fields of a pool that may be empty, aligned with its ids.
+_FETCH = "have the retriever fetch the field"
 _OPTIONAL = ("dense", "tokens", "terms", "documents", "passages", "inclusion")
 
 
@@ -35,16 +36,15 @@ class Query:
 
     def require_dense(self) -> Float32Array:
         """(d,) its dense vector; a DataError if no encoder made one."""
-        return _there(self.dense, "the query has no dense vector; encode it with an Encoder first")
+        return border.present("the query's dense vector", self.dense, "encode it with an Encoder first")
 
     def require_tokens(self) -> Float32Array:
         """(m, d) its token vectors; a DataError if no encoder made them."""
-        return _there(
-            self.tokens,
-            "the query has no token vectors; encode it with an encoder that makes them (token_encoder="
-            "load_encoder() beside one that does not), or choose a re-ranker of dense vectors, such as "
-            "cosine or auto",
+        advice = (
+            "encode it with an encoder that makes them (token_encoder=load_encoder() beside one that does "
+            "not), or choose a re-ranker of dense vectors, such as cosine or auto"
         )
+        return border.present("the query's token vectors", self.tokens, advice)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,33 +119,28 @@ class Candidates:
         sizes = {f"scores[{name!r}]": len(values) for name, values in self.scores.items()}
         sizes |= {name: len(part) for name in _OPTIONAL if (part := getattr(self, name)) is not None}
         for name, size in sizes.items():
-            if size != n:
-                raise DataError(f"Candidates.{name} has {size} entries for {n} ids")
-        if self.best < 1:
-            raise DataError(f"Candidates.best must be at least 1 passage of a document, got {self.best}")
+            border.equal(f"the length of Candidates.{name}", size, n, "give one for each id")
+        border.count("Candidates.best", self.best)
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def require_dense(self) -> Float32Array:
         """(n, d) dense vectors; a DataError if they were not fetched."""
-        return _there(
-            self.dense, "the candidates have no dense vectors; have the retriever fetch the field 'dense'"
-        )
+        return border.present("the candidates' dense vectors", self.dense, f"{_FETCH} 'dense'")
 
     def require_tokens(self) -> TokenBatch:
         """Each candidate's token vectors; a DataError if they were not fetched."""
-        return _there(
-            self.tokens, "the candidates have no token vectors; have the retriever fetch the field 'tokens'"
-        )
+        return border.present("the candidates' token vectors", self.tokens, f"{_FETCH} 'tokens'")
+
+    def require_documents(self) -> tuple[Document, ...]:
+        """The documents; a DataError if they were not fetched."""
+        return border.present("the candidates' documents", self.documents, f"{_FETCH} 'documents'")
 
     def require_inclusion(self) -> Inclusion:
         """Inclusion of the query's tokens; a DataError if no store computed it."""
-        return _there(
-            self.inclusion,
-            "no store has computed inclusion of the query's tokens in the candidates; take a retriever from "
-            "an index of multivectors, or fetch the field 'tokens' and compare them here",
-        )
+        advice = f"take a retriever from an index of multivectors, or {_FETCH} 'tokens' to compare them here"
+        return border.present("inclusion as a store computes it", self.inclusion, advice)
 
     def take(self, rows: npt.ArrayLike) -> Candidates:
         """The candidates at these positions, in this order."""
@@ -159,17 +154,11 @@ class Candidates:
 
     def join(self, other: Candidates) -> Candidates:
         """Both pools in a row; a scorer that only one of them has is NaN for the other's documents."""
-        twice = sorted(set(self.ids) & set(other.ids))
-        if twice:
-            raise DataError(f"the document {twice[0]!r} is in both pools; join disjoint pools")
-        if self.best != other.best:
-            raise DataError(
-                f"one pool scores documents by {self.best} of their passages, the other by {other.best}; "
-                "retrieve both with the same number"
-            )
+        border.distinct("documents of two pools", [*set(self.ids), *set(other.ids)], "join disjoint pools")
+        border.equal("the second pool's best", other.best, self.best, "retrieve both with the same number")
         for name in _OPTIONAL:
-            if (getattr(self, name) is None) != (getattr(other, name) is None):
-                raise DataError(f"the field {name!r} is filled in one of two pools only; fetch it for both")
+            filled = [getattr(pool, name) is not None for pool in (self, other)]
+            border.equal(f"whether the second pool has {name}", filled[1], filled[0], "fetch it for both")
 
         def scores(name: str) -> FloatArray:
             return np.concatenate([p.scores.get(name, np.full(len(p), np.nan)) for p in (self, other)])
@@ -310,12 +299,11 @@ class Ranking:
         `notes` and `raw` are as of a ranking, for the candidates as they come.
         """
         values = np.asarray(scores, dtype=np.float64)
-        if values.shape != (len(candidates),):
-            raise DataError(f"{values.shape} scores for {len(candidates)} candidates")
+        border.equal("the shape of the scores", values.shape, (len(candidates),))
         bad = np.flatnonzero(~(values < np.inf))
         if len(bad):
             name, value = candidates.ids[bad[0]], values[bad[0]]
-            raise DataError(f"the score of document {name!r} is {value}; scores must be finite numbers")
+            border.number(f"the score of document {name!r}", float(value))
         rows = np.arange(len(values))
         if candidates.passages is not None:
             rows, values = _best_passages(candidates.ids, candidates.passages, values, candidates.best)
@@ -404,12 +392,6 @@ class Ranking:
 def verdict_json(verdict: Verdict | None) -> dict[str, Any] | None:
     """A verdict as all interfaces write it; None where nobody asked for one."""
     return None if verdict is None else asdict(verdict)
-
-
-def _there(part: T | None, missing: str) -> T:
-    if part is None:
-        raise DataError(missing)
-    return part
 
 
 def _keys(ids: Sequence[str], passages: Sequence[Passage] | None) -> list[tuple[str, int]]:

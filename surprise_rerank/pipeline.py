@@ -89,10 +89,8 @@ class Pipeline:
         if options.filter is not None or options.tenant is not None:
             among = getattr(self.retriever, "among", None)
             if among is None:
-                raise DataError(
-                    f"filter= and tenant= go to a retriever of an index, not to a "
-                    f"{type(self.retriever).__name__}; leave them out"
-                )
+                advice = "filter= and tenant= go to that; leave them out"
+                border.refuse("retriever", self.retriever, "one of an index", advice)
             object.__setattr__(self, "retriever", among(options.filter, options.tenant))
             object.__setattr__(self, "options", replace(options, filter=None, tenant=None))
         if options.min_percentile:
@@ -306,12 +304,8 @@ class Pipeline:
         """
         questions, qrels = border.judgements(questions, qrels)
         border.optional(border.function, "on_progress", on_progress)
-        background = self.current_background()
-        if background is None:
-            raise DataError(
-                "a chance of relevance needs a background; make one with with_background(questions)"
-            )
-        _require_texts(questions, qrels)
+        advice = "a chance of relevance needs one; make it with with_background(questions)"
+        background = border.present("a background", self.current_background(), advice)
         names, standings, found = list(qrels), [], []
         for query in self.encoded([questions[name] for name in names], names):
             ranking = self.answer(query, texts=False).ranking
@@ -347,7 +341,6 @@ class Pipeline:
                 f"the pipeline has {kind}, which has no weights to fit; fit one with AutoReranker or "
                 "FusionReranker (the systems auto and fusion)"
             )
-        _require_texts(questions, qrels)
         names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]
         if not names:
             raise DataError(
@@ -443,13 +436,3 @@ def _as_retrieved(pool: Candidates) -> Ranking:
     name, scores = next(iter(pool.scores.items()), ("score", np.zeros(0)))
     values = np.where(np.isnan(scores), -np.inf, scores)
     return Ranking.order(pool, values, pool.scores, raw={name: values})
-
-
-def _require_texts(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> None:
-    """Refuse, by a DataError, judgements of questions that were not given."""
-    unknown = [name for name in qrels if name not in questions]
-    if unknown:
-        raise DataError(
-            f"{len(unknown)} of {len(qrels)} judged questions have no text, the first is {unknown[0]!r}; "
-            "give the questions that the judgements are for"
-        )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
 
+from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions, SearchSettings
 from surprise_rerank.connectors.attached.collection import Collection
 from surprise_rerank.connectors.document_index import DocumentIndex
@@ -75,7 +76,7 @@ class ForeignParts:
         for name, value in said.items():
             expected, kind = (dict, "a table") if name == "embedding" else (str, "a string")
             if not isinstance(value, expected):
-                raise DataError(f"{where}: {name} = {value!r}; expected {kind}")
+                border.refuse(f"{where}: {name}", value, kind)
         if "embedding" in said:
             refuse_unknown(said["embedding"], _EMBEDDING, f"{where}: [embedding]")
             if "model" not in said["embedding"] or "model" in said:
@@ -163,13 +164,9 @@ class PipelineSettings:
         if self.system is not None:
             find_system(self.system)
         _ = self.location
-        if self.model is not None and self.encoder is not None:
-            raise DataError(f"model={self.model!r} and encoder= are both given; give one of the two")
-        if self.background is not None and self.location.is_given:
-            raise DataError(
-                f"background={self.background!r} is for texts without an index, and there is one; store it "
-                "with the index ('surprise-rerank tune background'), or leave it out"
-            )
+        border.not_both(model=self.model, encoder=self.encoder)
+        advice = "store a background with the index ('surprise-rerank tune background'), or leave it out"
+        border.not_both(advice, index=self.index, background=self.background)
 
     @property
     def location(self) -> Location:

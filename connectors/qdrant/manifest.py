@@ -65,10 +65,8 @@ class IndexOptions:
             quantization=border.or_none(border.choice, get_args(Quantization)),
             on_disk=border.flag,
             payload_indexes=lambda name, value: border.mapping(name, value, _payload_type),
-            tenant=border.or_none(border.text),
+            tenant=border.or_none(border.key, "customer"),
         )
-        if self.tenant is not None and not all(self.tenant.split(".")):
-            raise DataError(f"tenant={self.tenant!r} is no key of the metadata; give one such as 'customer'")
         if not self.tokens and self.pooling != POOLING:
             raise DataError(
                 f"pooling={self.pooling!r} is of token vectors, and tokens=False stores none; leave one of "
@@ -101,8 +99,7 @@ class IndexOptions:
                 f"tenant={tenant!r}: the index has no tenants; index with --tenant KEY (in Python "
                 "IndexOptions(tenant=KEY)), the key of the metadata that says whose a document is, or filter"
             )
-        if not isinstance(tenant, str):
-            raise DataError(f"tenant={tenant!r} must be the name of one tenant, a string; search one by one")
+        border.text("tenant", tenant, advice="search one tenant after the other")
         named = models.FieldCondition(key=self.tenant_path, match=models.MatchValue(value=tenant))
         if tenant:
             return models.Filter(must=[named])
@@ -127,12 +124,8 @@ class IndexOptions:
             tenant = tenant.get(part) if isinstance(tenant, Mapping) else None
         if tenant is None:
             return document_key(document.id, "")
-        if not isinstance(tenant, str):
-            raise DataError(
-                f"the tenant of document {document.id!r} (metadata {self.tenant!r}) is {tenant!r}; give it "
-                "the name of one tenant, as a string"
-            )
-        return document_key(document.id, encodable(tenant))
+        name = f"the tenant of document {document.id!r} (metadata {self.tenant!r})"
+        return document_key(document.id, encodable(border.text(name, tenant, advice="name one tenant")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, cast, get_args
 import numpy as np
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.schema import NUMBER, Record, to_terms
@@ -23,7 +24,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     Stage,
     TokenSample,
     dense_stage,
-    dense_vector,
     formula_stage,
     request,
     sparse_stage,
@@ -152,10 +152,7 @@ class SurpriseRetriever(ExplainingRetriever):
     options: SearchOptions = NO_OPTIONS
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(SurpriseMode):
-            raise DataError(
-                f"mode {self.mode!r} is not known; choose one of {', '.join(get_args(SurpriseMode))}"
-            )
+        border.choice("mode", self.mode, get_args(SurpriseMode))
         storage = self.index.storage
         if storage is None:
             raise DataError(
@@ -179,7 +176,7 @@ class SurpriseRetriever(ExplainingRetriever):
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` most surprising documents; scores are `surprise` (z) and its `probability`."""
-        dense, skipped = dense_vector(query), self.options.offset or 0
+        dense, skipped = query.require_dense(), self.options.offset or 0
         options = replace(self.options.exactly() if self.exact else self.options, offset=None)
         last, margin = depth + skipped, _MARGIN
         while True:
@@ -196,7 +193,7 @@ class SurpriseRetriever(ExplainingRetriever):
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        dense = dense_vector(query)
+        dense = query.require_dense()
         storage = self.index.storage
         assert storage is not None
         record = storage.manifest.statistics

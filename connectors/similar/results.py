@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from surprise_rerank import border
 from surprise_rerank.connectors.similar.comparing import ROWS
 from surprise_rerank.connectors.similar.corpus import Corpus
 from surprise_rerank.connectors.similar.folder import EXTRA, read_table
@@ -95,8 +96,7 @@ def groups(
     Raises:
         DataError: if the threshold is no similarity.
     """
-    if not 0 < least <= 1:
-        raise DataError(f"the threshold of duplicates must be above 0 and at most 1, got {least:g}")
+    border.positive("the threshold of duplicates", least, 1)
     pyarrow = import_extra("pyarrow", EXTRA)
     corpora = [documents] if against is None else [documents, against]
     offset = 0 if against is None else len(documents)

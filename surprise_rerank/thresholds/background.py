@@ -125,12 +125,10 @@ class QuestionBackground:
         for question, ranking in answers:
             if len(ranking):
                 own = ranking.scores_by_scorer
-                if names and tuple(own) != names:
-                    raise DataError(
-                        f"the background question {question!r} was scored by {', '.join(own)}, others by "
-                        f"{', '.join(names)}; rank all of them in one way"
-                    )
-                names = tuple(own)
+                names = names or tuple(own)
+                border.equal(
+                    f"the scorers of {question!r}", tuple(own), names, "rank all questions in one way"
+                )
                 tables[len(texts)] = np.array(list(own.values()), dtype=np.float64)
             texts.append(question)
         if len(tables) < FEWEST:
@@ -215,11 +213,8 @@ class QuestionBackground:
             return np.zeros(0)
         known = {*self.names, *SCORERS}
         own = {name: scores for name, scores in ranking.scores_by_scorer.items() if name in known}
-        if tuple(own) != self.names:
-            raise DataError(
-                f"the background is of the scores {', '.join(self.names)}, the ranking of {', '.join(own)}; "
-                "make the background with the pipeline that it is used with"
-            )
+        advice = "make the background with the pipeline that it is used with"
+        border.equal("the scorers of the ranking", tuple(own), self.names, advice)
         return self._totals(np.array(list(own.values()), dtype=np.float64), question)
 
     def percentiles(self, totals: Float64Array) -> Float64Array:

@@ -68,7 +68,7 @@ USES = [
     ("search dogs --index nowhere", "there is no index at nowhere"),
     (f"search dogs {OWN} --filter [", "--filter is not JSON"),
     (f"search dogs {OWN} --filter '{{\"mst\": []}}'", "'mst' is not known in the filter"),
-    (f"search dogs {OWN} --set group_by=metadata.", "give a path into the metadata, such as metadata.author"),
+    (f"search dogs {OWN} --set group_by=metadata.", "group_by must be a key of the metadata, got ''"),
     (f"search dogs {OWN} --set offset=-1", "offset must be a whole number of at least 0, got -1"),
     (f"search dogs {OWN} --system cosine --set mode=vector", "leave it out, or choose one of surprise"),
     (f"search dogs {OWN} --model nothing.txt", "cannot load the model 'nothing.txt'"),

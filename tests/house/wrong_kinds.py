@@ -65,7 +65,14 @@ LEFT_OUT: dict[str, str] = {
         ("SurpriseKMeans", "SurpriseAssignment", "SurpriseClassifier.load(encoder)"),
         "scikit-learn checks them, in the words that its own tests of estimators look for",
     ),
-    **dict.fromkeys(("Collection.count_changes", "DocumentIndex.count_changes"), "of what writes"),
+    **dict.fromkeys(
+        (
+            f"{owner}.{method}"
+            for owner in ("Collection", "DocumentIndex")
+            for method in ("count_changes", "counting_changes")
+        ),
+        "of what writes",
+    ),
     "Surprise.scores": "an array for insiders",
     "TextReranker()(reranker)": "None is the usual one",
     "Pipeline.fit(questions)": "of the pipeline in the table, which has no weights",

@@ -199,7 +199,8 @@ def test_tenants_whose_names_hold_a_slash_do_not_meet(open_index: Opener) -> Non
             assert held(index.of_tenant(tenant)) == {document.id: document.text}
         assert index.sync(documents[:1], prune=True).removed == 0
         with pytest.raises(
-            DataError, match=r"the tenant of document '1' .* is \['a', 'b'\]; give it the name"
+            DataError,
+            match=r"the tenant of document '1' \(metadata 'customer'\) must be a string, got \['a', 'b'\]",
         ):
             index.sync([Document("1", "a", metadata={"customer": ["a", "b"]})])
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 
+from surprise_rerank import border
 from surprise_rerank.border import instances
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines import Engine
@@ -225,7 +226,8 @@ class Indexer:
         keys = []
         for document in documents:
             if not document.id:
-                raise DataError(f"a document has an empty id (its text begins {document.text[:40]!r})")
+                advice = f"name the one whose text begins {document.text[:40]!r}"
+                border.refuse("a document's id", document.id, "a string that is not empty", advice)
             key = self.maker.options.key_of(document)
             if self.tenant is not None and key != document_key(document.id, self.tenant):
                 raise DataError(
@@ -364,11 +366,8 @@ class PointMaker:
             DataError: if there is not one vector of the index's dimension for every piece, or the index
                 stores token vectors and they are missing or of another dimension.
         """
-        if encoded.dense.shape != (len(pieces), self.encoder.dimension):
-            raise DataError(
-                f"{len(pieces)} texts need dense vectors of shape ({len(pieces)}, {self.encoder.dimension}), "
-                f"got {encoded.dense.shape}"
-            )
+        expected = (len(pieces), self.encoder.dimension)
+        border.equal("the shape of the dense vectors", encoded.dense.shape, expected)
         vectors: list[dict[str, StoredVector]] = [{DENSE: row} for row in encoded.dense]
         keys = [self.options.key_of(piece.document) for piece in pieces]
         payloads = [_payload(piece) for piece in pieces]
