@@ -303,14 +303,15 @@ class DocumentIndex(NeverCopied, Ranked):
                 f"{self.where} has tenants, and an id is one of its tenant's: say whose documents are to be "
                 "deleted with tenant= (--tenant NAME), '' for those of no tenant"
             )
-        self._density = None
-        engine, removed = self.storage.engine, list[str]()
+        engine, removed, self._density = self.storage.engine, list[str](), None
         keys = [document_key(name, tenant) for name in border.texts("ids", ids)]
         with self._changing_points() as points, self.counting_changes(lambda: len(removed)):
             for start in range(0, len(keys), _LOOKED_UP):
                 part = [point_id(key) for key in keys[start : start + _LOOKED_UP]]
                 records = engine.retrieve(part, (options.key_field, PASSAGES))
                 passages = [(r.payload[options.key_field], r.payload.get(PASSAGES, 1)) for r in records]
+                if passages:
+                    engine.claim()  # who may not write has changed nothing
                 removed += [key for key, _ in passages]
                 delete_documents(points, passages)
         return len(removed)

@@ -73,12 +73,6 @@ def similarity_names() -> tuple[str, ...]:
     return tuple(SIMILARITIES)
 
 
-def is_similarity(name: str) -> bool:
-    """Whether there is a similarity of this name."""
-    named = SIMILARITIES.get(name.removesuffix(RAW))
-    return named is not None and (named.has_raw or not name.endswith(RAW))
-
-
 def find_similarity(name: str) -> NamedSimilarity:
     """The similarity of this name, over raw lengths with `-raw` behind it; a DataError if it is not known."""
     border.choice("similarity", name, with_raw())

@@ -69,5 +69,5 @@ def test_mixtures_that_make_no_sense_are_errors(open_index: Opener):
             DataError, match="an encoder must be one that is no pair already, got a PairedEncoder"
         ):
             PairedEncoder(one, other)
-    with pytest.raises(DataError, match="give encoder="):
+    with pytest.raises(DataError, match="encoder must be there, got None"):
         open_index(None, token_encoder=WordEncoder())

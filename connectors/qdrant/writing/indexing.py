@@ -265,6 +265,8 @@ class Indexer:
         if self.maker.options.tenant is not None and self.tenant is None:
             tenants = {tenant_of_key(key) for key in self._seen}
             gone = {key for key in gone if tenant_of_key(key) in tenants}
+        if gone:
+            self.engine.claim()
         self._counts["removed"] = len(gone)
         delete_documents(self.points, [(key, known[key].passages) for key in sorted(gone)])
 
