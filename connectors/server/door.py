@@ -91,7 +91,8 @@ class Door:
         self._app = app
         self._service = service
         self._options = service.options
-        self._inside = 0
+        self._inside = 0  # requests that are worked on
+        self._held = 0  # bytes of bodies that are being read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -114,10 +115,10 @@ class Door:
             with continuing(scope["headers"]):
                 self._require_name(headers)
                 self._require_token(scope, headers)
-                if scope["method"] in ("GET", "HEAD"):
-                    await self._app(scope, receive, tagged)
-                else:
+                if scope["method"] not in ("GET", "HEAD"):
                     await self._admitted(scope, headers, receive, tagged)
+                else:
+                    await self._answered(scope, receive, tagged)
         except Exception as error:  # noqa: BLE001 - no error passes: the server's own log would have its trace
             if record.status is None:
                 refused = refusal(error, self._service.logger, record.request_id, scope["method"])
@@ -169,41 +170,58 @@ class Door:
         reads = scope["method"] != "DELETE" and _matched(scope)[0] is Match.FULL
         if reads and kind != "application/json":
             raise RefusedError(415, "the body must be JSON; send the header 'Content-Type: application/json'")
+        with self._service.metrics.in_flight.track_inprogress():
+            self._require_place()
+            body = await self._body(scope, receive)
+            # A body that comes slowly takes no place of those that compute.
+            self._require_place()
+            self._inside += 1
+            try:
+                await self._answered(scope, _again(body, receive), send)
+            finally:
+                self._inside -= 1
+
+    def _require_place(self) -> None:
         if self._inside >= self._options.max_requests:
             self._service.metrics.rejections.inc()
             raise RefusedError(429, f"{self._inside} requests are being worked on; try again soon", _SOON)
-        self._inside += 1
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A tool of an agent says in its own words that the time is over.
-        seconds, body = self._options.timeout * (1 + (route_path(scope) == MCP_ROUTE)), None
+        seconds = self._options.timeout * (1 + (route_path(scope) == MCP_ROUTE))
         try:
-            with self._service.metrics.in_flight.track_inprogress():
-                async with asyncio.timeout(seconds) as timer:
-                    body = await self._body(scope, receive)
-                    await self._app(scope, _again(body, receive), send)
+            async with asyncio.timeout(seconds) as timer:
+                await self._app(scope, receive, send)
         except TimeoutError:
             if not timer.expired():
                 raise
-            if body is None:
-                raise RefusedError(408, f"the body did not arrive within {seconds:g} s") from None
             said = f"no answer within {seconds:g} s; send fewer documents, or try again later"
             raise RefusedError(503, said, _SOON) from None
-        finally:
-            self._inside -= 1
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """A body, counted while it arrives: a wrong or missing Content-Length changes nothing."""
-        most = self._options.max_body
+        most, room = self._options.max_body, self._options.max_body * self._options.max_requests
         if route_path(scope) in _SMALL_ROUTES:
             most = min(most, _SMALL)
         body, length, more = bytearray(), 0, True
-        while more and length <= most + _DRAINED:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise RefusedError(CLIENT_GONE, "the client hung up")
-            length += len(message.get("body", b""))
-            more = message.get("more_body", False)
-            if length <= most:
-                body += message.get("body", b"")
+        try:
+            async with asyncio.timeout(self._options.read_timeout):
+                while more and length <= most + _DRAINED:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RefusedError(CLIENT_GONE, "the client hung up")
+                    part = message.get("body", b"")
+                    length, more = length + len(part), message.get("more_body", False)
+                    if length <= most:
+                        body += part
+                        self._held += len(part)
+                    if self._held > room:
+                        raise RefusedError(429, "too many bodies are being read; try again soon", _SOON)
+        except TimeoutError:
+            said = f"the body did not arrive within {self._options.read_timeout:g} s"
+            raise RefusedError(408, said) from None
+        finally:
+            self._held -= len(body)
         if length > most:
             raise RefusedError(413, f"the body has more than {most} bytes; send less")
         return bytes(body)

@@ -43,9 +43,11 @@ class ServerOptions(BaseModel):
     max_characters: int = Field(100_000, ge=1)  # of a question, or of one document
     max_conditions: int = Field(64, ge=0)  # of a filter: Qdrant tests each on every document in its way
     max_requests: int = Field(128, ge=1)  # at a time, those that wait for a worker included
+    max_connections: int = Field(512, ge=2)  # open ones; the one that is idle for longest makes room
     max_answer: int = Field(12_000, ge=2000)  # characters of an answer to an agent
     workers: int = Field(default_factory=_cores, ge=1)  # threads that compute
-    timeout: float = Field(60.0, gt=0, allow_inf_nan=False)  # seconds from the first byte to the answer
+    read_timeout: float = Field(20.0, gt=0, allow_inf_nan=False)  # seconds for a head, for a body, for idling
+    timeout: float = Field(60.0, gt=0, allow_inf_nan=False)  # seconds from the body to the answer
     logs: Literal["json", "console"] | None = None  # for people on a terminal, else JSON by default
     # Questions that the page offers, the last one of another topic; of the documents by default.
     tried: tuple[str, ...] = ()
@@ -55,6 +57,10 @@ class ServerOptions(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise DataError(said_of(error.errors(), ServerOptions.model_fields)) from None
+        if self.max_connections <= self.max_requests:  # probes would find no place
+            raise DataError(
+                f"max_connections={self.max_connections} must be more than max_requests={self.max_requests}"
+            )
 
 
 def said_of(errors: Sequence[Mapping[str, Any]], known: Iterable[str], skipped: int = 0) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from surprise_rerank.connectors.server.logs import EventLog
+from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
@@ -46,9 +47,11 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
     return made
 
 
-def make_server(app: Any, timeout: float) -> uvicorn.Server:
-    """A server for an application of ASGI with its own log; `timeout` seconds end what runs at its end."""
+def make_server(app: Any, options: ServerOptions) -> uvicorn.Server:
+    """Return a server for an application of ASGI with its own log; its end waits for `options.timeout`."""
     import uvicorn
+
+    from surprise_rerank.connectors.server.connections import limited
 
     return uvicorn.Server(
         uvicorn.Config(
@@ -59,7 +62,8 @@ def make_server(app: Any, timeout: float) -> uvicorn.Server:
             proxy_headers=False,
             ws="none",
             lifespan="on",
-            timeout_graceful_shutdown=round(timeout) + 1,
+            timeout_graceful_shutdown=round(options.timeout) + 1,
+            **limited(options),
         )
     )
 

@@ -137,7 +137,7 @@ def run_http(
             from surprise_rerank.connectors.mcp import mcp_routes
 
             inside = mcp_routes(service)
-        server = process.make_server(service_app(service, inside), options.timeout)
+        server = process.make_server(service_app(service, inside), options)
         stop = functools.partial(setattr, server, "should_exit", True)
         stack.enter_context(service.loading(settings, stop))
         process.run(server, listening, service.logger, show)
