@@ -21,7 +21,8 @@ from surprise_rerank.errors import DataError
 
 PATIENCE = 0.5
 BODY = b'{"query": "q", "texts": ["a", "b"]}'
-HEAD = b"POST /rerank HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 35\r\n\r\n"
+FIELDS = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 35\r\n\r\n"
+HEAD = b"POST /rerank HTTP/1.1\r\n" + FIELDS
 HALVES = {
     "nothing": b"",
     "half a line": b"GET /hea",
