@@ -16,6 +16,7 @@ from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.languages import stems_of
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25
 from surprise_rerank.connectors.qdrant.schema import (
+    ALL,
     ID,
     KEY,
     METADATA,
@@ -90,8 +91,10 @@ class IndexOptions:
         """Where a payload has the tenant; empty where there are none."""
         return "" if self.tenant is None else f"{METADATA}.{self.tenant}"
 
-    def tenant_filter(self, tenant: str) -> models.Filter:
+    def tenant_filter(self, tenant: str) -> models.Filter | None:
         """Return the condition of a tenant's documents; of those without one for the empty string.
+
+        None for `ALL`, whose documents are those of all tenants.
 
         Raises:
             DataError: if the index has no tenants.
@@ -103,6 +106,8 @@ class IndexOptions:
             )
         if not isinstance(tenant, str):
             raise DataError(f"tenant={tenant!r} must be the name of one tenant, a string; search one by one")
+        if tenant == ALL:
+            return None
         named = models.FieldCondition(key=self.tenant_path, match=models.MatchValue(value=tenant))
         if tenant:
             return models.Filter(must=[named])
@@ -127,10 +132,10 @@ class IndexOptions:
             tenant = tenant.get(part) if isinstance(tenant, Mapping) else None
         if tenant is None:
             return document_key(document.id, "")
-        if not isinstance(tenant, str):
+        if not isinstance(tenant, str) or tenant == ALL:
             raise DataError(
                 f"the tenant of document {document.id!r} (metadata {self.tenant!r}) is {tenant!r}; give it "
-                "the name of one tenant, as a string"
+                f"the name of one tenant, as a string ({ALL!r} stands for all of them)"
             )
         return document_key(document.id, encodable(tenant))
 

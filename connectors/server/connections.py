@@ -9,10 +9,14 @@ import math
 import sys
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from surprise_rerank.connectors.server.options import ServerOptions
-from surprise_rerank.errors import DataError
+from surprise_rerank.core.extras import pip_line
+from surprise_rerank.errors import DataError, MissingExtraError
+
+try:
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+except ImportError as error:
+    raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
 
 if sys.platform != "win32":
     import resource

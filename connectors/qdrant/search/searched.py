@@ -15,7 +15,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
-from surprise_rerank.connectors.qdrant.schema import PointId
+from surprise_rerank.connectors.qdrant.schema import ALL, PointId
 from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, AskedInclusion, SearchOptions
 from surprise_rerank.connectors.qdrant.storage import Storage
@@ -84,9 +84,17 @@ class Searched(ABC):
     def of_tenant(self, tenant: str) -> Searched:
         """One tenant's documents, searched and named by their ids alone; '' for those without a tenant.
 
+        Those of `ALL`, of all tenants, are named as TENANT/ID.
+
         Raises:
             DataError: if it is no index with tenants, or is another tenant's already.
         """
+
+    @property
+    def every_tenant(self) -> str | None:
+        """What `tenant=` is for the documents of all tenants: `ALL`, or None where there are no others."""
+        has_tenants = self.storage is not None and self.storage.manifest.options.tenant is not None
+        return ALL if has_tenants and self.tenant is None else None
 
     @property
     @abstractmethod
