@@ -299,7 +299,8 @@ class RankedPipelines(Mapping[str, Pipeline]):
     """
 
     def __init__(self, index: Ranked, system: str | None = None, **settings: Unpack[SearchSettings]) -> None:
-        self.index = index
+        tenant = settings.pop("tenant", None)
+        self.index = index = index if tenant is None else index.of_tenant(tenant)
         self.first = system or index.default_system
         pipeline = index.pipeline(self.first, **settings)
         self._made, self._lock = {self.first: pipeline}, PerProcess(threading.Lock)

@@ -114,6 +114,19 @@ class IndexOptions:
         unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key=self.tenant_path))
         return models.Filter(should=[named, unnamed])
 
+    def owned(self, document: Document, tenant: str) -> Document:
+        """Return a document that is the tenant's where its metadata name none; else it is as it is."""
+        self.tenant_filter(tenant)  # refuses an index without tenants
+        *outer, last = (self.tenant or "").split(".")
+        metadata: dict[str, Any] = dict(document.metadata)
+        inner = metadata
+        for part in outer:
+            value = inner.get(part, {})
+            if not isinstance(value, Mapping):
+                return document  # which `key_of` refuses
+            inner[part] = inner = dict(value)
+        return replace(document, metadata=metadata) if inner.setdefault(last, tenant) == tenant else document
+
     @property
     def key_field(self) -> str:
         """Where a payload has what its document is known by."""

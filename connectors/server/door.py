@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import re
 import time
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from surprise_rerank.connectors.server.answers import RefusedError, error_content, to_json
 from surprise_rerank.connectors.server.logs import EventLog
+from surprise_rerank.connectors.server.owners import ANYBODY, Owner, Right
 from surprise_rerank.connectors.server.page import PAGE_ROUTES
 from surprise_rerank.connectors.server.work import AbandonedError
 from surprise_rerank.core.extras import pip_line
@@ -46,11 +46,24 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _SOON = {"Retry-After": "1"}
 
 
+# What a token must allow; `search` where nothing is said. None is for every token.
+_RIGHTS: dict[str, Right | None] = {
+    "/v1/documents": "write",
+    "/v1/documents/{id:path}": "write",
+    "/v1/documents/delete": "write",
+    "/metrics": "admin",
+    "/info": None,
+    "/openapi.json": None,
+    "other": None,
+}
+
+
 @dataclass(slots=True)
 class Record:
-    """A request's id, its answer's status once it has begun, and how many documents were ranked or found."""
+    """A request's id and owner, its answer's status once it has begun, and how many documents it is about."""
 
     request_id: str
+    owner: Owner = ANYBODY
     status: int | None = None
     documents: int = 0
 
@@ -58,6 +71,11 @@ class Record:
 def record_of(scope: Scope) -> Record:
     """The record of a request that came through the door."""
     return cast(Record, scope[_KEY])
+
+
+def json_response(content: Any) -> Response:
+    """An answer of JSON."""
+    return Response(to_json(content), media_type="application/json")
 
 
 def route_path(scope: Scope) -> str:
@@ -114,7 +132,7 @@ class Door:
         try:
             with continuing(scope["headers"]):
                 self._require_name(headers)
-                self._require_token(scope, headers)
+                record.owner = self._require_owner(scope, headers)
                 if scope["method"] not in ("GET", "HEAD"):
                     await self._admitted(scope, headers, receive, tagged)
                 else:
@@ -132,7 +150,7 @@ class Door:
 
     def _require_name(self, headers: Headers) -> None:
         """Without a token: refuse who calls this machine by a name that it does not have."""
-        if self._options.token is not None:
+        if self._options.asks_for_tokens:
             return
         origin = headers.get("origin")
         for kind, given in (("Host", f"//{headers.get('host', '')}"), ("Origin", origin)):
@@ -150,18 +168,21 @@ class Door:
         except ValueError:
             return False
 
-    def _require_token(self, scope: Scope, headers: Headers) -> None:
-        token = self._options.token
-        if token is None or route_path(scope) in _OPEN:
-            return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        same = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
-        if scheme.lower() != "bearer" or not same:
+    def _require_owner(self, scope: Scope, headers: Headers) -> Owner:
+        if route_path(scope) in _OPEN:
+            return ANYBODY
+        owner = self._service.tokens.owner(headers.get("authorization", ""))
+        if owner is None:
             raise RefusedError(
                 401,
                 "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN'",
                 {"WWW-Authenticate": 'Bearer realm="surprise-rerank"'},
             )
+        route = label_of(scope)
+        right = _RIGHTS.get(route, "search")
+        if right is not None:
+            owner.require(right, route)
+        return owner
 
     async def _admitted(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -228,6 +249,7 @@ class Door:
 
     def _write(self, scope: Scope, record: Record, seconds: float) -> None:
         route, status = label_of(scope), record.status or 0
+        owner: dict[str, Any] = {"owner": record.owner.name} if record.owner.name else {}
         self._service.metrics.requests.labels(route, str(status)).inc()
         self._service.metrics.seconds.labels(route).observe(seconds)
         self._service.logger.say(
@@ -238,6 +260,7 @@ class Door:
             ms=round(1000 * seconds, 1),
             documents=record.documents,
             request_id=record.request_id,
+            **owner,
         )
 
 

@@ -34,9 +34,11 @@ class ServerOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
-    # What callers must send as a bearer token. Where it is None anybody may call who names this machine, or
-    # one of `hosts`: a web page whose name was pointed here cannot.
+    # What callers must send as a bearer token; of several, with spaces between, each is valid. Without any
+    # anybody may call who names this machine, or one of `hosts`: a web page whose name was pointed here
+    # cannot.
     token: str | None = Field(None, repr=False, min_length=1)
+    tokens: str | None = None  # file of tokens with rights, see `owners`
     hosts: tuple[str, ...] = ()
     max_body: int = Field(4 * 2**20, ge=1)  # bytes of a request
     max_documents: int = Field(1000, ge=1, le=MOST_DOCUMENTS)  # of a request, and hits of a search
@@ -61,6 +63,11 @@ class ServerOptions(BaseModel):
             raise DataError(
                 f"max_connections={self.max_connections} must be more than max_requests={self.max_requests}"
             )
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether callers must have one."""
+        return bool(self.token or self.tokens)
 
 
 def said_of(errors: Sequence[Mapping[str, Any]], known: Iterable[str], skipped: int = 0) -> str:

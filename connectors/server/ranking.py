@@ -27,19 +27,24 @@ from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable, without_title
 from surprise_rerank.rerank.diversity import falling
 from surprise_rerank.text_pool import OUTSIDE
+from surprise_rerank.text_reranker import TextReranker
 
 # What each service answers to more than it takes: Jina 422, Text Embeddings Inference 413.
 TOO_MANY, TEI_TOO_MANY = 422, 413
 
 
-def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dict[str, Any]:
+def rerank(
+    opened: Opened, asked: RerankRequest, encoder: RequestEncoder, tenant: str | None
+) -> dict[str, Any]:
     """Results and usage of a request in Cohere's or Jina's form."""
     texts, most = texts_of(asked), asked.max_tokens_per_doc
     if most is not None and (encoder.window is None or most < encoder.window):
         texts = _cut(encoder, texts, most)
     names = [encodable(own.id) if isinstance(own.id, str) else None for own in asked.documents]
     settings = asked.search_settings()
-    ranked = _of_texts(opened, encoder, asked.query, texts, names, asked.top_n, settings)
+    settings.pop("tenant", None)  # it says which vectors are taken
+    reranker = opened.reranker_of(tenant)
+    ranked = _of_texts(opened, reranker, encoder, asked.query, texts, names, asked.top_n, settings)
     folds = asked.collapse is not None or opened.reranker.options.collapse is not None
     results: list[dict[str, Any]] = []
     for text, score in zip(ranked, shown_scores(ranked), strict=True):
@@ -54,13 +59,14 @@ def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dic
 
 
 def tei_rerank(
-    opened: Opened, asked: TeiRequest, encoder: RequestEncoder
+    opened: Opened, asked: TeiRequest, encoder: RequestEncoder, tenant: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict."""
     # Its clients expect a rank for each text, whatever the server's own options are.
     settings: SearchSettings = {"min_percentile": asked.min_percentile or 0.0, "diversity": 0.0}
     texts = _cut_as_asked(encoder, asked)
-    ranked = _of_texts(opened, encoder, asked.query, texts, [None] * len(texts), None, settings, plain=True)
+    names, reranker = [None] * len(texts), opened.reranker_of(tenant)
+    ranked = _of_texts(opened, reranker, encoder, asked.query, texts, names, None, settings, plain=True)
     scores = [text.score for text in ranked] if asked.raw_scores else shown_scores(ranked, bounded=True)
     ranks: list[dict[str, Any]] = [
         {"index": text.position, "score": score} for text, score in zip(ranked, scores, strict=True)
@@ -73,6 +79,7 @@ def tei_rerank(
 
 def _of_texts(
     opened: Opened,
+    reranker: TextReranker,
     encoder: RequestEncoder,
     question: str,
     texts: Sequence[str],
@@ -86,7 +93,7 @@ def _of_texts(
 
     What a system adds is measured over the index's documents, and has no limit and no meaning for others.
     """
-    reranker, background = opened.reranker, opened.reranker.current_background()
+    background = reranker.current_background()
     may_be_stored = reranker.stored is None or any(ids) or (background and not background.documents)
     for ranks, is_own in ((reranker, True), (opened.bounded, False)):
         if is_own and not may_be_stored:

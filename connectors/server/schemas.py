@@ -93,6 +93,7 @@ class RerankRequest(Extensions):
     model: Text | None = Field(None, description="Read by nobody: the server has one model, see `/info`.")
     top_n: _Count | None = None
     return_documents: StrictBool | None = None
+    tenant: Text | None = Field(None, description="Whose stored documents `id` names (an extension).")
     rank_fields: Annotated[list[Text], Field(min_length=1, max_length=100)] | None = None
     max_tokens_per_doc: _Count | None = None
 
@@ -224,6 +225,33 @@ class SearchResponse(Order):
     id: str
     model: str
     compared: Order | None = None
+
+
+class ChosenDocuments(BaseModel):
+    """Stored documents: of these ids, of those that a filter of Qdrant lets through, of a tenant."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: Annotated[list[Text] | None, Field(max_length=MOST_DOCUMENTS)] = None
+    filter: dict[str, Any] | None = None
+    tenant: Text | None = None
+
+
+class ListRequest(BaseModel):
+    """Which documents' ids are listed, and how many, after so many others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    filter: dict[str, Any] | None = None
+    tenant: Text | None = None
+    limit: _Depth = 1000
+    offset: Annotated[int, Field(ge=0)] = 0
+
+
+class IdsResponse(BaseModel):
+    """Ids of documents, always in the same order."""
+
+    ids: list[str]
 
 
 class DocumentsResponse(BaseModel):

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.document_index import DocumentIndex
-from surprise_rerank.connectors.ranked import RankedPipelines
+from surprise_rerank.connectors.ranked import Ranked, RankedPipelines, StoredCandidates
 from surprise_rerank.connectors.server.answers import RefusedError, refusing
 from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
+from surprise_rerank.connectors.server.owners import Tokens
 from surprise_rerank.connectors.server.work import Workers
 from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.connectors.systems.register import find_system
@@ -61,6 +62,16 @@ class Opened:
             return TextReranker(encoder, ranks, options=options)
         return TextReranker(encoder, options=options)
 
+    def reranker_of(self, tenant: str | None) -> TextReranker:
+        """Return what ranks texts that the index may hold, of a tenant's documents where it has tenants."""
+        stored = self.reranker.stored
+        if not isinstance(stored, StoredCandidates):
+            return self.reranker
+        if tenant is None:
+            return self.bounded if self.has_tenants else self.reranker
+        with refusing("tenant: "):
+            return replace(self.reranker, stored=stored.of_tenant(tenant))
+
     def written(self) -> DocumentIndex:
         """The index, to be changed."""
         index = None if self.index is None else self.index.index
@@ -94,12 +105,24 @@ class Opened:
             return {self.system: "", **self.index.summaries()}
         return {} if self.pipeline is None else {self.system: ""}
 
+    @property
+    def has_tenants(self) -> bool:
+        """Whether requests must say whose documents they are about."""
+        return self.index is not None and self.index.index.every_tenant is not None
+
+    def documents_of(self, tenant: str | None) -> Ranked | None:
+        """Return the index, or a tenant's documents in it; None without one."""
+        if self.index is None:
+            return None
+        with refusing("tenant: "):
+            return self.index.index if tenant is None else self.index.index.of_tenant(tenant)
+
     @functools.cached_property
     def examples(self) -> list[str]:
         """Questions that the index has something for, and a last one that it likely has nothing for."""
         if self.index is None:
             return []
-        if self.tried:
+        if self.tried or self.has_tenants:  # titles are for nobody but their tenant
             return [*self.tried]
         sampled = self.index.index.sample_documents(_SAMPLED)
         # A title of a word or two, such as a file's name, says less than the first sentence.
@@ -133,6 +156,7 @@ class Service:
         self.searches = searches
         self.options = ServerOptions() if options is None else options
         self.logger = EventLog(sys.stderr) if logger is None else logger
+        self.tokens = Tokens(self.options, self.logger)
         self.metrics = Metrics()
         self.workers = Workers(self.options.workers)
         self.opened: Opened | None = None

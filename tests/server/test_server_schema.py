@@ -25,7 +25,7 @@ from surprise_rerank.documents import Document
 
 PATHS = (
     *("/info", "/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/search"),
-    *("/v1/documents", "/v1/documents/{id}"),
+    *("/v1/documents", "/v1/documents/{id}", "/v1/documents/delete", "/v1/documents/ids"),
 )
 TOKEN = "a-long-random-one"
 

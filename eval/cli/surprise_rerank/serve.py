@@ -45,7 +45,7 @@ _WHICH = "which index? give --index with a folder, or a collection such as http:
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Where to listen. What other machines reach needs $SURPRISE_RERANK_TOKEN.",
+    help="Where to listen. What other machines reach needs $SURPRISE_RERANK_TOKEN, or tokens in --config.",
 )
 @click.option(
     "--port",
@@ -128,7 +128,9 @@ def run_http(
     with process.ending_on_sigterm(), contextlib.ExitStack() as stack:
         settings.require_possible()
         try:
-            listening = stack.enter_context(process.listen(host, port, options.token))
+            listening = stack.enter_context(
+                process.listen(host, port, asks_for_tokens=options.asks_for_tokens)
+            )
         except DataError as error:
             raise click.UsageError(str(error)) from error
         service = _service(settings, options.model_copy(update={"hosts": (*options.hosts, host)}), said)
