@@ -73,7 +73,7 @@ def _storing(asked: DocumentsRequest, tenant: str | None) -> Callable[[DocumentI
         documents = [Document(**document.model_dump()) for document in asked.documents]
         if tenant is not None:
             documents = [index.manifest.options.owned(document, tenant) for document in documents]
-        return index.sync(documents, tenant=tenant)
+        return index.sync(documents, tenant=tenant, background=False)
 
     return store
 
@@ -102,6 +102,7 @@ async def _changed(
         report = await service.workers.run(lambda stop: change(index), request.receive)
     except (DataError, IndexMismatchError) as error:
         raise RefusedError(422, str(error)) from error
+    service.upkeep.ask()
     counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged")}
     held = {"deleted": report.removed, "documents": len(shown)}
     return json_response({"id": record.request_id, **counts, **held})

@@ -50,6 +50,8 @@ class ServerOptions(BaseModel):
     workers: int = Field(default_factory=_cores, ge=1)  # threads that compute
     read_timeout: float = Field(20.0, gt=0, allow_inf_nan=False)  # seconds for a head, for a body, for idling
     timeout: float = Field(60.0, gt=0, allow_inf_nan=False)  # seconds from the body to the answer
+    # Seconds after the last change after which stale backgrounds are measured again; never where 0.
+    background_after: float = Field(10.0, ge=0, allow_inf_nan=False)
     logs: Literal["json", "console"] | None = None  # for people on a terminal, else JSON by default
     # Questions that the page offers, the last one of another topic; of the documents by default.
     tried: tuple[str, ...] = ()

@@ -5,21 +5,24 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.document_index import DocumentIndex
+from surprise_rerank.connectors.qdrant.storage.folder import optimize_grown
 from surprise_rerank.connectors.ranked import Ranked, RankedPipelines, StoredCandidates
 from surprise_rerank.connectors.server.answers import RefusedError, refusing
 from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.owners import Tokens
-from surprise_rerank.connectors.server.work import Workers
-from surprise_rerank.connectors.systems.backgrounds import title_questions
+from surprise_rerank.connectors.server.work import Later, Workers
+from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, title_questions
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
@@ -159,6 +162,7 @@ class Service:
         self.tokens = Tokens(self.options, self.logger)
         self.metrics = Metrics()
         self.workers = Workers(self.options.workers)
+        self.upkeep = Later(self._measure_stale, self.options.background_after)
         self.opened: Opened | None = None
 
     def open(
@@ -188,6 +192,18 @@ class Service:
             )
         return self.opened
 
+    def _measure_stale(self) -> None:
+        """Measure the backgrounds that a change has made stale, beside the searches."""
+        if self.opened is None or not self.options.background_after:
+            return
+        begun = time.perf_counter()
+        try:
+            look_after_backgrounds(self.opened.written())
+        except Exception as error:  # noqa: BLE001 - searches go on, and say that the background is stale
+            self.logger.fail("", error)
+        else:
+            self.logger.say("backgrounds", seconds=round(time.perf_counter() - begun, 1))
+
     @contextmanager
     def loading(self, settings: PipelineSettings, stop: Callable[[], object]) -> Iterator[None]:
         """Load in the background while the block serves; at its end the index is closed.
@@ -212,6 +228,7 @@ class Service:
             yield
         finally:
             thread.join()  # a library that loads cannot be stopped
+            self.upkeep.close()
             for index in opened:
                 index.close()
         if failed:
@@ -223,8 +240,12 @@ class Service:
             reranker.rank(*_WARMS_UP)
             self.open(reranker, system=settings.system or "dynamax")
             return
+        if settings.location.folder is not None:
+            optimize_grown(Path(settings.location.folder))
         index = settings.open_index()
         opened.append(index)
+        if isinstance(index, DocumentIndex):
+            index.storage.engine.leave_to_others()
         pipelines = RankedPipelines(index, settings.system, **settings.search_settings)
         name = pipelines.first
         able = find_system(name).ranks_texts

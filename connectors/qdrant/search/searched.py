@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
@@ -32,6 +34,7 @@ if TYPE_CHECKING:  # which needs torch
     from surprise_rerank.rerank.rerankers import SurpriseReranker
 
 _CHANGES = "changes.json"
+_counting = PerProcess(threading.Lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,11 +203,12 @@ class Searched(ABC):
 
     def count_changes(self, documents: int = 0, measured: int = 0) -> None:
         """Remember that so many documents were changed, or backgrounds measured."""
-        before = self.changes()
-        after = Changes(before.documents + documents, before.measured + measured)
-        if after != before:
-            self.files.write_file(_CHANGES, json.dumps(after).encode())
-            self.last_changes = after
+        with _counting.get():  # a background is measured in one thread, while documents come in another
+            before = self.changes()
+            after = Changes(before.documents + documents, before.measured + measured)
+            if after != before:
+                self.files.write_file(_CHANGES, json.dumps(after).encode())
+                self.last_changes = after
 
     def changed_since(self, background: QuestionBackground) -> int:
         """How many documents came, changed or went since a background was measured.

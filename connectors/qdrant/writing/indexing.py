@@ -126,7 +126,7 @@ class Indexer:
                 raise no_documents(len(known), "the index")
             removed = self._prune(known)
         done = self._counts
-        if removed or done["added"] or done["updated"]:
+        if removed or done["added"] or done["updated"] or self.engine.is_grown:
             self.engine.finish()
         return SyncReport(done["added"], done["updated"], done["unchanged"], removed, done["split"])
 
