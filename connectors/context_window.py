@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -15,13 +16,12 @@ from surprise_rerank.documents import encodable, without_title
 # An answer in words, and the same as JSON values.
 Answer: TypeAlias = tuple[str, dict[str, Any]]
 
-# Control characters, those of no width, those that turn the direction of writing, and the tags and variation
-# selectors of Unicode that can carry words which nobody sees.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
-    "\U000e0000-\U000e01ef]"
-)
-_SPACES, _LINES = re.compile(r"[ \t\r\xa0]+"), re.compile(r"\s*[\n\u2028\u2029]\s*")
+# Next to these letters, of Arabic and of Indian scripts, a joiner is a part of the spelling.
+_JOINERS = re.compile("[\u200c\u200d]+")
+_ARABIC, _VIRAMA = "AL", 9
+# Names of characters that are seen as nothing, though they are letters, marks or signs by category.
+_BLANK = ("VARIATION SELECTOR", "FILLER", "VOWEL INHERENT", "GRAPHEME JOINER", "PATTERN BLANK")
+_SPACES, _LINES = re.compile(r"[^\S\n\u2028\u2029]+"), re.compile(r"\s*[\n\u2028\u2029]\s*")
 _CUT = "…"
 _NAME, _MISSING, _REASON, _METADATA = 200, 40, 500, 500  # characters of an id or title, a reason, metadata
 _ROOMS = (10**6, 8000, 4000, 2000, 1000, 500, 250, 120)  # characters of each text
@@ -33,10 +33,51 @@ _ADVICE = {
 }
 
 
+class _Seen(dict[int, int | None]):
+    """A table for `str.translate`, filled as characters come: None for those that a reader does not see."""
+
+    def __missing__(self, code: int) -> int | None:
+        """Return the character, or None if nobody sees it."""
+        self[code] = kept = None if _is_hidden(chr(code)) else code
+        return kept
+
+
+_SEEN = _Seen()
+
+
+def _is_hidden(character: str) -> bool:
+    """Whether a character is not seen: control and format characters, variation selectors, fillers.
+
+    Words that nobody sees can be written in them. Arabic signs around numbers are seen, and joiners are
+    looked at apart.
+    """
+    category = unicodedata.category(character)
+    if character in "\n\t\r\u200c\u200d":
+        return False
+    if category in ("Cc", "Cs") or character >= "\U000e0000":
+        return True
+    if category == "Cf":
+        return unicodedata.bidirectional(character) != "AN"
+    if category == "Cn":  # of other planes it may be a letter of a later Unicode
+        return character < "\U00010000"
+    name = unicodedata.name(character, "")
+    return any(blank in name for blank in _BLANK)
+
+
+def _joiner(match: re.Match[str]) -> str:
+    """A joiner where spelling has one (RFC 5892, A.1 and A.2), and nothing elsewhere."""
+    text, (start, end) = match.string, match.span()
+    before, after = text[start - 1 : start], text[end : end + 1]
+    if not before or not after or end - start > 1:
+        return ""
+    is_arabic = unicodedata.bidirectional(before) == unicodedata.bidirectional(after) == _ARABIC
+    return match[0] if is_arabic or unicodedata.combining(before) == _VIRAMA else ""
+
+
 def cleaned(text: str) -> str:
     """A text without hidden characters, halves of characters, and more white space than it needs."""
-    seen = _SPACES.sub(" ", _HIDDEN.sub("", encodable(text)))
-    return _LINES.sub("\n", seen).strip()
+    seen = _JOINERS.sub(_joiner, encodable(text).translate(_SEEN))
+    return _LINES.sub("\n", _SPACES.sub(" ", seen)).strip()
 
 
 def one_line(text: str, most: int = _NAME) -> str:

@@ -11,25 +11,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel
 
 from surprise_rerank.connectors.server import ranking
-from surprise_rerank.connectors.server.answers import RefusedError, to_json
+from surprise_rerank.connectors.server.answers import TEI_ROUTE, RefusedError, to_json
 from surprise_rerank.connectors.server.documents import add_documents
 from surprise_rerank.connectors.server.door import Door, json_response, label_of, record_of, route_path
 from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.options import ServerOptions, said_of
 from surprise_rerank.connectors.server.page import page_routes
 from surprise_rerank.connectors.server.schemas import (
+    AnyRerankRequest,
     ChosenDocuments,
     DocumentsRequest,
     ErrorResponse,
     ListRequest,
+    ModelsResponse,
     NewDocument,
     RerankRequest,
     RerankResponse,
+    ScoreRequest,
+    ScoreResponse,
     SearchRequest,
     SearchResponse,
     TeiErrorResponse,
     TeiRank,
-    TeiRequest,
 )
 from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.server.work import RequestEncoder
@@ -46,6 +49,7 @@ try:
     from fastapi.exceptions import RequestValidationError
     from fastapi.security import HTTPBearer
     from starlette.exceptions import HTTPException
+    from starlette.middleware.cors import CORSMiddleware
     from starlette.routing import Route
 except ImportError as error:
     raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
@@ -129,6 +133,15 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Door, service=service)
+    if service.options.origins:
+        # Outside: what a browser asks before it asks has no token.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=service.options.origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+            expose_headers=["X-Request-Id", VERDICT_HEADER],
+        )
     return app
 
 
@@ -153,22 +166,18 @@ def _add_reranking(router: APIRouter, service: Service) -> None:
     @router.post("/v2/rerank", response_model=RerankResponse)
     async def rerank(request: Request, asked: RerankRequest) -> Response:
         """Documents in order, as Cohere and Jina define it."""
-        ranking.require_allowed(service.options, asked.query, ranking.texts_of(asked), "documents")
-        opened = service.required()
-        tenant = record_of(request.scope).owner.tenant_for(asked.tenant)
-        compute = functools.partial(ranking.rerank, opened, asked, tenant=tenant)
-        answer = await _computed(service, request, opened.reranker.encoder, compute)
-        _count(service, request, len(asked.documents), answer["verdict"])
-        version = {"version": "2" if route_path(request.scope).startswith("/v2/") else "1"}
-        meta = {"api_version": version, "billed_units": {"search_units": 1}}
-        return json_response({**_head(request, service), **answer, "meta": meta})
+        return await _reranked(service, request, asked)
 
-    @router.post("/rerank", response_model=list[TeiRank], responses=_TEI_ERRORS)
-    async def tei_rerank(request: Request, asked: TeiRequest) -> Response:
-        """Texts in order, as Text Embeddings Inference defines it; the verdict is in a header, as JSON."""
+    @router.post("/rerank", response_model=list[TeiRank] | RerankResponse, responses=_TEI_ERRORS)
+    async def tei_rerank(request: Request, asked: AnyRerankRequest) -> Response:
+        """Texts in order, as Text Embeddings Inference defines it; the verdict is in a header, as JSON.
+
+        For `documents` in place of `texts` the answer is that of /v1/rerank.
+        """
+        if isinstance(asked, RerankRequest):
+            return await _reranked(service, request, asked)
         ranking.require_allowed(service.options, asked.query, asked.texts, "texts", ranking.TEI_TOO_MANY)
-        opened = service.required()
-        tenant = record_of(request.scope).owner.tenant
+        opened, tenant = service.required(), record_of(request.scope).owner.tenant
         compute = functools.partial(ranking.tei_rerank, opened, asked, tenant=tenant)
         ranks, verdict = await _computed(service, request, opened.reranker.encoder, compute)
         _count(service, request, len(asked.texts), verdict)
@@ -176,6 +185,33 @@ def _add_reranking(router: APIRouter, service: Service) -> None:
         if verdict is not None:
             answer.headers[VERDICT_HEADER] = to_json(verdict).decode("ascii")
         return answer
+
+    @router.post("/score", response_model=ScoreResponse)
+    @router.post("/v1/score", response_model=ScoreResponse)
+    async def score(request: Request, asked: ScoreRequest) -> Response:
+        """Similarities of pairs of texts, from 0 to 1, as vLLM defines it."""
+        opened = service.required()
+        try:
+            texts = [text for own in asked.pairs.values() for _, text in own]
+        except ValueError as error:
+            raise RefusedError(422, str(error)) from error
+        ranking.require_allowed(service.options, max(asked.pairs, key=len), texts, "text_2")
+        compute = functools.partial(ranking.scores, opened, asked)
+        answer = await _computed(service, request, opened.reranker.encoder, compute)
+        _count(service, request, len(texts), None)
+        return json_response({**_head(request, service), **answer})
+
+
+async def _reranked(service: Service, request: Request, asked: RerankRequest) -> Response:
+    """The answer of Cohere and Jina."""
+    ranking.require_allowed(service.options, asked.query, ranking.texts_of(asked), "documents")
+    opened, tenant = service.required(), record_of(request.scope).owner.tenant_for(asked.tenant)
+    compute = functools.partial(ranking.rerank, opened, asked, tenant=tenant)
+    answer = await _computed(service, request, opened.reranker.encoder, compute)
+    _count(service, request, len(asked.documents), answer["verdict"])
+    version = {"version": "2" if route_path(request.scope).startswith("/v2/") else "1"}
+    meta = {"api_version": version, "billed_units": {"search_units": 1}}
+    return json_response({**_head(request, service), **answer, "meta": meta})
 
 
 def _add_search(router: APIRouter, service: Service) -> None:
@@ -242,6 +278,13 @@ def _add_views(router: APIRouter, service: Service) -> None:
             }
         )
 
+    @router.get("/v1/models", response_model=ModelsResponse)
+    async def models() -> Response:
+        """The model, as OpenAI's clients list it."""
+        named = shown_model(service.required().reranker.encoder)
+        model = {"id": named, "object": "model", "created": 0, "owned_by": "surprise-rerank"}
+        return json_response({"object": "list", "data": [model]})
+
     @router.get("/metrics", response_class=Response)
     async def prometheus() -> Response:
         """The metrics, for Prometheus."""
@@ -266,10 +309,13 @@ async def _invalid(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         raise RefusedError(400, f"the body is no JSON from character {first['loc'][1]} on")
-    known = _BODIES.get(request.url.path.removeprefix(request.scope.get("root_path", "")), NewDocument)
+    place = 1
+    if route_path(request.scope) == TEI_ROUTE and len(first["loc"]) > 1:
+        place = 2  # behind the form of the body
+    known = _BODIES.get(route_path(request.scope), NewDocument)
     if request.method == "PUT" and len(first["loc"]) >= 3:
         known = NewDocument
-    raise RefusedError(422, said_of(error.errors(), known.model_fields, 1))
+    raise RefusedError(422, said_of(error.errors(), known.model_fields, place))
 
 
 def _version() -> str:

@@ -53,6 +53,7 @@ _RIGHTS: dict[str, Right | None] = {
     "/v1/documents/delete": "write",
     "/metrics": "admin",
     "/info": None,
+    "/v1/models": None,
     "/openapi.json": None,
     "other": None,
 }
@@ -153,6 +154,8 @@ class Door:
         if self._options.asks_for_tokens:
             return
         origin = headers.get("origin")
+        if origin in self._options.origins:
+            origin = None
         for kind, given in (("Host", f"//{headers.get('host', '')}"), ("Origin", origin)):
             if given is not None and not self._is_own(given):
                 raise RefusedError(

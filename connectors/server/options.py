@@ -40,6 +40,8 @@ class ServerOptions(BaseModel):
     token: str | None = Field(None, repr=False, min_length=1)
     tokens: str | None = None  # file of tokens with rights, see `owners`
     hosts: tuple[str, ...] = ()
+    # Whose pages may ask from a browser, such as https://shop.example; `*` for those of everybody, by tokens.
+    origins: tuple[str, ...] = ()
     max_body: int = Field(4 * 2**20, ge=1)  # bytes of a request
     max_documents: int = Field(1000, ge=1, le=MOST_DOCUMENTS)  # of a request, and hits of a search
     max_characters: int = Field(100_000, ge=1)  # of a question, or of one document
@@ -61,6 +63,8 @@ class ServerOptions(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise DataError(said_of(error.errors(), ServerOptions.model_fields)) from None
+        if "*" in self.origins and not self.asks_for_tokens:
+            raise DataError("origins = ['*'] lets every web page in; set a token, or name the pages' origins")
         if self.max_connections <= self.max_requests:  # probes would find no place
             raise DataError(
                 f"max_connections={self.max_connections} must be more than max_requests={self.max_requests}"
@@ -79,8 +83,8 @@ def said_of(errors: Sequence[Mapping[str, Any]], known: Iterable[str], skipped: 
     if first["type"] == "extra_forbidden":
         hint = did_you_mean(str(where[-1]), known)
         return f"a field is not known; {hint}there are: {', '.join(known)}"
-    said = first["msg"].partition(" or instance of")[0].removeprefix("Value error, ")
-    said = said.replace("a valid dictionary", "an object")
+    said = first["msg"].partition(" or instance of")[0].partition(" or object to")[0]
+    said = said.removeprefix("Value error, ").replace("a valid dictionary", "an object")
     named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
     return f"{named or 'the body'}: {said[:1].lower()}{said[1:]}"
 

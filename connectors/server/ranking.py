@@ -19,6 +19,7 @@ from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.schemas import (
     DocumentObject,
     RerankRequest,
+    ScoreRequest,
     SearchRequest,
     TeiRequest,
 )
@@ -75,6 +76,20 @@ def tei_rerank(
         for rank in ranks:
             rank["text"] = asked.texts[rank["index"]]
     return ranks, verdict_json(ranked.verdict)
+
+
+def scores(opened: Opened, asked: ScoreRequest, encoder: RequestEncoder) -> dict[str, Any]:
+    """Similarities of pairs, from 0 to 1, on one scale: no index and no background has a part in them."""
+    ranks = replace(opened.bounded, encoder=encoder.as_encoder, options=SearchOptions(), background=None)
+    data = []
+    for question, texts in asked.pairs.items():
+        with refusing():
+            ranking = ranks.rank(question, [text for _, text in texts])
+        for line in ranking:
+            place, _ = texts[line.position]
+            data.append({"index": place, "object": "score", "score": min(max(line.score, 0.0), 1.0)})
+    usage = {"prompt_tokens": encoder.tokens, "total_tokens": encoder.tokens}
+    return {"object": "list", "data": sorted(data, key=lambda own: own["index"]), "usage": usage}
 
 
 def _of_texts(

@@ -100,6 +100,11 @@ RIGHTS: dict[tuple[str, str, str], tuple[Any, dict[str, int]]] = {
     ("POST", "/v1/documents/delete", "of all by filter"): ({"filter": NOBODY, "tenant": ALL}, {"owner": 200}),
     ("POST", "/v1/documents/delete", "a whole tenant"): ({"tenant": "nobody"}, {"owner": 200}),
     ("GET", "/metrics", ""): (None, {"watcher": 200, "owner": 200}),
+    ("POST", "/score", ""): (
+        {"text_1": "cats", "text_2": "cats"},
+        {"reader": 200, "owner": 200, "acme": 200, "bolt": 200},
+    ),
+    ("GET", "/v1/models", ""): (None, dict.fromkeys(TOKENS, 200)),
     ("GET", "/info", ""): (None, dict.fromkeys(TOKENS, 200)),
     ("GET", "/openapi.json", ""): (None, dict.fromkeys(TOKENS, 200)),
     ("GET", "/no/such/path", ""): (None, dict.fromkeys(TOKENS, 404)),
@@ -143,7 +148,7 @@ def test_a_token_may_what_its_rights_say_and_nothing_else(
 
 
 def test_every_route_of_the_server_is_in_the_table(service: Service) -> None:
-    probes = {"/", "/health", "/ready", "/v2/rerank"}
+    probes = {"/", "/health", "/ready", "/v2/rerank", "/v1/score"}
     routes = {(method, own.path) for own in service_app(service).routes for method in own.methods or ()}
     known = {(method, path.partition("?")[0].replace("none", "{id:path}")) for method, path, _ in RIGHTS}
     unknown = {route for route in routes - known if route[0] != "HEAD" and route[1] not in probes}
