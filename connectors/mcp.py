@@ -31,7 +31,7 @@ from surprise_rerank.connectors.context_window import (
 )
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import RefusedError, refusing
-from surprise_rerank.connectors.server.door import MCP_ROUTE, record_of, refusal
+from surprise_rerank.connectors.server.door import MCP_ROUTE, Record, record_of, refusal
 from surprise_rerank.connectors.server.options import said_of
 from surprise_rerank.connectors.server.owners import Owner
 from surprise_rerank.connectors.server.schemas import Question, SearchRequest, Text
@@ -148,7 +148,8 @@ class _Tool(NamedTuple):
 async def _search(service: Service, asked: SearchArguments) -> Answer:
     wanted = {**asked.model_dump(exclude={"question"}), "query": asked.question, "excerpts": True}
     request, most = SearchRequest.model_validate(wanted), service.options.max_conditions
-    compute = functools.partial(ranking.search, asked=request, conditions=most)
+    note = functools.partial(service.metrics.note, MCP_ROUTE)
+    compute = functools.partial(ranking.search, asked=request, note=note, conditions=most)
     return search_answer(finite(await _computed(service, asked, compute)), service.options.max_answer)
 
 
@@ -194,8 +195,8 @@ def mcp_server(service: Service) -> Server[Any]:
         return types.ListToolsResult(tools=tools)
 
     async def called(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        owner = Owner() if context.request is None else record_of(context.request.scope).owner
-        return await _called(service, asked.name, asked.arguments or {}, owner)
+        record = Record("", Owner()) if context.request is None else record_of(context.request.scope)
+        return await _called(service, asked.name, asked.arguments or {}, record)
 
     return Server(
         "surprise-rerank",
@@ -264,14 +265,14 @@ async def _lines(source: int, stopped: threading.Event) -> AsyncIterator[str]:
 
 
 async def _called(
-    service: Service, name: str, arguments: Mapping[str, Any], owner: Owner
+    service: Service, name: str, arguments: Mapping[str, Any], record: Record
 ) -> types.CallToolResult:
     """The answer of a tool; what is wrong is said in words, and marked as an error."""
     begun, values, shown = time.perf_counter(), None, name if name in _TOOLS else "other"
     try:
         with refusing():
             async with asyncio.timeout(service.options.timeout):
-                said, values = await _answered(service, name, arguments, owner)
+                said, values = await _answered(service, name, arguments, record.owner)
     except TimeoutError:
         said = f"no answer within {service.options.timeout:g} s; ask for fewer documents, or try again later"
     except Exception as error:  # noqa: BLE001 - an agent reads what to do; the log has the place
@@ -283,6 +284,7 @@ async def _called(
         ms=round(1000 * (time.perf_counter() - begun), 1),
         error=is_error,
         characters=len(said),
+        request_id=record.request_id,
     )
     said = one_line(said, service.options.max_answer) if is_error else said
     return types.CallToolResult(

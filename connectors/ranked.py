@@ -333,6 +333,11 @@ class RankedPipelines(Mapping[str, Pipeline]):
     def __contains__(self, name: object) -> bool:
         return name in self._names  # the mapping's own would make the pipeline
 
+    @property
+    def made(self) -> Mapping[str, Pipeline]:
+        """Those that were asked for."""
+        return dict(self._made)
+
     def summaries(self) -> dict[str, str]:
         """What each system does, in a line."""
         return {name: find_system(name).summary for name in self._names}

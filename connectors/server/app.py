@@ -145,11 +145,12 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
     return app
 
 
-async def _computed(
-    service: Service, request: Request, encoder: Encoder, compute: Callable[[RequestEncoder], T]
-) -> T:
-    """What `compute(an encoder for this request)` gives, in a worker's thread."""
-    return await service.workers.run(lambda stop: compute(RequestEncoder(encoder, stop)), request.receive)
+async def _computed(service: Service, request: Request, encoder: Encoder, compute: Callable[..., T]) -> T:
+    """What `compute(encoder=, note=)` of this request gives, in a worker's thread."""
+    note = functools.partial(service.metrics.note, label_of(request.scope))
+    return await service.workers.run(
+        lambda stop: compute(encoder=RequestEncoder(encoder, stop), note=note), request.receive
+    )
 
 
 def _count(service: Service, request: Request, documents: int, verdict: Mapping[str, Any] | None) -> None:
@@ -238,7 +239,7 @@ def _add_probes(app: FastAPI, service: Service) -> None:
         return json_response({"status": "alive"})
 
     async def ready(request: Request) -> Response:
-        service.required()
+        await service.require_store()
         return json_response({"status": "ready"})
 
     # Routes of Starlette, which answer HEAD, too: some only ask whether there is an answer.
@@ -286,8 +287,9 @@ def _add_views(router: APIRouter, service: Service) -> None:
         return json_response({"object": "list", "data": [model]})
 
     @router.get("/metrics", response_class=Response)
-    async def prometheus() -> Response:
+    def prometheus() -> Response:  # in a thread: backgrounds of an index on a server are asked for
         """The metrics, for Prometheus."""
+        service.show_state(_version())
         return Response(service.metrics.text(), media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
 

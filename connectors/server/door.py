@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from surprise_rerank.connectors.server.answers import RefusedError, error_content, to_json
-from surprise_rerank.connectors.server.logs import EventLog
+from surprise_rerank.connectors.server.logs import REQUEST_ID, EventLog
 from surprise_rerank.connectors.server.owners import ANYBODY, Owner, Right
 from surprise_rerank.connectors.server.page import PAGE_ROUTES
 from surprise_rerank.connectors.server.work import AbandonedError
@@ -121,6 +121,8 @@ class Door:
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         record = scope[_KEY] = Record(given if _ID.fullmatch(given) else str(uuid.uuid4()))
+
+        REQUEST_ID.set(record.request_id)
 
         async def tagged(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -7,11 +7,16 @@ import logging
 import math
 import threading
 import time
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 _QUIET = 10.0  # seconds between two equal lines of a library
 _REMEMBERED = 1000  # different lines
+
+
+# Of the request that a line is about; threads that work for it inherit it.
+REQUEST_ID: ContextVar[str] = ContextVar("surprise_rerank_request_id", default="")
 
 
 class EventLog(logging.Handler):
@@ -59,7 +64,9 @@ class EventLog(logging.Handler):
         if len(self._said) >= _REMEMBERED:
             self._said.clear()
         self._said[record.name, said] = now, 0
-        more = {"left_out": left_out} if left_out else {}
+        more: dict[str, Any] = {"left_out": left_out} if left_out else {}
+        if request_id := REQUEST_ID.get():
+            more["request_id"] = request_id
         self.say("server", record.levelno, source=record.name, said=said, **fault, **more)
 
 

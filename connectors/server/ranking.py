@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from qdrant_client import models
 
-from surprise_rerank.answers import SearchOptions, SearchSettings
+from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
 from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.qdrant.lexical import Bm25
@@ -30,12 +30,15 @@ from surprise_rerank.rerank.diversity import falling
 from surprise_rerank.text_pool import OUTSIDE
 from surprise_rerank.text_reranker import TextReranker
 
+# Is told what an answer took.
+Note: TypeAlias = Callable[[Answer], None]
+
 # What each service answers to more than it takes: Jina 422, Text Embeddings Inference 413.
 TOO_MANY, TEI_TOO_MANY = 422, 413
 
 
 def rerank(
-    opened: Opened, asked: RerankRequest, encoder: RequestEncoder, tenant: str | None
+    opened: Opened, asked: RerankRequest, encoder: RequestEncoder, note: Note, tenant: str | None
 ) -> dict[str, Any]:
     """Results and usage of a request in Cohere's or Jina's form."""
     texts, most = texts_of(asked), asked.max_tokens_per_doc
@@ -45,7 +48,7 @@ def rerank(
     settings = asked.search_settings()
     settings.pop("tenant", None)  # it says which vectors are taken
     reranker = opened.reranker_of(tenant)
-    ranked = _of_texts(opened, reranker, encoder, asked.query, texts, names, asked.top_n, settings)
+    ranked = _of_texts(opened, reranker, encoder, note, asked.query, texts, names, asked.top_n, settings)
     folds = asked.collapse is not None or opened.reranker.options.collapse is not None
     results: list[dict[str, Any]] = []
     for text, score in zip(ranked, shown_scores(ranked), strict=True):
@@ -60,14 +63,14 @@ def rerank(
 
 
 def tei_rerank(
-    opened: Opened, asked: TeiRequest, encoder: RequestEncoder, tenant: str | None
+    opened: Opened, asked: TeiRequest, encoder: RequestEncoder, note: Note, tenant: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict."""
     # Its clients expect a rank for each text, whatever the server's own options are.
     settings: SearchSettings = {"min_percentile": asked.min_percentile or 0.0, "diversity": 0.0}
     texts = _cut_as_asked(encoder, asked)
     names, reranker = [None] * len(texts), opened.reranker_of(tenant)
-    ranked = _of_texts(opened, reranker, encoder, asked.query, texts, names, None, settings, plain=True)
+    ranked = _of_texts(opened, reranker, encoder, note, asked.query, texts, names, None, settings, plain=True)
     scores = [text.score for text in ranked] if asked.raw_scores else shown_scores(ranked, bounded=True)
     ranks: list[dict[str, Any]] = [
         {"index": text.position, "score": score} for text, score in zip(ranked, scores, strict=True)
@@ -78,14 +81,15 @@ def tei_rerank(
     return ranks, verdict_json(ranked.verdict)
 
 
-def scores(opened: Opened, asked: ScoreRequest, encoder: RequestEncoder) -> dict[str, Any]:
+def scores(opened: Opened, asked: ScoreRequest, encoder: RequestEncoder, note: Note) -> dict[str, Any]:
     """Similarities of pairs, from 0 to 1, on one scale: no index and no background has a part in them."""
     ranks = replace(opened.bounded, encoder=encoder.as_encoder, options=SearchOptions(), background=None)
     data = []
     for question, texts in asked.pairs.items():
         with refusing():
-            ranking = ranks.rank(question, [text for _, text in texts])
-        for line in ranking:
+            answer = ranks.answer(question, [text for _, text in texts])
+        note(answer)
+        for line in answer.shown:
             place, _ = texts[line.position]
             data.append({"index": place, "object": "score", "score": min(max(line.score, 0.0), 1.0)})
     usage = {"prompt_tokens": encoder.tokens, "total_tokens": encoder.tokens}
@@ -96,6 +100,7 @@ def _of_texts(
     opened: Opened,
     reranker: TextReranker,
     encoder: RequestEncoder,
+    note: Note,
     question: str,
     texts: Sequence[str],
     ids: Sequence[str | None],
@@ -117,12 +122,16 @@ def _of_texts(
         ranks = replace(ranks, encoder=encoder.as_encoder, options=options)
         with refusing():
             answer = ranks.answer(question, texts, ids=ids, top_k=top_k, **settings)
+        if not is_own or not answer.pool.outside:
+            note(answer)
         if is_own and not answer.pool.outside:
             return answer.shown
     return replace(answer.shown, verdict=Verdict("unknown", None, OUTSIDE))
 
 
-def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, conditions: int) -> dict[str, Any]:
+def search(
+    opened: Opened, asked: SearchRequest, encoder: RequestEncoder, note: Note, conditions: int
+) -> dict[str, Any]:
     """Hits of a search, and the verdict; beside those of another system, where that was asked for."""
     settings = asked.search_settings()
     settings["filter"] = condition_of(asked.filter, conditions)
@@ -132,6 +141,7 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, condit
     other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with, "compare_with")
     with refusing():
         answer = pipeline.answer(asked.query, asked.top_k, **settings)
+    note(answer)
     shown = _order(opened, asked, asked.system, answer.shown)
     if other is None:
         return shown
