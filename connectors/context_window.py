@@ -11,6 +11,8 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import regex
+
 from surprise_rerank.documents import encodable, without_title
 
 # An answer in words, and the same as JSON values.
@@ -19,8 +21,12 @@ Answer: TypeAlias = tuple[str, dict[str, Any]]
 # Next to these letters, of Arabic and of Indian scripts, a joiner is a part of the spelling.
 _JOINERS = re.compile("[\u200c\u200d]+")
 _ARABIC, _VIRAMA = "AL", 9
-# Names of characters that are seen as nothing, though they are letters, marks or signs by category.
-_BLANK = ("VARIATION SELECTOR", "FILLER", "VOWEL INHERENT", "GRAPHEME JOINER", "PATTERN BLANK")
+# Control and format characters, halves, and what Unicode lets be shown as nothing: variation selectors,
+# fillers, tags. Words that nobody sees can be written in them. Arabic signs around numbers are seen, and
+# joiners are looked at apart.
+_HIDDEN = regex.compile(
+    r"(?V1)[[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]--[\n\t\r\u200c\u200d\p{Bidi_Class=AN}]]"
+)
 _SPACES, _LINES = re.compile(r"[^\S\n\u2028\u2029]+"), re.compile(r"\s*[\n\u2028\u2029]\s*")
 _CUT = "…"
 _NAME, _MISSING, _REASON, _METADATA = 200, 40, 500, 500  # characters of an id or title, a reason, metadata
@@ -31,37 +37,6 @@ _ADVICE = {
     "unknown": "Nobody knows whether the documents answer this; judge for yourself, and say so.",
     "no match": "No document may be used for this; say so.",
 }
-
-
-class _Seen(dict[int, int | None]):
-    """A table for `str.translate`, filled as characters come: None for those that a reader does not see."""
-
-    def __missing__(self, code: int) -> int | None:
-        """Return the character, or None if nobody sees it."""
-        self[code] = kept = None if _is_hidden(chr(code)) else code
-        return kept
-
-
-_SEEN = _Seen()
-
-
-def _is_hidden(character: str) -> bool:
-    """Whether a character is not seen: control and format characters, variation selectors, fillers.
-
-    Words that nobody sees can be written in them. Arabic signs around numbers are seen, and joiners are
-    looked at apart.
-    """
-    category = unicodedata.category(character)
-    if character in "\n\t\r\u200c\u200d":
-        return False
-    if category in ("Cc", "Cs") or character >= "\U000e0000":
-        return True
-    if category == "Cf":
-        return unicodedata.bidirectional(character) != "AN"
-    if category == "Cn":  # of other planes it may be a letter of a later Unicode
-        return character < "\U00010000"
-    name = unicodedata.name(character, "")
-    return any(blank in name for blank in _BLANK)
 
 
 def _joiner(match: re.Match[str]) -> str:
@@ -76,7 +51,7 @@ def _joiner(match: re.Match[str]) -> str:
 
 def cleaned(text: str) -> str:
     """A text without hidden characters, halves of characters, and more white space than it needs."""
-    seen = _JOINERS.sub(_joiner, encodable(text).translate(_SEEN))
+    seen = _JOINERS.sub(_joiner, _HIDDEN.sub("", encodable(text)))
     return _LINES.sub("\n", _SPACES.sub(" ", seen)).strip()
 
 

@@ -52,10 +52,8 @@ def test_metrics_tell_the_stages_the_pool_the_model_and_stale_backgrounds(index:
     assert 10 <= sizes["/v1/search"] <= 20  # of both parts of a hybrid pool
     (model,) = (name for name in now if name.startswith("model_info"))
     assert 'system="auto"' in model
-    assert (now['background_stale{system="auto"}'], now['background_changed_documents{system="auto"}']) == (
-        0,
-        0,
-    )
+    stale, changed = (f'background_{name}{{system="auto"}}' for name in ("stale", "changed_documents"))
+    assert (now[stale], now[changed]) == (0, 0)
     index.sync([Document(f"n{i}", f"cats purr at number {i}") for i in range(30)], background=False)
     later = metrics(client)
     assert (later[stale], later[changed]) == (1, 30)
