@@ -317,13 +317,13 @@ class DocumentIndex(NeverCopied, Ranked):
         filter: models.Filter | None = None,  # noqa: A002 - as searches have it
         tenant: str | None = None,
     ) -> Iterator[str]:
-        """Yield the ids of all documents, or of those that a filter lets through, always in the same order.
+        """Return the ids of all documents, or of those that a filter lets through, always in the same order.
 
         A DataError if the index has tenants and none is given; those of `ALL` tenants are TENANT/ID.
         """
         pools = IndexPools(self.storage, 1.0, tenant)
-        for record in pools.first_points((ID, self.manifest.options.key_field), filter):
-            yield from pools.names([record]).values()
+        records = list(pools.first_points((ID, self.manifest.options.key_field), filter))
+        return iter(list(pools.names(records).values()))
 
     @_exclusive
     def purge(self) -> None:
