@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import regex
 
 from surprise_rerank.documents import encodable, without_title
 
 # An answer in words, and the same as JSON values.
 Answer: TypeAlias = tuple[str, dict[str, Any]]
 
-# Control characters, those of no width, those that turn the direction of writing, and the tags and variation
-# selectors of Unicode that can carry words which nobody sees.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
-    "\U000e0000-\U000e01ef]"
+# Next to these letters, of Arabic and of Indian scripts, a joiner is a part of the spelling.
+_JOINERS = re.compile("[\u200c\u200d]+")
+_ARABIC, _VIRAMA = "AL", 9
+# Control and format characters, halves, and what Unicode lets be shown as nothing: variation selectors,
+# fillers, tags. Words that nobody sees can be written in them. Arabic signs around numbers are seen, and
+# joiners are looked at apart.
+_HIDDEN = regex.compile(
+    r"(?V1)[[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]--[\n\t\r\u200c\u200d\p{Bidi_Class=AN}]]"
 )
-_SPACES, _LINES = re.compile(r"[ \t\r\xa0]+"), re.compile(r"\s*[\n\u2028\u2029]\s*")
+_SPACES, _LINES = re.compile(r"[^\S\n\u2028\u2029]+"), re.compile(r"\s*[\n\u2028\u2029]\s*")
 _CUT = "…"
 _NAME, _MISSING, _REASON, _METADATA = 200, 40, 500, 500  # characters of an id or title, a reason, metadata
 _ROOMS = (10**6, 8000, 4000, 2000, 1000, 500, 250, 120)  # characters of each text
@@ -33,10 +39,20 @@ _ADVICE = {
 }
 
 
+def _joiner(match: re.Match[str]) -> str:
+    """A joiner where spelling has one (RFC 5892, A.1 and A.2), and nothing elsewhere."""
+    text, (start, end) = match.string, match.span()
+    before, after = text[start - 1 : start], text[end : end + 1]
+    if not before or not after or end - start > 1:
+        return ""
+    is_arabic = unicodedata.bidirectional(before) == unicodedata.bidirectional(after) == _ARABIC
+    return match[0] if is_arabic or unicodedata.combining(before) == _VIRAMA else ""
+
+
 def cleaned(text: str) -> str:
     """A text without hidden characters, halves of characters, and more white space than it needs."""
-    seen = _SPACES.sub(" ", _HIDDEN.sub("", encodable(text)))
-    return _LINES.sub("\n", seen).strip()
+    seen = _JOINERS.sub(_joiner, _HIDDEN.sub("", encodable(text)))
+    return _LINES.sub("\n", _SPACES.sub(" ", seen)).strip()
 
 
 def one_line(text: str, most: int = _NAME) -> str:

@@ -16,9 +16,10 @@ from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     LexicalIndex,
     SurpriseMode,
+    narrowable,
     with_words,
 )
-from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, PointId, to_document
+from surprise_rerank.connectors.qdrant.schema import ALL, DOCUMENT_FIELDS, PointId, to_document
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import Searched
@@ -62,6 +63,12 @@ class StoredCandidates:
         """Those of these documents that the index has, in this order; with BM25's scores, if any."""
         pool = self.index.fetch(ids, fields, skip_missing=True)
         return pool if self.words is None else with_words(pool, self.words, query.text)
+
+    def of_tenant(self, tenant: str) -> StoredCandidates:
+        """The same of one tenant's documents, which ids are of."""
+        index = self.index.of_tenant(tenant)
+        words = None if self.words is None else cast(LexicalIndex, narrowable(self.words).over(index))
+        return StoredCandidates(index, words)
 
 
 class Ranked(Searched):
@@ -190,7 +197,9 @@ class Ranked(Searched):
         """
         questions, qrels = border.judgements(questions, qrels)
         name = border.optional(border.text, "system", system) or self.default_system
-        background = self.pipeline(name).calibrated(questions, qrels).current_background()
+        background = (
+            self.pipeline(name, tenant=self.every_tenant).calibrated(questions, qrels).current_background()
+        )
         assert background is not None
         assert background.chance is not None
         store_background(self, name, background)
@@ -203,7 +212,7 @@ def _shared(name: str) -> Any:
 
 
 class TenantDocuments(Ranked):
-    """One tenant's documents of an index: these alone are found, and an id is one of them.
+    """One tenant's documents of an index, or those of `ALL`: these alone are found, and have the ids.
 
     What scores are measured against is the whole index: its ensembles, samples and statistics of words, so
     that scores are those of a pipeline of the whole index that searches for the tenant. Backgrounds and
@@ -220,9 +229,10 @@ class TenantDocuments(Ranked):
                 "away, or filter"
             )
         corpus.storage.manifest.options.tenant_filter(tenant)
-        self._corpus, self.tenant = corpus, tenant
+        self._corpus, self._whose = corpus, tenant
+        self.tenant = None if tenant == ALL else tenant
         self.files = TenantFiles(lambda: corpus.files, tenant)
-        self.where = f"{corpus.where}, tenant {tenant!r}"
+        self.where = corpus.where if tenant == ALL else f"{corpus.where}, tenant {tenant!r}"
 
     storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
     id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
@@ -241,7 +251,7 @@ class TenantDocuments(Ranked):
     @property
     def pools(self) -> IndexPools:
         """Candidates of the tenant's documents; what retrievers are made of."""
-        return IndexPools(self.storage, self.corpus.pools.density, self.tenant)
+        return IndexPools(self.storage, self.corpus.pools.density, self._whose)
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
@@ -257,7 +267,8 @@ class TenantDocuments(Ranked):
         One that was measured over the whole index has its number of documents, and its changes count. Of the
         tenant's, which has about the tenant's number, only the difference in numbers is known.
         """
-        return min(self._corpus.changed_since(background), abs(len(self) - background.documents))
+        changed = self._corpus.changed_since(background)
+        return changed if self.tenant is None else min(changed, abs(len(self) - background.documents))
 
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many of the tenant's documents, the same in every run."""
@@ -269,8 +280,10 @@ class TenantDocuments(Ranked):
         return pool, self.pools.points_of(pool)
 
     def of_tenant(self, tenant: str) -> TenantDocuments:
-        """The same documents; a DataError for those of another tenant."""
-        if tenant != self.tenant:
+        """The same documents, or a tenant's of those of all; a DataError for those of another tenant."""
+        if self._whose == ALL != tenant:
+            return TenantDocuments(self._corpus, tenant)
+        if tenant != self._whose:
             raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
         return self
 
@@ -286,7 +299,8 @@ class RankedPipelines(Mapping[str, Pipeline]):
     """
 
     def __init__(self, index: Ranked, system: str | None = None, **settings: Unpack[SearchSettings]) -> None:
-        self.index = index
+        tenant = settings.pop("tenant", None)
+        self.index = index = index if tenant is None else index.of_tenant(tenant)
         self.first = system or index.default_system
         pipeline = index.pipeline(self.first, **settings)
         self._made, self._lock = {self.first: pipeline}, PerProcess(threading.Lock)
@@ -318,6 +332,11 @@ class RankedPipelines(Mapping[str, Pipeline]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._names  # the mapping's own would make the pipeline
+
+    @property
+    def made(self) -> Mapping[str, Pipeline]:
+        """Those that were asked for."""
+        return dict(self._made)
 
     def summaries(self) -> dict[str, str]:
         """What each system does, in a line."""

@@ -33,7 +33,8 @@ class SearchOptions:
 
     Attributes:
         filter: only documents that it lets through, beside the pipeline's own filter; of Qdrant for ours.
-        tenant: only documents of this one, of an index with tenants.
+        tenant: only documents of this one, of an index with tenants, which is not searched without; `ALL` of
+            `connectors.qdrant` for those of all.
         min_percentile: only documents of at least this percentile among background questions, 0 to 1.
         depth: size of the candidate pool; at least as many as are shown.
         diversity, collapse: see `Diversity`.

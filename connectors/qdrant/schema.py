@@ -31,6 +31,8 @@ ID, TITLE, TEXT, METADATA, HASH = "id", "title", "text", "metadata", "hash"
 SOURCE = "source"  # what a document was read from, where that is known
 KEY = "key"  # what a document is known by in an index with tenants; see `document_key`
 DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA)
+# Stands in place of a tenant for the documents of all of them; no tenant has this name.
+ALL = "*"
 # A document's moments over the ensemble, and the version of the statistics that they belong to.
 MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
 # Where documents are split: a passage's number and place, and on the first how many there are.

@@ -48,7 +48,7 @@ CORE_MAY = {
 # A class that derives from a framework's needs it at once; its module says how to install it.
 ADAPTERS = (
     *("haystack", "langchain", "llama_index", "mcp", "mteb", "pyterrier", "rerankers"),
-    *("server.app", "server.door"),
+    *("server.app", "server.connections", "server.documents", "server.door"),
 )
 
 

@@ -17,6 +17,7 @@ from hosts import HOSTS, Host
 from serving import client_of, service_of
 
 from surprise_rerank import DocumentIndex, Ranking, load_encoder
+from surprise_rerank.connectors.qdrant.schema import ALL
 from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.server.app import service_app
 from surprise_rerank.core.extras import is_installed
@@ -38,6 +39,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "diverse and strict": {"diversity": 0.7, "min_percentile": 0.6, "top_k": 5},
     "all": {"diversity": 0.5, "collapse": 0.95, "min_percentile": 0.3, "filter": YOUNG, "depth": 20},
 }
+# The index has tenants: those of all are searched, where none is named.
+OPTIONS = {name: {"tenant": ALL, **options} for name, options in OPTIONS.items()}
 
 
 class Line(NamedTuple):
@@ -175,8 +178,10 @@ def test_the_command_shows_the_same(place: Place, name: str) -> None:
 
 def test_groups_are_those_of_python_and_of_the_command(place: Place) -> None:
     with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
-        groups = index.pipeline(SYSTEM).search_groups(QUESTION, "metadata.year", top_k=3, group_size=2)
-    arguments = ["--system", SYSTEM, "--top", "3"]
+        groups = index.pipeline(SYSTEM, tenant=ALL).search_groups(
+            QUESTION, "metadata.year", top_k=3, group_size=2
+        )
+    arguments = ["--system", SYSTEM, "--top", "3", "--tenant", ALL]
     arguments += ["--set", "group_by=metadata.year", "--set", "group_size=2"]
     answer = place.bench.json("search", QUESTION, "--index", place.bench.index, *arguments)
     expected = [(value, list(hits.ids)) for value, hits in groups.items()]
@@ -185,11 +190,12 @@ def test_groups_are_those_of_python_and_of_the_command(place: Place) -> None:
 
 def test_a_re_ranker_of_stored_texts_is_a_pipeline_over_them(place: Place) -> None:
     with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
-        documents = index.pipeline("dynamax").answer(QUESTION, None).shown
+        pipeline, reranker = (make("dynamax", tenant=ALL) for make in (index.pipeline, index.text_reranker))
+        documents = pipeline.answer(QUESTION, None).shown
         texts, ids = [hit.text for hit in documents], list(documents.ids)
         for options in ({}, {"diversity": 0.7}, {"collapse": 0.9}, {"offset": 2}):
-            expected = index.pipeline("dynamax").search(QUESTION, 5, **options)
-            ranking = index.text_reranker("dynamax").rank(QUESTION, texts, ids=ids, top_k=5, **options)
+            expected = pipeline.search(QUESTION, 5, **options)
+            ranking = reranker.rank(QUESTION, texts, ids=ids, top_k=5, **options)
             assert [hit.id for hit in ranking] == list(expected.ids)
             np_scores = [hit.score for hit in expected]
             assert [hit.score for hit in ranking] == pytest.approx(np_scores, abs=2e-2)

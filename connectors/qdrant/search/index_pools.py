@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS, stored_tokens
 from surprise_rerank.connectors.qdrant.schema import (
+    ALL,
     BM25,
     DENSE,
     DOCUMENT_FIELDS,
@@ -31,6 +34,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search, scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
     AskedInclusion,
     SearchOptions,
     Stage,
@@ -44,6 +48,8 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, NotStoredError
 
+_LOOKED_UP = 1000  # documents in a request
+
 
 class IndexPools(Pools):
     """Makes candidate pools of one index, or of one tenant's documents in it.
@@ -51,8 +57,9 @@ class IndexPools(Pools):
     Args:
         storage: of the index.
         density: points per document, about.
-        tenant: whose documents they are; the empty string for documents without a tenant. None where the
-            index has no tenants, or for the documents of all: these are named by their keys.
+        tenant: whose documents they are; the empty string for documents without a tenant. Those of `ALL`
+            are named by their keys. Where None, an index with tenants reads documents by their keys, and is
+            not searched.
     """
 
     def __init__(self, storage: Storage, density: float, tenant: str | None = None) -> None:
@@ -109,6 +116,22 @@ class IndexPools(Pools):
             for i, own in enumerate(chosen)
         ]
 
+    def request(
+        self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
+    ) -> models.QueryRequest:
+        """A request for a number of points of a search; a DataError if nobody said whose they are."""
+        self.require_tenant()
+        return super().request(stages, limit, search, options)
+
+    def require_tenant(self) -> None:
+        """Refuse, by a DataError, to look through an index with tenants for nobody's sake."""
+        options = self.storage.manifest.options
+        if self.tenant is None and options.tenant is not None:
+            raise DataError(
+                f"{self.storage.where} has tenants, and nobody says whose documents are searched; give "
+                f"tenant= (--tenant NAME), '' for those of no tenant, {ALL!r} for those of all"
+            )
+
     def _unskipped(self, search: Search, limit: int) -> models.QueryRequest:
         return self.request(search.plan(limit), limit, search, replace(search.options, offset=None))
 
@@ -130,7 +153,7 @@ class IndexPools(Pools):
         if missing and not skip_missing:
             whose = ""
             if self.storage.manifest.options.tenant is not None:
-                whose = f" of tenant {self.tenant!r}" if self.tenant is not None else " (say tenant=)"
+                whose = " (say tenant=)" if self._is_of_all else f" of tenant {self.tenant!r}"
             raise NotStoredError(
                 f"{len(missing)} documents are not in the index, such as {missing[0]!r}{whose}; sync it"
             )
@@ -164,9 +187,28 @@ class IndexPools(Pools):
         options, conditions = self.storage.manifest.options, list[models.Condition]()
         if options.passages is not None:
             conditions.append(models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0)))
-        if self.tenant is not None:
-            conditions.append(options.tenant_filter(self.tenant))
+        if self.tenant is not None and (whose := options.tenant_filter(self.tenant)) is not None:
+            conditions.append(whose)
         return models.Filter(must=conditions) if conditions else None
+
+    def first_points(
+        self, fields: Sequence[str], condition: models.Filter | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Record]:
+        """Yield the first points of documents: of those that a filter lets through, and of these ids.
+
+        Raises:
+            DataError: if the index has tenants and nobody says whose documents these are.
+        """
+        self.require_tenant()
+        engine, options = self.storage.engine, NO_OPTIONS.among(condition).among(self.firsts())
+        if ids is None:
+            yield from chain.from_iterable(engine.scroll(fields, condition=options.filter))
+            return
+        points = [point_id(key) for key in self.keys(border.texts("ids", ids)).values()]
+        for start in range(0, len(points), _LOOKED_UP):
+            named = models.HasIdCondition(has_id=list(points[start : start + _LOOKED_UP]))
+            wanted = options.among(models.Filter(must=[named])).filter
+            yield from chain.from_iterable(engine.scroll(fields, condition=wanted))
 
     def points_of(self, pool: Candidates) -> list[PointId]:
         """The points of candidates."""
@@ -232,7 +274,7 @@ class IndexPools(Pools):
         has_texts = "documents" in fields
         documents = self._documents([*records, *answers.get("documents", ())]) if has_texts else {}
         payloads = [record.payload for record in records]
-        name_field = self._key_field if self.tenant is None else ID
+        name_field = self._key_field if self._is_of_all else ID
         passages = manifest.options.passages
         found = Candidates(
             ids=tuple(p[name_field] for p in payloads),
@@ -252,12 +294,12 @@ class IndexPools(Pools):
 
     def names(self, records: Sequence[Record]) -> dict[str, str]:
         """Every point has its document's id."""
-        name_field = self._key_field if self.tenant is None else ID
+        name_field = self._key_field if self._is_of_all else ID
         return {self.key(record): str(record.payload[name_field]) for record in records}
 
     def keys(self, ids: Sequence[str]) -> dict[str, str]:
         """The ids themselves, or those of the tenant."""
-        return {name: document_key(name, self.tenant) for name in ids}
+        return {name: name if self._is_of_all else document_key(name, self.tenant) for name in ids}
 
     def among(self, keys: Sequence[str]) -> models.Filter:
         """A filter for all points of these documents."""
@@ -302,6 +344,10 @@ class IndexPools(Pools):
             self.storage.manifest.token_dimension,
             [f"of document {record.payload[ID]!r}" for record in records],
         )
+
+    @property
+    def _is_of_all(self) -> bool:
+        return self.tenant in (None, ALL)
 
     @property
     def _key_field(self) -> str:

@@ -125,7 +125,7 @@ class Indexer:
             if known and not self._seen:
                 raise no_documents(len(known), "the index")
             self._prune(known)
-        if self.changed:
+        if self.changed or self.engine.is_grown:
             self.engine.finish()
         names = ("added", "updated", "unchanged", "removed", "split")
         return SyncReport(*(self._counts[name] for name in names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from qdrant_client import models
@@ -27,6 +28,9 @@ from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents
 from surprise_rerank.surprise.score import has_spread
+
+if TYPE_CHECKING:  # which needs torch
+    from surprise_rerank.rerank.rerankers import SurpriseReranker
 
 _BATCH = 1000  # points that are refreshed together
 
@@ -130,6 +134,23 @@ def no_ensemble(where: str) -> IndexMismatchError:
         f"{where} has no ensemble, which surprise is measured against; give it one ('surprise-rerank tune "
         "ensemble', or set_ensemble)"
     )
+
+
+def surprise_reranker(
+    kept: Statistics | None, where: str, documents: Callable[[], Ensemble]
+) -> SurpriseReranker:
+    """Return what orders given documents as the moments do that they carry; `documents` are all of them.
+
+    Raises:
+        IndexMismatchError: if they carry none.
+    """
+    from surprise_rerank.rerank.rerankers import SurpriseReranker
+
+    if kept is None:
+        raise no_ensemble(where)
+    shrinks = (kept.record.shrink_mean, kept.record.shrink_deviation)
+    anchors = documents() if any(shrinks) else None
+    return SurpriseReranker(kept.ensemble, "gaussian", 1.0, "document", *shrinks, anchors)
 
 
 def require_model(ensemble: Ensemble, model: str, where: str) -> None:

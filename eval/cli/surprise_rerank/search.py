@@ -62,7 +62,11 @@ def _kinds() -> tuple[type, ...]:
     metavar="JSON",
     help="Only documents that Qdrant's filter lets through; their metadata is at metadata.KEY.",
 )
-@click.option("--tenant", metavar="NAME", help="Only this tenant's documents, of an index with tenants.")
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="Only this tenant's documents, of an index with tenants; '*' for those of all.",
+)
 @click.option(
     "--min-percentile",
     type=_share,

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from surprise_rerank.answers import Answer, SearchSettings
 from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.opening import give_model, open_any
+from surprise_rerank.eval.cli.opening import give_model, open_any, read_filter
 from surprise_rerank.eval.cli.output.console import Output
-
-if TYPE_CHECKING:
-    from qdrant_client.models import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +74,7 @@ class SearchCommand:
     def search_settings(self) -> SearchSettings:
         """The options as every interface has them; a DataError if the filter is none."""
         return {
-            "filter": None if self.condition is None else _filter(self.condition),
+            "filter": None if self.condition is None else read_filter("--filter", self.condition),
             "tenant": self.tenant,
             "min_percentile": self.min_percentile,
             "depth": self.pool,
@@ -88,18 +82,6 @@ class SearchCommand:
             "collapse": self.collapse,
             "offset": self.settings.offset,
         }
-
-
-def _filter(text: str) -> Filter:
-    try:
-        return filter_of(json.loads(text))
-    except DataError as error:
-        raise DataError(f"--filter: {error}") from error
-    except ValueError as error:
-        raise DataError(
-            f"--filter is not JSON ({error}); write it like "
-            """'{"must": [{"key": "metadata.year", "match": {"value": 2024}}]}'"""
-        ) from error
 
 
 def search_results(location: Location, command: SearchCommand, out: Output) -> Iterator[SearchResult]:
