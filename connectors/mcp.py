@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from surprise_rerank.candidates import verdict_json
+from surprise_rerank.candidates import Unit, verdict_json
 from surprise_rerank.connectors.context_window import (
     Answer,
     explained_answer,
@@ -119,6 +119,12 @@ class SearchArguments(_Asked):
         le=1,
         description="Leave out documents of a smaller percentile: .95 lets one in twenty unrelated "
         "questions through. Needs a background, see status.",
+    )
+    unit: Unit | None = Field(
+        None, description="What is found: each document once, with its best passage, or every passage."
+    )
+    max_per_document: int | None = Field(
+        None, ge=1, description="The most passages of one document, where the unit is the passage."
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, Unpack, cast, get_args
 
 from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions, SearchSettings
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     LexicalIndex,
@@ -19,7 +19,7 @@ from surprise_rerank.connectors.qdrant.retrievers import (
     with_words,
 )
 from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, PointId, to_document
-from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, PassagePools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.files import TenantFiles
@@ -70,6 +70,12 @@ class Ranked(Searched):
     def of_tenant(self, tenant: str) -> Ranked:
         """One tenant's documents, with the same methods; see `Searched.of_tenant`."""
         return TenantDocuments(self, tenant)
+
+    def by_unit(self, unit: Unit) -> Ranked:
+        """The same where candidates are documents, or passages; the points of others' collections are."""
+        border.choice("unit", unit, get_args(Unit))
+        has_passages = self.storage is not None and self.storage.manifest.options.passages is not None
+        return StoredPassages(self) if unit == "passage" and has_passages else self
 
     def pipeline(
         self,
@@ -198,11 +204,67 @@ class Ranked(Searched):
 
 
 def _shared(name: str) -> Any:
-    """Return a property of a tenant's documents that is what the whole index has."""
-    return property(attrgetter(f"corpus.{name}"))
+    """Return a property of a view that is what the collection has that it is of."""
+    return property(attrgetter(f"_whole.{name}"))
 
 
-class TenantDocuments(Ranked):
+class _View(Ranked):
+    """A collection seen in another way; a subclass says in which."""
+
+    _whole: Ranked
+
+    storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
+    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
+    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
+    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
+    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
+    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
+    surprise_reranker, _encoder = map(_shared, ("surprise_reranker", "_encoder"))
+    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
+
+    @property
+    def corpus(self) -> Ranked:
+        """The whole collection."""
+        return cast(Ranked, self._whole.corpus)
+
+    def close(self) -> None:
+        """Nothing: whoever opened the collection closes it."""
+
+
+class StoredPassages(_View):
+    """An index, or a tenant's documents in it, of which a search finds passages in place of documents."""
+
+    def __init__(self, whole: Ranked) -> None:
+        self._whole = whole
+
+    files, where, tenant = map(_shared, ("files", "where", "tenant"))
+    documents, sample_documents, changed_since = map(
+        _shared, ("documents", "sample_documents", "changed_since")
+    )
+
+    @property
+    def pools(self) -> PassagePools:
+        """Candidates that are passages; what retrievers are made of."""
+        assert self.storage is not None
+        return PassagePools(self.storage, self._whole.pools.density, self.tenant)
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates and their points."""
+        return pool, self.pools.points_of(pool)
+
+    def of_tenant(self, tenant: str) -> Ranked:
+        """The passages of one tenant's documents; see `Searched.of_tenant`."""
+        return StoredPassages(self._whole.of_tenant(tenant))
+
+    def by_unit(self, unit: Unit) -> Ranked:
+        """The same, or the documents that the passages are of."""
+        return self if unit == "passage" else self._whole
+
+
+class TenantDocuments(_View):
     """One tenant's documents of an index: these alone are found, and an id is one of them.
 
     What scores are measured against is the whole index: its ensembles, samples and statistics of words, so
@@ -220,23 +282,9 @@ class TenantDocuments(Ranked):
                 "away, or filter"
             )
         corpus.storage.manifest.options.tenant_filter(tenant)
-        self._corpus, self.tenant = corpus, tenant
+        self._whole, self.tenant = corpus, tenant
         self.files = TenantFiles(lambda: corpus.files, tenant)
         self.where = f"{corpus.where}, tenant {tenant!r}"
-
-    storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
-    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
-    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
-    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
-    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
-    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
-    surprise_reranker, _encoder = map(_shared, ("surprise_reranker", "_encoder"))
-    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
-
-    @property
-    def corpus(self) -> Ranked:
-        """The whole index."""
-        return self._corpus
 
     @property
     def pools(self) -> IndexPools:
@@ -257,7 +305,7 @@ class TenantDocuments(Ranked):
         One that was measured over the whole index has its number of documents, and its changes count. Of the
         tenant's, which has about the tenant's number, only the difference in numbers is known.
         """
-        return min(self._corpus.changed_since(background), abs(len(self) - background.documents))
+        return min(self._whole.changed_since(background), abs(len(self) - background.documents))
 
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many of the tenant's documents, the same in every run."""
@@ -273,9 +321,6 @@ class TenantDocuments(Ranked):
         if tenant != self.tenant:
             raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
         return self
-
-    def close(self) -> None:
-        """Nothing: whoever opened the index closes it."""
 
 
 class RankedPipelines(Mapping[str, Pipeline]):

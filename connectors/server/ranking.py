@@ -119,9 +119,9 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, condit
     if query.dense is None:  # words alone ranked first
         query = replace(other, encoder=encoder.as_encoder).encoded([asked.query])[0]
     compared = other.answer(query, asked.top_k, **settings)
-    ranks = {name: rank for rank, name in enumerate(compared.ranking.ids, start=1)}
-    for hit in shown["results"]:
-        hit["rank_compared"] = ranks.get(hit["id"])
+    ranks = {name: rank for rank, name in enumerate(compared.ranking.line_ids, start=1)}
+    for hit, name in zip(shown["results"], answer.shown.line_ids, strict=True):
+        hit["rank_compared"] = ranks.get(name)
     return {**shown, "compared": _order(opened, asked, asked.compare_with, compared.shown)}
 
 

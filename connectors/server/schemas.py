@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from surprise_rerank.answers import OPTION_NAMES, SearchSettings
-from surprise_rerank.candidates import Status
+from surprise_rerank.candidates import Status, Unit
 from surprise_rerank.connectors.server.options import MOST_DOCUMENTS
 from surprise_rerank.documents import encodable, stripped_question
 
@@ -126,6 +126,8 @@ class SearchRequest(Extensions):
     depth: _Depth | None = None
     offset: Annotated[int, Field(ge=0, le=MOST_DOCUMENTS)] = 0
     keep_refused: StrictBool = False
+    unit: Unit | None = None
+    max_per_document: _Count | None = None
     excerpts: StrictBool = False
     compare_with: Text | None = None
 
@@ -194,7 +196,7 @@ class TeiRank(BaseModel):
 
 
 class SearchHit(BaseModel):
-    """A document that was found: its best passage, or all of it, and what each scorer gave it."""
+    """A document that was found, or a passage: the text of that, and what each scorer gave it."""
 
     id: str
     relevance_score: float | None

@@ -161,6 +161,7 @@ class Things:
             "encoder": encoder,
             "embed": embed,
             "name": "dynamax",
+            "unit": "passage",
             "model": encoder,
             "location": str(folder / "index"),
             "path": folder / "ensemble.npz",

@@ -41,8 +41,10 @@ class SetSettings:
         mode: where surprise is computed; here, by Qdrant's formula (its default), or by augmented vectors.
         exact: search without the approximate index.
         offset: pass over the first so many.
-        group_by: the best documents of each value at a path such as metadata.author; --top counts groups.
+        group_by: the best documents of each value at a path such as metadata.author, or the best passages
+            of each `document` with --passages; --top counts groups.
         group_size: most documents of a group.
+        max_per_document: most passages of one document, with --passages.
         grpc: talk to the server by gRPC instead of REST.
     """
 
@@ -51,6 +53,7 @@ class SetSettings:
     offset: int = 0
     group_by: str | None = None
     group_size: int = 3
+    max_per_document: int | None = None
     grpc: bool = False
 
 
@@ -68,6 +71,7 @@ class SearchCommand:
     min_percentile: float | None
     diversity: float | None
     collapse: float | None
+    passages: bool
     model: str | None
     config: str | None
     settings: SetSettings
@@ -87,6 +91,8 @@ class SearchCommand:
             "diversity": self.diversity,
             "collapse": self.collapse,
             "offset": self.settings.offset,
+            "unit": "passage" if self.passages else "document",
+            "max_per_document": self.settings.max_per_document,
         }
 
 

@@ -1,0 +1,55 @@
+"""Passages of one document in a ranking: neighbours that overlap become one line, and how many may come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from surprise_rerank.candidates import Ranking
+from surprise_rerank.documents import Passage
+
+
+def merged_neighbours(ranking: Ranking) -> Ranking:
+    """A ranking of passages whose lines share no sentence; one of documents as it is.
+
+    Neighbours share sentences by construction. The better one keeps its place, its score and its number, and
+    has the text of both. Only passages that overlap with it are taken in, at most one on each side, so that a
+    chapter does not become one line.
+    """
+    passages = ranking.passages
+    if passages is None or ranking.unit == "document":
+        return ranking
+    heads: dict[str, list[int]] = {}  # document -> its lines that stay
+    stretches: dict[int, tuple[int, int]] = {}
+    for row, (name, passage) in enumerate(zip(ranking.ids, passages, strict=True)):
+        lines = heads.setdefault(name, [])
+        head = next((own for own in lines if _overlap(passages[own], passage)), None)
+        if head is None:
+            lines.append(row)
+            stretches[row] = passage.start, passage.end
+        else:
+            start, end = stretches[head]
+            stretches[head] = min(start, passage.start), max(end, passage.end)
+    whole = []
+    for row, (start, end) in stretches.items():
+        # What is taken in ends where another line begins.
+        others = [passages[own] for own in heads[ranking.ids[row]] if own != row]
+        start = max([start, *(p.end for p in others if p.end <= passages[row].start)])
+        end = min([end, *(p.start for p in others if p.start >= passages[row].end)])
+        whole.append(replace(passages[row], start=start, end=end))
+    return replace(ranking.take(list(stretches)), passages=tuple(whole))
+
+
+def at_most_of_each(ranking: Ranking, most: int) -> Ranking:
+    """The lines of a ranking without those of documents that `most` better lines are of already."""
+    counts: Counter[str] = Counter()
+    kept = []
+    for row, name in enumerate(ranking.ids):
+        counts[name] += 1
+        if counts[name] <= most:
+            kept.append(row)
+    return ranking.take(kept)
+
+
+def _overlap(one: Passage, other: Passage) -> bool:
+    return one.start < other.end and other.start < one.end
