@@ -167,7 +167,8 @@ def _result(rank: int, hit: Mapping[str, Any]) -> tuple[dict[str, Any], str, str
     start = 0 if hit["passage"] is None else hit["passage"]["start"]
     text = cleaned(without_title(hit["text"], hit["title"], start))
     metadata = _cleaned_values(hit["metadata"]) if small else {}
-    return {**_head(rank, hit), "metadata": metadata}, text, hit["excerpt"]["text"]
+    citation = one_line(hit["citation"])
+    return {**_head(rank, hit), "citation": citation, "metadata": metadata}, text, hit["excerpt"]["text"]
 
 
 def _cleaned_values(value: Any) -> Any:

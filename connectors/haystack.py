@@ -213,7 +213,7 @@ class SurpriseRetriever(_Component):
         ranking = pipeline.search(query, most, unit=self.unit)
         found = []
         for hit, name in zip(ranking, ranking.line_ids, strict=True):
-            meta = {"source_id": hit.id, **found_metadata(hit, ranking.verdict)}
+            meta = {"source_id": hit.id, **found_metadata(hit, ranking.verdict, "page_number")}
             found.append(Document(id=name, content=hit.text, meta=meta, score=hit.relevance))
         return {"documents": found, "verdict": told(ranking.verdict)}
 

@@ -157,6 +157,8 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
             # The id goes before whatever the stored document's own metadata call so.
             ours = {self.id_key: hit.id, _RELEVANCE: hit.relevance}
             metadata = {**found_metadata(hit, found.verdict), **ours}
+            if hit.place is not None and hit.place.page is not None:
+                metadata.setdefault("page", hit.place.page - 1)  # as LangChain's readers count
             documents.append(Document(page_content=hit.text, id=name, metadata=metadata))
         return documents
 

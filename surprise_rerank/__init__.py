@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from surprise_rerank.errors import StoreError as StoreError
     from surprise_rerank.errors import SurpriseRerankError as SurpriseRerankError
     from surprise_rerank.pipeline import Pipeline as Pipeline
+    from surprise_rerank.places import Place as Place
     from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
     from surprise_rerank.rerank.diversity import Diversity as Diversity
     from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
@@ -82,6 +83,7 @@ _PUBLIC = {
     "errors": "DataError DatasetError EmptySourceError IndexMismatchError IndexingError MissingExtraError "
     "ModelError NoBackgroundError NoIndexError NotStoredError StoreError SurpriseRerankError",
     "pipeline": "Pipeline",
+    "places": "Place",
     "rerank.auto": "AutoReranker",
     "rerank.diversity": "Diversity",
     "rerank.rerankers": "CosineReranker DynaMaxReranker FusionReranker SurpriseReranker",

@@ -15,6 +15,7 @@ from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
+from surprise_rerank.places import Place
 
 T = TypeVar("T")
 # What a re-ranker may need of a pool beside ids and scores.
@@ -238,6 +239,22 @@ class Hit:
         """The passage, or the whole content where there are none; empty without a document."""
         content = "" if self.document is None else self.document.content
         return content if self.passage is None else content[self.passage.start : self.passage.end]
+
+    @property
+    def place(self) -> Place | None:
+        """Where the passage, or the document, stands in its file; None where that is not known."""
+        if self.document is None:
+            return None
+        if self.passage is None:
+            return self.document.place(0, len(self.document.content))
+        return self.document.place(self.passage.start, self.passage.end)
+
+    @property
+    def citation(self) -> str:
+        """A line to cite it by: `handbook.pdf, p. 12, Setup > Windows`."""
+        path = self.metadata.get("path")
+        name = path.rpartition("/")[2] if isinstance(path, str) else ""
+        return ", ".join(filter(None, (name or self.title.strip() or self.id, str(self.place or ""))))
 
     @property
     def title(self) -> str:

@@ -223,6 +223,8 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "title": hit.title,
         "text": hit.text,
         "passage": None if hit.passage is None else asdict(hit.passage),
+        "place": None if hit.place is None else hit.place.to_json(),
+        "citation": hit.citation,
         "metadata": dict(hit.metadata),
         "parts": dict(hit.parts),
         "duplicates": list(hit.duplicates),

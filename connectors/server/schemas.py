@@ -205,6 +205,8 @@ class SearchHit(BaseModel):
     title: str
     text: str
     passage: dict[str, int] | None
+    place: dict[str, Any] | None
+    citation: str
     metadata: dict[str, Any]
     parts: dict[str, float | None]
     duplicates: list[str]

@@ -67,6 +67,7 @@ LEFT_OUT: dict[str, str] = {
     ),
     **dict.fromkeys(("Collection.count_changes", "DocumentIndex.count_changes"), "of what writes"),
     "Surprise.scores": "an array for insiders",
+    "Document.place": "of passages, which know their characters",
     "TextReranker()(reranker)": "None is the usual one",
     "Pipeline.fit(questions)": "of the pipeline in the table, which has no weights",
     "Ensemble.update(vectors)": "refused by dimension",
