@@ -66,9 +66,16 @@ def search_answer(found: Mapping[str, Any], most: int) -> Answer:
     The verdict is first, then as many hits as there is room for, and as much of their texts.
     """
     bodies = [_result(rank, hit) for rank, hit in enumerate(found["results"], start=1)]
-    verdict = _verdict(found["verdict"])
+    verdict, packed = _verdict(found["verdict"]), cleaned(found.get("packed", ""))
 
     def shown(count: int, room: int) -> dict[str, Any]:
+        if "packed" in found:
+            entries = [entry for entry, _, _ in bodies[:count]]
+            text = around(packed, "", room)
+            left = _dropped(count, len(bodies), most)
+            left += ["The text to read is cut at its end."] * (len(text) < len(packed))
+            values = {"verdict": verdict, "system": found["system"], "read": text}
+            return {**values, "results": entries, "left_out": left}
         results = [
             {**entry, "text": around(text, sentence, room), "shortened": len(text) > room}
             for entry, text, sentence in bodies[:count]

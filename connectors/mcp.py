@@ -127,6 +127,11 @@ class SearchArguments(_Asked):
     max_per_document: int | None = Field(
         None, ge=1, description="The most passages of one document, where the unit is the passage."
     )
+    tokens: int | None = Field(
+        None,
+        ge=1,
+        description="Give one text of so many tokens to read, with citations, in place of excerpts.",
+    )
 
 
 class ExplainArguments(_Asked):

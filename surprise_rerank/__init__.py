@@ -10,6 +10,7 @@ from surprise_rerank.core.lazy import lazy_names
 if TYPE_CHECKING:
     from surprise_rerank.answers import Answer as Answer
     from surprise_rerank.answers import SearchOptions as SearchOptions
+    from surprise_rerank.answers import packed_context as packed_context
     from surprise_rerank.candidates import Candidates as Candidates
     from surprise_rerank.candidates import Hit as Hit
     from surprise_rerank.candidates import Query as Query
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 # Module -> its public names. Loaded when first asked for: torch takes seconds, and `--help` does not need it.
 _PUBLIC = {
-    "answers": "Answer SearchOptions",
+    "answers": "Answer SearchOptions packed_context",
     "candidates": "Candidates Hit Query Ranking Verdict",
     "classify.classifier": "SurpriseClassifier",
     "classify.cluster": "SurpriseAssignment SurpriseKMeans",

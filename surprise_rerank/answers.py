@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypedDict, Unpack, get_args
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Query, Ranking, Unit, Verdict
-from surprise_rerank.errors import refuse_unknown
+from surprise_rerank.errors import DataError, refuse_unknown
+from surprise_rerank.packing import PackedContext, Stretch, about_tokens, packed
 from surprise_rerank.rerank.diversity import Diversity
 from surprise_rerank.rerank.grouping import group_path, grouped
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -30,6 +31,7 @@ class SearchSettings(TypedDict, total=False):
     keep_refused: bool | None
     unit: Unit | None
     max_per_document: int | None
+    context: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,7 @@ class SearchOptions:
         unit: what is found: documents, each with its best passage, or every `passage` by itself. Then depth,
             percentile and the numbers here are of passages, and neighbours that overlap are one.
         max_per_document: the most passages of one document; any number where None.
+        context: so many neighbours on each side belong to the text of a passage that is shown.
     """
 
     filter: Any = None
@@ -59,12 +62,14 @@ class SearchOptions:
     keep_refused: bool = False
     unit: Unit = "document"
     max_per_document: int | None = None
+    context: int = 0
 
     def __post_init__(self) -> None:
         border.flags(keep_refused=self.keep_refused)
         border.choice("unit", self.unit, get_args(Unit))
         most = border.optional(border.count, "max_per_document", self.max_per_document)
         object.__setattr__(self, "max_per_document", most)
+        object.__setattr__(self, "context", border.count("context", self.context, 0))
         border.optional(border.text, "tenant", self.tenant)
         object.__setattr__(self, "depth", border.count("depth", self.depth))
         object.__setattr__(self, "offset", border.count("offset", self.offset, 0))
@@ -125,6 +130,33 @@ class Answer:
         else:
             rows = grouped((hit.metadata for hit in self.shown), group_path(group_by), limit, size)
         return {value: self.shown.take(of_value) for value, of_value in rows.items()}
+
+
+def packed_context(
+    ranking: Ranking, tokens: int = 2000, count: Callable[[str], int] = about_tokens
+) -> PackedContext:
+    """What a language model is given to read of a ranking with texts; `str()` of it is the prompt's part.
+
+    The best passages that have room, each text once, numbered, with the line to cite each by: the best
+    document first, the second best last, passages of one in its own order, neighbours joined.
+
+    Args:
+        ranking: of documents or passages, as `search` gives it.
+        tokens: the most of all, citations included.
+        count: tells how many tokens a text has; by default a quarter of its letters.
+    """
+    border.count("tokens", tokens)
+    border.function("count", count)
+    stretches = []
+    for hit in border.instance("ranking", ranking, Ranking):
+        if hit.document is None:
+            raise DataError(
+                "the ranking has no texts to pack; take one of search(), or of answer(texts=True)"
+            )
+        passage, whole = hit.passage, len(hit.document.content)
+        start, end = (0, whole) if passage is None else (passage.start, passage.end)
+        stretches.append(Stretch(hit.document, start, end, hit.cited))
+    return packed(stretches, tokens, count)
 
 
 OPTION_NAMES = tuple(field.name for field in fields(SearchOptions))

@@ -252,9 +252,13 @@ class Hit:
     @property
     def citation(self) -> str:
         """A line to cite it by: `handbook.pdf, p. 12, Setup > Windows`."""
+        return self.cited(self.place)
+
+    def cited(self, place: Place | None) -> str:
+        """The line that another place of its document is cited by."""
         path = self.metadata.get("path")
         name = path.rpartition("/")[2] if isinstance(path, str) else ""
-        return ", ".join(filter(None, (name or self.title.strip() or self.id, str(self.place or ""))))
+        return ", ".join(filter(None, (name or self.title.strip() or self.id, str(place or ""))))
 
     @property
     def title(self) -> str:

@@ -22,7 +22,7 @@ from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.merging import at_most_of_each, merged_neighbours
+from surprise_rerank.rerank.merging import at_most_of_each, merged_neighbours, with_neighbours
 from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -48,9 +48,9 @@ Background: TypeAlias = QuestionBackground | Callable[[], QuestionBackground | N
 class Retriever(Protocol):
     """Anything that makes a candidate pool for a query.
 
-    One that takes filters has `among(filter, tenant)`, one that gives passages `by_unit(unit)`, and one that
-    reads texts apart `documents(ids)`: most of a pool is never shown, and its texts take longer than its
-    scores.
+    One that takes filters has `among(filter, tenant)`, one that gives passages `by_unit(unit)` and
+    `passages(ids)`, all those of documents, and one that reads texts apart `documents(ids)`: most of a pool
+    is never shown, and its texts take longer than its scores.
     """
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
@@ -123,7 +123,7 @@ class Pipeline:
             question: in words.
             top_k: the most that are returned. With diversity they are chosen from the whole pool.
             settings: `filter=`, `tenant=`, `min_percentile=`, `depth=`, `diversity=`, `collapse=`,
-                `offset=`, `unit=`, `max_per_document=`; see `SearchOptions`.
+                `offset=`, `unit=`, `max_per_document=`, `context=`; see `SearchOptions`.
         """
         return self.answer(question, border.count("top_k", top_k), **settings).shown
 
@@ -204,6 +204,9 @@ class Pipeline:
             shown = _first_of(ranking, pool, replace(options, min_percentile=least), last)
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))
+            passages = getattr(pipeline.retriever, "passages", None)
+            if options.context and passages is not None and shown.passages is not None and len(shown):
+                shown = with_neighbours(shown, passages(shown.ids), options.context)
             verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
             counts.update({"surprise_rerank.documents": len(shown), **verdict})
         times = (encoded - started, retrieved - encoded, time.perf_counter() - retrieved)

@@ -55,6 +55,10 @@ class ExplainingRetriever(ABC):
         """Reads what is shown, by id; see `Searched.documents`."""
         return self.index.documents
 
+    def passages(self, ids: Sequence[str]) -> Candidates:
+        """All passages of documents, without texts."""
+        return self.index.fetch(list(dict.fromkeys(ids)), frozenset(), skip_missing=True)
+
     def has_a_word_of(self, question: str) -> bool | None:
         """Whether a document has a word of the question; None where nobody counts words."""
         words = self.index.words

@@ -9,7 +9,7 @@ from typing import Any
 
 from qdrant_client import models
 
-from surprise_rerank.answers import SearchOptions, SearchSettings
+from surprise_rerank.answers import SearchOptions, SearchSettings, packed_context
 from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.qdrant.lexical import Bm25
@@ -111,6 +111,8 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, condit
     with refusing():
         answer = pipeline.answer(asked.query, asked.top_k, **settings)
     shown = _order(opened, asked, asked.system, answer.shown)
+    if asked.tokens is not None:
+        shown["packed"] = str(packed_context(answer.shown, asked.tokens))
     if other is None:
         return shown
     if other.current_background() is None:  # what the other system cannot measure, it does not refuse

@@ -128,6 +128,10 @@ class SearchRequest(Extensions):
     keep_refused: StrictBool = False
     unit: Unit | None = None
     max_per_document: _Count | None = None
+    context: Annotated[int, Field(ge=0, le=100)] | None = None
+    tokens: _Count | None = Field(
+        None, description="Pack the results for a language model, in so many tokens."
+    )
     excerpts: StrictBool = False
     compare_with: Text | None = None
 
@@ -228,6 +232,7 @@ class SearchResponse(Order):
     id: str
     model: str
     compared: Order | None = None
+    packed: str | None = None
 
 
 class DocumentsResponse(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from surprise_rerank.candidates import Ranking
+from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.documents import Passage
 
 
@@ -49,6 +49,29 @@ def at_most_of_each(ranking: Ranking, most: int) -> Ranking:
         if counts[name] <= most:
             kept.append(row)
     return ranking.take(kept)
+
+
+def with_neighbours(ranking: Ranking, stored: Candidates, count: int) -> Ranking:
+    """The lines with the text of so many neighbours on each side, of all passages of their documents."""
+    assert ranking.passages is not None
+    by_document: dict[str, list[Passage]] = {}
+    for name, passage in zip(stored.ids, stored.passages or (), strict=True):
+        by_document.setdefault(name, []).append(passage)
+    widened = []
+    for name, passage in zip(ranking.ids, ranking.passages, strict=True):
+        others = sorted(by_document.get(name, ()), key=lambda own: own.number)
+        inside = [row for row, own in enumerate(others) if _overlap(own, passage) and _is_most(own, passage)]
+        if inside:
+            near = others[max(inside[0] - count, 0) : inside[-1] + count + 1]
+            start, end = min(passage.start, near[0].start), max(passage.end, near[-1].end)
+            passage = replace(passage, start=start, end=end)
+        widened.append(passage)
+    return replace(ranking, passages=tuple(widened))
+
+
+def _is_most(own: Passage, whole: Passage) -> bool:
+    """Whether most of a passage is in a stretch: those that begin or end it overlap with it, too."""
+    return 2 * (min(own.end, whole.end) - max(own.start, whole.start)) > own.end - own.start
 
 
 def _overlap(one: Passage, other: Passage) -> bool:

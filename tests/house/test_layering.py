@@ -34,7 +34,7 @@ ROOMS = [
         "surprise",
         "similarities",
     ),
-    *("rerank", "thresholds", "classify", "explanation", "answers", "pipeline", "text_pool"),
+    *("rerank", "thresholds", "classify", "explanation", "packing", "answers", "pipeline", "text_pool"),
     "text_reranker",
     *("connectors.progress", "connectors.lucene"),
     *(

@@ -41,7 +41,7 @@ VALUES: dict[str, Any] = {
     "a thing": object(),
 }
 # Numbers that may be 0, negative ones too where a name is in the second set, and those from 0 to 1.
-FROM_ZERO = {"offset", "overlap", "documents", "seed", "sample_size", "random_state"}
+FROM_ZERO = {"offset", "context", "overlap", "documents", "seed", "sample_size", "random_state"}
 ANY_NUMBER = {"threshold", "weight", "alpha", "beta", "target_loss", "learning_rate", "timeout"}
 SHARES = {"min_percentile", "diversity", "collapse", "shrink_mean", "shrink_deviation"}
 # What only the package's own parts make and hand on: a function that takes one is not called by users.

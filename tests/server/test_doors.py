@@ -37,6 +37,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "diverse and strict": {"diversity": 0.7, "min_percentile": 0.6, "top_k": 5},
     "passages": {"unit": "passage"},
     "one of each": {"unit": "passage", "max_per_document": 1},
+    "with neighbours": {"unit": "passage", "context": 1, "top_k": 3},
     "strict passages": {"unit": "passage", "min_percentile": 0.6, "filter": YOUNG, "top_k": 5},
     "different passages": {"unit": "passage", "diversity": 0.7, "depth": 30, "offset": 1, "top_k": 5},
     "all": {"diversity": 0.5, "collapse": 0.95, "min_percentile": 0.3, "filter": YOUNG, "depth": 20},
@@ -110,7 +111,7 @@ INSIDE |= {
     if is_installed(host.package.partition(".")[0]) and hasattr(host.adapter, "SurpriseRetriever")
 }
 # A tool of an agent has fewer options.
-UNKNOWN_TO = {"MCP": {"depth", "offset", "diversity", "collapse"}}
+UNKNOWN_TO = {"MCP": {"depth", "offset", "diversity", "collapse", "context"}}
 
 
 @pytest.fixture(scope="module")
@@ -173,8 +174,8 @@ def test_the_command_shows_the_same(place: Place, name: str) -> None:
     arguments = ["--system", SYSTEM, "--top", str(options.pop("top_k", 10))]
     if "offset" in options:
         arguments += ["--set", f"offset={options.pop('offset')}"]
-    if "max_per_document" in options:
-        arguments += ["--set", f"max_per_document={options.pop('max_per_document')}"]
+    for setting in {"max_per_document", "context"} & set(options):
+        arguments += ["--set", f"{setting}={options.pop(setting)}"]
     if options.pop("unit", "document") == "passage":
         arguments.append("--passages")
     for option, value in options.items():

@@ -45,6 +45,7 @@ class SetSettings:
             of each `document` with --passages; --top counts groups.
         group_size: most documents of a group.
         max_per_document: most passages of one document, with --passages.
+        context: neighbours on each side that belong to a passage's text.
         grpc: talk to the server by gRPC instead of REST.
     """
 
@@ -54,6 +55,7 @@ class SetSettings:
     group_by: str | None = None
     group_size: int = 3
     max_per_document: int | None = None
+    context: int = 0
     grpc: bool = False
 
 
@@ -93,6 +95,7 @@ class SearchCommand:
             "offset": self.settings.offset,
             "unit": "passage" if self.passages else "document",
             "max_per_document": self.settings.max_per_document,
+            "context": self.settings.context,
         }
 
 
