@@ -82,9 +82,16 @@ def search_answer(found: Mapping[str, Any], most: int) -> Answer:
     The verdict is first, then as many hits as there is room for, and as much of their texts.
     """
     bodies = [_result(rank, hit) for rank, hit in enumerate(found["results"], start=1)]
-    verdict = _verdict(found["verdict"])
+    verdict, packed = _verdict(found["verdict"]), cleaned(found.get("packed", ""))
 
     def shown(count: int, room: int) -> dict[str, Any]:
+        if "packed" in found:
+            entries = [entry for entry, _, _ in bodies[:count]]
+            text = around(packed, "", room)
+            left = _dropped(count, len(bodies), most)
+            left += ["The text to read is cut at its end."] * (len(text) < len(packed))
+            values = {"verdict": verdict, "system": found["system"], "read": text}
+            return {**values, "results": entries, "left_out": left}
         results = [
             {**entry, "text": around(text, sentence, room), "shortened": len(text) > room}
             for entry, text, sentence in bodies[:count]
@@ -183,7 +190,8 @@ def _result(rank: int, hit: Mapping[str, Any]) -> tuple[dict[str, Any], str, str
     start = 0 if hit["passage"] is None else hit["passage"]["start"]
     text = cleaned(without_title(hit["text"], hit["title"], start))
     metadata = _cleaned_values(hit["metadata"]) if small else {}
-    return {**_head(rank, hit), "metadata": metadata}, text, hit["excerpt"]["text"]
+    citation = one_line(hit["citation"])
+    return {**_head(rank, hit), "citation": citation, "metadata": metadata}, text, hit["excerpt"]["text"]
 
 
 def _cleaned_values(value: Any) -> Any:

@@ -307,8 +307,7 @@ class DocumentIndex(NeverCopied, Ranked):
         passages, removed = [(own.payload[key], own.payload.get(PASSAGES, 1)) for own in records], 0
         with self._changing_points() as points, self.counting_changes(lambda: removed):
             for start in range(0, len(passages), _LOOKED_UP):
-                if not removed:
-                    self.storage.engine.claim()  # who may not write has changed nothing
+                self.storage.engine.claim()  # who may not write has changed nothing
                 removed += len(part := passages[start : start + _LOOKED_UP])
                 delete_documents(points, part)
         return removed

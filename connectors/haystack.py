@@ -11,9 +11,10 @@ import copy
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 from surprise_rerank import border
+from surprise_rerank.candidates import Unit
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.components import (
     Adapter,
@@ -169,27 +170,30 @@ SurpriseRerank = SurpriseRanker
 
 @component
 class SurpriseRetriever(_Component):
-    """The documents of an index for a question.
+    """The passages of an index for a question, or the documents.
 
-    A document has the stored id, the text of its best passage as content, and the stored metadata and `title`
-    as meta. The output `verdict` says why there are no documents. `names` are those of
+    One has the stored id, of a later passage with a number behind it, and the document's as `source_id` of
+    its meta; the passage's text as content, of a document that of the best one; the stored metadata and
+    `title`. The output `verdict` says why there are no documents. `names` are those of
     `attached.settings.PipelineSettings`: index, system, depth, min_percentile, diversity, collapse, ...
     """
 
     _takes: ClassVar = "pipeline"
-    _own: ClassVar = ("top_k", "filters")
+    _own: ClassVar = ("top_k", "filters", "unit")
 
     def __init__(
         self,
         *,
-        top_k: int = 10,  # the most documents that are returned
+        top_k: int = 10,  # the most that are returned
         filters: dict[str, Any] | None = None,  # of metadata, in Haystack's form; those of `run` replace them
+        unit: Unit = "passage",  # what is returned: passages, or documents with the best passage of each
         pipeline: Pipeline | None = None,  # instead of names; then the component cannot be written
         **names: Any,
     ) -> None:
         self._take(pipeline, names)
         self.top_k = border.count("top_k", top_k)
         self.filters = filters
+        self.unit: Unit = border.choice("unit", unit, get_args(Unit))
         if filters:
             from_haystack(filters)
 
@@ -206,11 +210,11 @@ class SurpriseRetriever(_Component):
         if chosen:
             index = narrowable(pipeline.retriever).index
             pipeline = pipeline.with_options(filter=from_haystack(chosen, index.metadata_key, index.id_key))
-        ranking = pipeline.search(query, most)
+        ranking = pipeline.search(query, most, unit=self.unit)
         found = []
-        for hit in ranking:
-            meta = found_metadata(hit, ranking.verdict)
-            found.append(Document(id=hit.id, content=hit.text, meta=meta, score=hit.relevance))
+        for hit, name in zip(ranking, ranking.line_ids, strict=True):
+            meta = {"source_id": hit.id, **found_metadata(hit, ranking.verdict, "page_number")}
+            found.append(Document(id=name, content=hit.text, meta=meta, score=hit.relevance))
         return {"documents": found, "verdict": told(ranking.verdict)}
 
     @component.output_types(documents=list[Document], verdict=dict[str, Any])

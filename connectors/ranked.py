@@ -11,7 +11,7 @@ from typing import Any, Unpack, cast, get_args
 
 from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions, SearchSettings
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     LexicalIndex,
@@ -20,7 +20,7 @@ from surprise_rerank.connectors.qdrant.retrievers import (
     with_words,
 )
 from surprise_rerank.connectors.qdrant.schema import ALL, DOCUMENT_FIELDS, PointId, to_document
-from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, PassagePools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.files import TenantFiles
@@ -77,6 +77,12 @@ class Ranked(Searched):
     def of_tenant(self, tenant: str) -> Ranked:
         """One tenant's documents, with the same methods; see `Searched.of_tenant`."""
         return TenantDocuments(self, tenant)
+
+    def by_unit(self, unit: Unit) -> Ranked:
+        """The same where candidates are documents, or passages; the points of others' collections are."""
+        border.choice("unit", unit, get_args(Unit))
+        has_passages = self.storage is not None and self.storage.manifest.options.passages is not None
+        return StoredPassages(self) if unit == "passage" and has_passages else self
 
     def pipeline(
         self,
@@ -207,11 +213,68 @@ class Ranked(Searched):
 
 
 def _shared(name: str) -> Any:
-    """Return a property of a tenant's documents that is what the whole index has."""
-    return property(attrgetter(f"corpus.{name}"))
+    """Return a property of a view that is what the collection has that it is of."""
+    return property(attrgetter(f"_whole.{name}"))
 
 
-class TenantDocuments(Ranked):
+class _View(Ranked):
+    """A collection seen in another way; a subclass says in which."""
+
+    _whole: Ranked
+
+    storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
+    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
+    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
+    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
+    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
+    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
+    surprise_reranker, _encoder = map(_shared, ("surprise_reranker", "_encoder"))
+    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
+
+    @property
+    def corpus(self) -> Ranked:
+        """The whole collection."""
+        return cast(Ranked, self._whole.corpus)
+
+    def close(self) -> None:
+        """Nothing: whoever opened the collection closes it."""
+
+
+class StoredPassages(_View):
+    """An index, or a tenant's documents in it, of which a search finds passages in place of documents."""
+
+    def __init__(self, whole: Ranked) -> None:
+        self._whole = whole
+
+    files, where, tenant = map(_shared, ("files", "where", "tenant"))
+    documents, sample_documents, changed_since = map(
+        _shared, ("documents", "sample_documents", "changed_since")
+    )
+
+    @property
+    def pools(self) -> PassagePools:
+        """Candidates that are passages; what retrievers are made of."""
+        assert self.storage is not None
+        whole = self._whole.pools
+        return PassagePools(self.storage, whole.density, cast(IndexPools, whole).tenant)
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates and their points."""
+        return pool, self.pools.points_of(pool)
+
+    def of_tenant(self, tenant: str) -> Ranked:
+        """The passages of one tenant's documents; see `Searched.of_tenant`."""
+        return StoredPassages(self._whole.of_tenant(tenant))
+
+    def by_unit(self, unit: Unit) -> Ranked:
+        """The same, or the documents that the passages are of."""
+        return self if unit == "passage" else self._whole
+
+
+class TenantDocuments(_View):
     """One tenant's documents of an index, or those of `ALL`: these alone are found, and have the ids.
 
     What scores are measured against is the whole index: its ensembles, samples and statistics of words, so
@@ -229,29 +292,15 @@ class TenantDocuments(Ranked):
                 "away, or filter"
             )
         corpus.storage.manifest.options.tenant_filter(tenant)
-        self._corpus, self._whose = corpus, tenant
+        self._whole, self._whose = corpus, tenant
         self.tenant = None if tenant == ALL else tenant
         self.files = TenantFiles(lambda: corpus.files, tenant)
         self.where = corpus.where if tenant == ALL else f"{corpus.where}, tenant {tenant!r}"
 
-    storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
-    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
-    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
-    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
-    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
-    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
-    surprise_reranker, _encoder = map(_shared, ("surprise_reranker", "_encoder"))
-    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
-
-    @property
-    def corpus(self) -> Ranked:
-        """The whole index."""
-        return self._corpus
-
     @property
     def pools(self) -> IndexPools:
         """Candidates of the tenant's documents; what retrievers are made of."""
-        return IndexPools(self.storage, self.corpus.pools.density, self._whose)
+        return IndexPools(self.storage, self._whole.pools.density, self._whose)
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
@@ -267,7 +316,7 @@ class TenantDocuments(Ranked):
         One that was measured over the whole index has its number of documents, and its changes count. Of the
         tenant's, which has about the tenant's number, only the difference in numbers is known.
         """
-        changed = self._corpus.changed_since(background)
+        changed = self._whole.changed_since(background)
         return changed if self.tenant is None else min(changed, abs(len(self) - background.documents))
 
     def sample_documents(self, size: int) -> tuple[Document, ...]:
@@ -282,13 +331,10 @@ class TenantDocuments(Ranked):
     def of_tenant(self, tenant: str) -> TenantDocuments:
         """The same documents, or a tenant's of those of all; a DataError for those of another tenant."""
         if self._whose == ALL != tenant:
-            return TenantDocuments(self._corpus, tenant)
+            return TenantDocuments(self._whole, tenant)
         if tenant != self._whose:
             raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
         return self
-
-    def close(self) -> None:
-        """Nothing: whoever opened the index closes it."""
 
 
 class RankedPipelines(Mapping[str, Pipeline]):

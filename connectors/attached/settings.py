@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 
 from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions, SearchSettings
+from surprise_rerank.candidates import Unit
 from surprise_rerank.connectors.attached.collection import Collection
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
@@ -158,6 +159,8 @@ class PipelineSettings:
     collapse: float | None = None  # fold what has this cosine to a better document into it
     tenant: str | None = None  # only documents of this one, of an index with tenants
     config: str | None = None  # file of the names in a collection of others, see `ForeignParts`
+    unit: Unit | None = None  # what a pipeline finds: documents (by default), or passages
+    max_per_document: int | None = None  # the most passages of one document
 
     def __post_init__(self) -> None:
         SearchOptions().changed(**self.search_settings)
@@ -182,6 +185,8 @@ class PipelineSettings:
             "diversity": self.diversity,
             "collapse": self.collapse,
             "tenant": self.tenant,
+            "unit": self.unit,
+            "max_per_document": self.max_per_document,
         }
 
     def open_index(self) -> DocumentIndex | Collection:

@@ -14,9 +14,11 @@ from typing import Any
 
 from surprise_rerank.connectors.readers.lines import EXTRA
 from surprise_rerank.connectors.readers.pages import Extracted, html_text, markdown_text
+from surprise_rerank.connectors.readers.places import pdf_places, slide_places, structure_places
 from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.places import Places, places_from, places_json
 
 SECONDS = 30  # for one file
 _MEMORY = 4 * 2**30  # bytes of the process
@@ -26,17 +28,31 @@ _CHARACTERS = 32 * 2**20  # of a text; small files can unfold to more
 def office_text(path: Path) -> Extracted:
     """The text of a PDF, DOCX, PPTX, XLSX, EML or EPUB file."""
     kreuzberg = import_extra("kreuzberg", EXTRA)
-    config = kreuzberg.ExtractionConfig(use_cache=False, disable_ocr=True, output_format="plain")
+    kind = path.suffix.lower()
+    config = kreuzberg.ExtractionConfig(
+        use_cache=False,
+        disable_ocr=True,
+        output_format="plain",
+        pages=kreuzberg.PageConfig(extract_pages=kind in (".pdf", ".pptx")),
+        include_document_structure=kind in (".docx", ".epub", ".xlsx"),
+    )
     try:
         found = kreuzberg.extract_file_sync(str(path), config=config)
     except kreuzberg.KreuzbergError as error:
         if "password" in str(error):
             raise RefusedError("encrypted", "is encrypted; save it without a password") from error
         raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:160]}") from error
-    title = found.metadata.get("subject" if path.suffix.lower() == ".eml" else "title") or ""
+    title = str(found.metadata.get("subject" if kind == ".eml" else "title") or "")
     pages = found.metadata.get("page_count")
     text = found.content.replace("\r\n", "\n")
-    return Extracted(text, str(title), {"pages": pages} if pages else {})
+    places: Places = ()
+    if kind == ".pdf":
+        places = pdf_places(path, text, found.pages or ())
+    elif kind == ".pptx":
+        places = slide_places(found.content, (found.metadata.get("pages") or {}).get("boundaries") or ())
+    elif found.document:
+        places = structure_places(text, found.document["nodes"], title, is_workbook=kind == ".xlsx")
+    return Extracted(text, title, {"pages": pages} if pages else {}, places)
 
 
 _READERS: dict[str, Callable[[Path], Extracted]] = {
@@ -75,7 +91,8 @@ class Extractor:
             raise RefusedError("too complex", "is damaged or too complex: its reader failed")
         kind, *values = json.loads(answer)
         if kind == "text":
-            return Extracted(*values)
+            text, title, metadata, places = values
+            return Extracted(text, title, metadata, places_from(places))
         raise MissingExtraError(*values) if kind == "missing" else RefusedError(*values)
 
     def close(self) -> None:
@@ -128,7 +145,7 @@ def _answer(path: Path, reader: Callable[[Path], Extracted]) -> list[Any]:
         return ["refused", reason, f"cannot be read: {reason}"]
     except (MemoryError, RecursionError):
         return ["refused", "too complex", "is too complex for the memory that a file may take"]
-    return ["text", *found]
+    return ["text", found.text, found.title, found.metadata, places_json(found.places)]
 
 
 if __name__ == "__main__":

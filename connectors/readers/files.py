@@ -54,7 +54,8 @@ def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = M
         modified = datetime.fromtimestamp(0, UTC)  # a date that Python does not have
     known = {"path": name, "bytes": found.st_size, "modified": modified.isoformat()}
     title = " ".join(extracted.title.split()) or encodable(path.stem)
-    return Document(id=name, text=extracted.text, title=title, metadata={**known, **extracted.metadata})
+    metadata = {**known, **extracted.metadata}
+    return Document(id=name, text=extracted.text, title=title, metadata=metadata, places=extracted.places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from qdrant_client import models
 
-from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
+from surprise_rerank.answers import Answer, SearchOptions, SearchSettings, packed_context
 from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.qdrant.lexical import Bm25
@@ -143,6 +143,8 @@ def search(
         answer = pipeline.answer(asked.query, asked.top_k, **settings)
     note(answer)
     shown = _order(opened, asked, asked.system, answer.shown)
+    if asked.tokens is not None:
+        shown["packed"] = str(packed_context(answer.shown, asked.tokens))
     if other is None:
         return shown
     if other.current_background() is None:  # what the other system cannot measure, it does not refuse
@@ -151,9 +153,9 @@ def search(
     if query.dense is None:  # words alone ranked first
         query = replace(other, encoder=encoder.as_encoder).encoded([asked.query])[0]
     compared = other.answer(query, asked.top_k, **settings)
-    ranks = {name: rank for rank, name in enumerate(compared.ranking.ids, start=1)}
-    for hit in shown["results"]:
-        hit["rank_compared"] = ranks.get(hit["id"])
+    ranks = {name: rank for rank, name in enumerate(compared.ranking.line_ids, start=1)}
+    for hit, name in zip(shown["results"], answer.shown.line_ids, strict=True):
+        hit["rank_compared"] = ranks.get(name)
     return {**shown, "compared": _order(opened, asked, asked.compare_with, compared.shown)}
 
 
@@ -255,6 +257,8 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "title": hit.title,
         "text": hit.text,
         "passage": None if hit.passage is None else asdict(hit.passage),
+        "place": None if hit.place is None else hit.place.to_json(),
+        "citation": hit.citation,
         "metadata": dict(hit.metadata),
         "parts": dict(hit.parts),
         "duplicates": list(hit.duplicates),

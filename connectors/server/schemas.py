@@ -20,7 +20,7 @@ from pydantic import (
 )
 
 from surprise_rerank.answers import OPTION_NAMES, SearchSettings
-from surprise_rerank.candidates import Status
+from surprise_rerank.candidates import Status, Unit
 from surprise_rerank.connectors.server.options import MOST_DOCUMENTS
 from surprise_rerank.documents import encodable, stripped_question
 
@@ -163,6 +163,12 @@ class SearchRequest(Extensions):
     depth: _Depth | None = None
     offset: Annotated[int, Field(ge=0, le=MOST_DOCUMENTS)] = 0
     keep_refused: StrictBool = False
+    unit: Unit | None = None
+    max_per_document: _Count | None = None
+    context: Annotated[int, Field(ge=0, le=100)] | None = None
+    tokens: _Count | None = Field(
+        None, description="Pack the results for a language model, in so many tokens."
+    )
     excerpts: StrictBool = False
     compare_with: Text | None = None
 
@@ -256,7 +262,7 @@ class TeiRank(BaseModel):
 
 
 class SearchHit(BaseModel):
-    """A document that was found: its best passage, or all of it, and what each scorer gave it."""
+    """A document that was found, or a passage: the text of that, and what each scorer gave it."""
 
     id: str
     relevance_score: float | None
@@ -265,6 +271,8 @@ class SearchHit(BaseModel):
     title: str
     text: str
     passage: dict[str, int] | None
+    place: dict[str, Any] | None
+    citation: str
     metadata: dict[str, Any]
     parts: dict[str, float | None]
     duplicates: list[str]
@@ -286,6 +294,7 @@ class SearchResponse(Order):
     id: str
     model: str
     compared: Order | None = None
+    packed: str | None = None
 
 
 class ChosenDocuments(BaseModel):

@@ -166,7 +166,7 @@ def test_all_that_is_given_by_name_is_written_and_copied() -> None:
     filters = {"field": "meta.n", "operator": ">", "value": 1}
     written = {
         SurpriseRanker: names | {"top_k": 3, "meta_fields_to_embed": ["title"]},
-        SurpriseRetriever: names | {"top_k": 3, "depth": 7, "filters": filters},
+        SurpriseRetriever: names | {"top_k": 3, "depth": 7, "filters": filters, "unit": "document"},
     }
     for kind, parameters in written.items():
         data = kind(**parameters).to_dict()

@@ -74,7 +74,7 @@ class IndexPools(Pools):
     @property
     def splits(self) -> bool:
         """Whether a document may have several points."""
-        return self.storage.manifest.options.passages is not None
+        return self._has_passages
 
     def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds, in one request."""
@@ -146,7 +146,7 @@ class IndexPools(Pools):
     ) -> Candidates:
         """Documents by id, in this order; see `Searched.fetch`."""
         names = self.payload_of(fields)
-        counted = (*names, PASSAGES) if self.splits else names
+        counted = (*names, PASSAGES) if self._has_passages else names
         keys = self.keys(ids)
         firsts = self._retrieve([point_id(key) for key in keys.values()], counted, fields)
         missing = [name for name in ids if point_id(keys[name]) not in firsts]
@@ -237,7 +237,7 @@ class IndexPools(Pools):
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
         if self._key_field != ID:
             names = (*names, self._key_field)
-        if self.splits:
+        if self._has_passages:
             names = (*names, *PASSAGE_FIELDS)
         return (*names, *TOKEN_FIELDS) if "tokens" in fields else names
 
@@ -245,8 +245,8 @@ class IndexPools(Pools):
         """What is read of other points to make candidates of these: whole documents."""
         if "documents" not in fields:
             return {}
-        heads = {self.key(record) for record in records if record.payload.get(NUMBER, 0) == 0}
-        headless = [key for key in self._documents_of(records) if key not in heads]
+        heads = {self._document(record) for record in records if record.payload.get(NUMBER, 0) == 0}
+        headless = [key for key in dict.fromkeys(map(self._document, records)) if key not in heads]
         if not headless:
             return {}
         return {
@@ -260,7 +260,7 @@ class IndexPools(Pools):
         if "documents" not in fields:
             return list(records)
         documents = self._documents([*records, *answers.get("documents", ())])
-        return [record for record in records if self.key(record) in documents]
+        return [record for record in records if self._document(record) in documents]
 
     def made(
         self,
@@ -282,7 +282,7 @@ class IndexPools(Pools):
             dense=_dense(records, manifest.dimension) if "dense" in fields else None,
             tokens=self.tokens_of(records) if "tokens" in fields else None,
             terms=to_terms(records) if "terms" in fields else None,
-            documents=tuple(documents[self.key(record)] for record in records) if has_texts else None,
+            documents=tuple(documents[self._document(record)] for record in records) if has_texts else None,
         )
         if passages is None:
             return found
@@ -290,6 +290,9 @@ class IndexPools(Pools):
 
     def key(self, record: Record) -> str:
         """What the document is known by; see `schema.document_key`."""
+        return self._document(record)
+
+    def _document(self, record: Record) -> str:
         return str(record.payload[self._key_field])
 
     def names(self, records: Sequence[Record]) -> dict[str, str]:
@@ -350,6 +353,10 @@ class IndexPools(Pools):
         return self.tenant in (None, ALL)
 
     @property
+    def _has_passages(self) -> bool:
+        return self.storage.manifest.options.passages is not None
+
+    @property
     def _key_field(self) -> str:
         return self.storage.manifest.options.key_field
 
@@ -360,7 +367,43 @@ class IndexPools(Pools):
     def _documents(self, records: Sequence[Record]) -> dict[str, Document]:
         """Documents by key: the first point of each holds the text."""
         firsts = (record for record in records if record.payload.get(NUMBER, 0) == 0)
-        return {self.key(record): to_document(record.payload) for record in firsts}
+        return {self._document(record): to_document(record.payload) for record in firsts}
+
+
+class PassagePools(IndexPools):
+    """Makes candidate pools of passages: each point of an index is one, and `depth` counts them.
+
+    Ids are still those of documents, and `keys` and `fetch` are of whole documents; what a search has found
+    is known by its point.
+    """
+
+    @property
+    def density(self) -> float:
+        """Points per candidate."""
+        return 1.0
+
+    @property
+    def splits(self) -> bool:
+        """Whether a candidate may have several points."""
+        return False
+
+    def key(self, record: Record) -> str:
+        """The id of the point."""
+        return record.id
+
+    def among(self, keys: Sequence[str]) -> models.Filter:
+        """A filter for these points."""
+        return models.Filter(must=[models.HasIdCondition(has_id=list(keys))])
+
+    def made(
+        self,
+        records: Sequence[Record],
+        fields: frozenset[Field],
+        scores: Mapping[str, Float64Array],
+        answers: Mapping[str, Sequence[Record]],
+    ) -> Candidates:
+        """Points as candidates, each a line of its own; see `Pools.made`."""
+        return replace(super().made(records, fields, scores, answers), unit="passage")
 
 
 class WithOtherTenants:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self, get_args
 from qdrant_client import models
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import ALL, PointId
@@ -95,6 +95,10 @@ class Searched(ABC):
         Raises:
             DataError: if it is no index with tenants, or is another tenant's already.
         """
+
+    def by_unit(self, unit: Unit) -> Searched:
+        """The same where candidates of a search are documents, or their passages where these are stored."""
+        return self
 
     @property
     def every_tenant(self) -> str | None:

@@ -35,8 +35,11 @@ class SetSettings:
         mode: where surprise is computed; here, by Qdrant's formula (its default), or by augmented vectors.
         exact: search without the approximate index.
         offset: pass over the first so many.
-        group_by: the best documents of each value at a path such as metadata.author; --top counts groups.
+        group_by: the best documents of each value at a path such as metadata.author, or the best passages
+            of each `document` with --passages; --top counts groups.
         group_size: most documents of a group.
+        max_per_document: most passages of one document, with --passages.
+        context: neighbours on each side that belong to a passage's text.
         grpc: talk to the server by gRPC instead of REST.
     """
 
@@ -45,6 +48,8 @@ class SetSettings:
     offset: int = 0
     group_by: str | None = None
     group_size: int = 3
+    max_per_document: int | None = None
+    context: int = 0
     grpc: bool = False
 
 
@@ -62,6 +67,7 @@ class SearchCommand:
     min_percentile: float | None
     diversity: float | None
     collapse: float | None
+    passages: bool
     model: str | None
     config: str | None
     settings: SetSettings
@@ -81,6 +87,9 @@ class SearchCommand:
             "diversity": self.diversity,
             "collapse": self.collapse,
             "offset": self.settings.offset,
+            "unit": "passage" if self.passages else "document",
+            "max_per_document": self.settings.max_per_document,
+            "context": self.settings.context,
         }
 
 
