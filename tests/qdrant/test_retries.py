@@ -56,6 +56,7 @@ TOLD: list[tuple[Fault, str, type[StoreError]]] = [
     *((Status(own, "because\n of that"), str(own), StoreError) for own in (307, 501)),
     *((Status(own, page=b"Invalid API key or JWT"), "set QDRANT_API_KEY", StoreError) for own in (401, 403)),
     *((Status(own, ""), "set QDRANT_API_KEY", StoreError) for own in (401, 403)),
+    *((Status(403, own), "set QDRANT_API_KEY", NoAccess) for own in ("forbidden", "key doesn't exist")),
     *(
         (Status(200, page=own), "does not answer like Qdrant; check the url", StoreError)
         for own in (b"{}", b"[]", b'{"message": "hello"}', b'{"result": {"count": "many"}}')

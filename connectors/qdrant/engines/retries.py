@@ -58,7 +58,8 @@ _NO_ROOM = re.compile(r"no space left|disk space|disk (is )?full|insufficient st
 # What a plan or strict mode allows of storage; not so many requests a minute, which pass.
 _QUOTA = re.compile(r"quota|plan('s)? limit|insufficient (memory|resources)", re.IGNORECASE)
 _LOCKED = re.compile(r"\block(ed|s)?\b|operations? (are|is) forbidden", re.IGNORECASE)
-_TOKEN = re.compile(r"access|api.?key|token|jwt|^$", re.IGNORECASE)  # why 403 is the key's fault
+# Why 403 is not the key's fault: Qdrant says so of its strict mode, and a proxy anything of a key.
+_SETTING = re.compile(r"forbidden: (?!.*(access|api.?key|token|jwt))", re.IGNORECASE)
 _CERTIFICATE = re.compile(r"certificate", re.IGNORECASE)
 _TLS = re.compile(r"certificate|wrong_version_number|tlsv1|ssl handshake|tsi_protocol", re.IGNORECASE)
 _HERE = re.compile(r"//(localhost|127\.|\[::1\])")
@@ -260,7 +261,7 @@ def _answered(answer: _Answer, where: str, asked: float | None) -> StoreError:
         return StoreError(f"{where} is locked ({reason or answer.shown}); have it unlocked, and run it again")
     if _QUOTA.search(reason):
         return StoreError(f"the quota of {where} is used up ({reason}); raise it, or remove something there")
-    if status == 401 or (status == 403 and _TOKEN.search(reason)):
+    if status == 401 or (status == 403 and not _SETTING.match(reason)):
         kind = StoreError if status == 401 else NoAccess
         return kind(
             f"{where} refuses access ({answer.shown} {reason}); set QDRANT_API_KEY to a key or a token that "
