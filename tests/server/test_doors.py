@@ -220,8 +220,8 @@ def test_passages_of_a_document_are_lines_that_share_no_text(place: Place) -> No
 def test_groups_of_passages_are_those_of_documents(place: Place) -> None:
     with DocumentIndex.open(place.bench.index, load_encoder(str(place.bench.model))) as index:
         settings = {"unit": "passage", "top_k": 3, "group_size": 2}
-        groups = index.pipeline(SYSTEM).search_groups(QUESTION, "document", **settings)
-    arguments = ["--system", SYSTEM, "--top", "3", "--passages"]
+        groups = index.pipeline(SYSTEM, tenant=ALL).search_groups(QUESTION, "document", **settings)
+    arguments = ["--system", SYSTEM, "--top", "3", "--tenant", ALL, "--passages"]
     arguments += ["--set", "group_by=document", "--set", "group_size=2"]
     answer = place.bench.json("search", QUESTION, "--index", place.bench.index, *arguments)
     assert len(groups) == 3
