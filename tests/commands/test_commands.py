@@ -144,7 +144,7 @@ def test_what_an_index_stores_is_set_and_kept_until_it_is_rebuilt(bench: Bench) 
         return bench.json("status", "--index", bench.index)["manifest"]["options"]
 
     assert stored() == {
-        "passages": {"tokens": None, "overlap": 32, "best": 2},
+        "passages": {"tokens": None, "overlap": 32, "best": 2, "follow": "structure"},
         "tokens": True,
         "pooling": 2.5,
         "surprise_vector": False,
