@@ -207,7 +207,7 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
         ),
         "exactly once": lambda: plain(NAMES, template="this").fit(NEWS),
         r"\{\} exactly once": lambda: plain(NAMES, template="{:>9}").fit(NEWS),
-        "cannot be filled": lambda: plain(NAMES, template="{").fit(NEWS),
+        r"exactly once, got '\{'": lambda: plain(NAMES, template="{").fit(NEWS),
         "encoder must be": lambda: plain(NAMES, encoder=3).fit(points),
         "none of the labels: team": lambda: plain(["team", "bank"], encoder=encoder).fit(NEWS, ["art"] * 6),
         "requires y to be passed": lambda: plain().fit(points),

@@ -265,7 +265,7 @@ def test_an_index_with_tenants_is_not_searched_for_nobody(open_index: Opener) ->
             }
             narrowed = every.search("cats", 30, filter=of("acme"))
             assert set(narrowed.ids) == {f"acme/{name}" for name in ids("acme")}
-        with pytest.raises(DataError, match=r"'\*' stands for all of them"):
+        with pytest.raises(DataError, match=r"is '\*', which stands for all of them; give"):
             index.sync([Document("1", "cats", metadata={"customer": ALL})], background=False)
         with pytest.raises(DataError, match="has tenants, and nobody says"):
             list(index.ids())
