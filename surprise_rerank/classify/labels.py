@@ -135,7 +135,7 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
 def classes_in(y: Any, none_label: object = None) -> npt.NDArray[Any]:
     """(L,) the classes that occur, in order, without `none_label`."""
     if _is_indicator(y):
-        border.present("labels, the classes of the columns of y", None, "give labels=")
+        border.present("labels for the columns of y", None, "give labels=")
     found = {name for row in _own_classes(y, none_label) for name in row}
     border.some("classes in y", found, "give a class for each text")
     return np.sort(_of_one_kind(list(found), "y"))
