@@ -99,11 +99,26 @@ def ranked_metadata(
     return {**kept, **judgement(line.percentile, verdict), **folded}
 
 
-def found_metadata(hit: Hit, verdict: Verdict | None) -> dict[str, Any]:
-    """Of a document that a pipeline has found: its own, its title, and what is ours."""
+def found_metadata(hit: Hit, verdict: Verdict | None, page_key: str = "") -> dict[str, Any]:
+    """Of what a pipeline has found: the document's own, its title, where it stands, and what is ours.
+
+    `page_key` is what the host's own readers of PDFs call the number of a page, counted from 1.
+    """
     title = {TITLE: hit.title} if hit.title else {}
     folded = {DUPLICATES: list(hit.duplicates)} if hit.duplicates else {}
-    return {**title, **hit.metadata, **judgement(hit.percentile, verdict), **folded}
+    placed = _placed(hit, page_key)
+    return {**title, **placed, **hit.metadata, **judgement(hit.percentile, verdict), **folded}
+
+
+def _placed(hit: Hit, page_key: str) -> dict[str, Any]:
+    """Where a hit stands, by the names that hosts have for it; nothing where it is not known."""
+    place, path = hit.place, hit.metadata.get("path")
+    if place is None:
+        return {}
+    values: dict[str, Any] = {"citation": hit.citation, "heading": place.heading, "file_path": path}
+    if place.page is not None:
+        values |= {page_key: place.page, "page_label": place.label or str(place.page)}
+    return {key: value for key, value in values.items() if key and value}
 
 
 def stored_names(*ids: object) -> tuple[str, ...] | None:

@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
+
+import regex
 
 from surprise_rerank.documents import encodable, without_title
 
 # An answer in words, and the same as JSON values.
 Answer: TypeAlias = tuple[str, dict[str, Any]]
 
-# Control characters, those of no width, those that turn the direction of writing, and the tags and variation
-# selectors of Unicode that can carry words which nobody sees.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff"
-    "\U000e0000-\U000e01ef]"
+# Next to these letters, of Arabic and of Indian scripts, a joiner is a part of the spelling.
+_JOINERS = re.compile("[\u200c\u200d]+")
+_ARABIC, _VIRAMA = "AL", 9
+# Control and format characters, halves, and what Unicode lets be shown as nothing: variation selectors,
+# fillers, tags. Words that nobody sees can be written in them. Arabic signs around numbers are seen, and
+# joiners are looked at apart.
+_HIDDEN = regex.compile(
+    r"(?V1)[[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2800]--[\n\t\r\u200c\u200d\p{Bidi_Class=AN}]]"
 )
-_SPACES, _LINES = re.compile(r"[ \t\r\xa0]+"), re.compile(r"\s*[\n\u2028\u2029]\s*")
+_SPACES, _LINES = re.compile(r"[^\S\n\u2028\u2029]+"), re.compile(r"\s*[\n\u2028\u2029]\s*")
 _CUT = "…"
 _NAME, _MISSING, _REASON, _METADATA = 200, 40, 500, 500  # characters of an id or title, a reason, metadata
 _ROOMS = (10**6, 8000, 4000, 2000, 1000, 500, 250, 120)  # characters of each text
@@ -33,10 +39,20 @@ _ADVICE = {
 }
 
 
+def _joiner(match: re.Match[str]) -> str:
+    """A joiner where spelling has one (RFC 5892, A.1 and A.2), and nothing elsewhere."""
+    text, (start, end) = match.string, match.span()
+    before, after = text[start - 1 : start], text[end : end + 1]
+    if not before or not after or end - start > 1:
+        return ""
+    is_arabic = unicodedata.bidirectional(before) == unicodedata.bidirectional(after) == _ARABIC
+    return match[0] if is_arabic or unicodedata.combining(before) == _VIRAMA else ""
+
+
 def cleaned(text: str) -> str:
     """A text without hidden characters, halves of characters, and more white space than it needs."""
-    seen = _SPACES.sub(" ", _HIDDEN.sub("", encodable(text)))
-    return _LINES.sub("\n", seen).strip()
+    seen = _JOINERS.sub(_joiner, _HIDDEN.sub("", encodable(text)))
+    return _LINES.sub("\n", _SPACES.sub(" ", seen)).strip()
 
 
 def one_line(text: str, most: int = _NAME) -> str:
@@ -66,9 +82,16 @@ def search_answer(found: Mapping[str, Any], most: int) -> Answer:
     The verdict is first, then as many hits as there is room for, and as much of their texts.
     """
     bodies = [_result(rank, hit) for rank, hit in enumerate(found["results"], start=1)]
-    verdict = _verdict(found["verdict"])
+    verdict, packed = _verdict(found["verdict"]), cleaned(found.get("packed", ""))
 
     def shown(count: int, room: int) -> dict[str, Any]:
+        if "packed" in found:
+            entries = [entry for entry, _, _ in bodies[:count]]
+            text = around(packed, "", room)
+            left = _dropped(count, len(bodies), most)
+            left += ["The text to read is cut at its end."] * (len(text) < len(packed))
+            values = {"verdict": verdict, "system": found["system"], "read": text}
+            return {**values, "results": entries, "left_out": left}
         results = [
             {**entry, "text": around(text, sentence, room), "shortened": len(text) > room}
             for entry, text, sentence in bodies[:count]
@@ -167,7 +190,8 @@ def _result(rank: int, hit: Mapping[str, Any]) -> tuple[dict[str, Any], str, str
     start = 0 if hit["passage"] is None else hit["passage"]["start"]
     text = cleaned(without_title(hit["text"], hit["title"], start))
     metadata = _cleaned_values(hit["metadata"]) if small else {}
-    return {**_head(rank, hit), "metadata": metadata}, text, hit["excerpt"]["text"]
+    citation = one_line(hit["citation"])
+    return {**_head(rank, hit), "citation": citation, "metadata": metadata}, text, hit["excerpt"]["text"]
 
 
 def _cleaned_values(value: Any) -> Any:

@@ -8,11 +8,12 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 import numpy as np
+from qdrant_client import models
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
@@ -24,6 +25,7 @@ from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, 
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
+    ALL,
     BM25,
     DENSE,
     ID,
@@ -31,8 +33,6 @@ from surprise_rerank.connectors.qdrant.schema import (
     PASSAGES,
     TOKEN_VECTORS,
     PointId,
-    document_key,
-    point_id,
 )
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
 from surprise_rerank.connectors.qdrant.search.searched import Words
@@ -270,6 +270,7 @@ class DocumentIndex(NeverCopied, Ranked):
         """
         border.flags(prune=prune, replace=replace, show_progress=show_progress, background=background)
         border.optional(border.instance, "encoded", encoded, Encoded)
+        tenant = None if tenant == ALL else tenant
         if encoded is None:
             self.manifest.check_precision(self.encoder, self.storage.where)
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
@@ -277,8 +278,8 @@ class DocumentIndex(NeverCopied, Ranked):
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
             indexer = Indexer(self.storage.engine, points, maker, work, self._settle_words, tenant, replace)
-            report = indexer.run(documents, prune=prune, encoded=encoded)
-        self.count_changes(report.added + report.updated + report.removed)
+            with self.counting_changes(lambda: indexer.changed):
+                report = indexer.run(documents, prune=prune, encoded=encoded)
         if not background:
             return report
         begun = time.perf_counter()
@@ -286,34 +287,42 @@ class DocumentIndex(NeverCopied, Ranked):
         return dataclasses.replace(report, background_seconds=time.perf_counter() - begun)
 
     @_exclusive
-    def delete(self, ids: Iterable[str], *, tenant: str | None = None) -> int:
-        """Remove documents; unknown ids are ignored. Returns how many there were.
+    def delete(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        filter: models.Filter | None = None,  # noqa: A002 - as searches have it
+        tenant: str | None = None,
+    ) -> int:
+        """Remove documents: of these ids, of those that a filter lets through, or all of a tenant.
 
-        In a folder their texts are gone from all files when the index is closed, or after `purge`.
-
-        Raises:
-            DataError: if the index has tenants and none is given, or the other way round.
+        Unknown ids are ignored; returns how many documents there were. In a folder their texts are gone from
+        all files when the index is closed, or after `purge`. A DataError if nothing says which.
         """
-        options = self.manifest.options
-        if tenant is not None:
-            options.tenant_filter(tenant)  # refuses an index without tenants
-        elif options.tenant is not None:
-            raise DataError(
-                f"{self.where} has tenants, and an id is one of its tenant's: say whose documents are to be "
-                "deleted with tenant= (--tenant NAME), '' for those of no tenant"
-            )
-        self._density = None
-        engine, removed = self.storage.engine, 0
-        keys = [document_key(name, tenant) for name in border.texts("ids", ids)]
-        with self._changing_points() as points:
-            for start in range(0, len(keys), _LOOKED_UP):
-                part = [point_id(key) for key in keys[start : start + _LOOKED_UP]]
-                records = engine.retrieve(part, (options.key_field, PASSAGES))
-                passages = [(r.payload[options.key_field], r.payload.get(PASSAGES, 1)) for r in records]
-                delete_documents(points, passages)
-                removed += len(records)
-        self.count_changes(removed)
+        if ids is None and filter is None and tenant in (None, ALL):
+            raise DataError("say what is to be deleted: give ids=, filter=, or the name of a tenant=")
+        self._density, key = None, self.manifest.options.key_field
+        records = IndexPools(self.storage, 1.0, tenant).first_points((key, PASSAGES), filter, ids)
+        passages, removed = [(own.payload[key], own.payload.get(PASSAGES, 1)) for own in records], 0
+        with self._changing_points() as points, self.counting_changes(lambda: removed):
+            for start in range(0, len(passages), _LOOKED_UP):
+                self.storage.engine.claim()  # who may not write has changed nothing
+                removed += len(part := passages[start : start + _LOOKED_UP])
+                delete_documents(points, part)
         return removed
+
+    def ids(
+        self,
+        *,
+        filter: models.Filter | None = None,  # noqa: A002 - as searches have it
+        tenant: str | None = None,
+    ) -> Iterator[str]:
+        """Return the ids of all documents, or of those that a filter lets through, always in the same order.
+
+        A DataError if the index has tenants and none is given; those of `ALL` tenants are TENANT/ID.
+        """
+        pools, fields = IndexPools(self.storage, 1.0, tenant), (ID, self.manifest.options.key_field)
+        return iter(list(pools.names(list(pools.first_points(fields, filter))).values()))
 
     @_exclusive
     def purge(self) -> None:
@@ -452,14 +461,7 @@ class DocumentIndex(NeverCopied, Ranked):
 
     def surprise_reranker(self) -> SurpriseReranker:
         """What orders given documents by surprise, as their moments do; see `Searched.surprise_reranker`."""
-        from surprise_rerank.rerank.rerankers import SurpriseReranker
-
-        kept = self.statistics()
-        if kept is None:
-            raise statistics.no_ensemble(self.where)
-        shrinks = (kept.record.shrink_mean, kept.record.shrink_deviation)
-        anchors = self.ensemble() if any(shrinks) else None
-        return SurpriseReranker(kept.ensemble, "gaussian", 1.0, "document", *shrinks, anchors)
+        return statistics.surprise_reranker(self.statistics(), self.where, self.ensemble)
 
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates and their points."""
@@ -490,10 +492,8 @@ class DocumentIndex(NeverCopied, Ranked):
         words = self._words
         if self.manifest.language or not documents:
             return words
-        sample = documents[:: -(-len(documents) // SAMPLED)]
-        self.storage.save(
-            dataclasses.replace(self.manifest, language=language_of(own.content for own in sample))
-        )
+        language = language_of(own.content for own in documents[:: -(-len(documents) // SAMPLED)])
+        self.storage.save(dataclasses.replace(self.manifest, language=language))
         return self.manifest.words
 
     def _changing_points(self) -> AbstractContextManager[PointWriter]:

@@ -18,7 +18,7 @@ from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchSettings
 from surprise_rerank.candidates import Query, Ranking, Verdict
 from surprise_rerank.connectors.ranked import Ranked
-from surprise_rerank.errors import DataError, NoBackgroundError
+from surprise_rerank.errors import NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.verdicts import NO_MATCH
 
@@ -47,8 +47,7 @@ class Collections:
             listed = border.instances("collections", collections, kind, "open or attach one")
             collections = {collection.where: collection for collection in listed}
         border.mapping("collections", collections, lambda name, own: border.instance(name, own, kind))
-        if not collections:
-            raise DataError("there is no collection to ask; give some, as a list or by name")
+        border.some("collections", collections, "give some, as a list or by name")
         self.pipelines = {name: collection.pipeline(system) for name, collection in collections.items()}
         for name, pipeline in self.pipelines.items():
             if pipeline.current_background() is None:

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 
 from qdrant_client import models
 
-from surprise_rerank.errors import DataError, did_you_mean
+from surprise_rerank import border
+from surprise_rerank.errors import DataError
 
 _Comparison: TypeAlias = Callable[[str, Any], models.Condition]
 
@@ -32,8 +33,7 @@ def from_haystack(filters: Mapping[str, Any], root: str = "metadata", id_key: st
     `root` is the key of the metadata in the payload, empty where they are the payload; `id_key` that of a
     document's id, empty where the point's own id is it.
     """
-    if not isinstance(filters, Mapping):
-        raise DataError(f"a filter must be a dictionary, got {type(filters).__name__}")
+    border.mapping("a filter", filters)
     expected = ("field", "operator", "value") if "field" in filters else ("operator", "conditions")
     if not set(expected) <= set(filters):
         raise DataError(
@@ -42,25 +42,19 @@ def from_haystack(filters: Mapping[str, Any], root: str = "metadata", id_key: st
         )
     operator = filters["operator"]
     if "field" in filters:
-        compare = _HAYSTACK.get(operator)
-        if compare is None:
-            raise DataError(
-                f"the operator {operator!r} is not known; {did_you_mean(str(operator), _HAYSTACK)}choose of "
-                f"{', '.join(_HAYSTACK)}"
-            )
+        compare = _HAYSTACK[border.choice("operator", operator, _HAYSTACK)]
         return models.Filter(must=[compare(_key(filters["field"], root, id_key), filters["value"])])
     if not isinstance(filters["conditions"], list | tuple):
-        raise DataError(f"conditions must be a list of filters, got {type(filters['conditions']).__name__}")
+        border.refuse(
+            "conditions", filters["conditions"], "a list of filters", "put a single one into a list"
+        )
     conditions: list[models.Condition] = [from_haystack(own, root, id_key) for own in filters["conditions"]]
-    match operator:
+    match border.choice("operator", operator, ("AND", "OR", "NOT")):
         case "AND":
             return models.Filter(must=conditions)
         case "OR":
             return _any(conditions)
-        case "NOT":
-            return _not(models.Filter(must=conditions))
-        case other:
-            raise DataError(f"the logic operator {other!r} is not known; choose of AND, OR, NOT")
+    return _not(models.Filter(must=conditions))
 
 
 def from_llama_index(filters: Any, root: str = "metadata") -> models.Filter:
@@ -84,14 +78,13 @@ def _path(key: str, root: str) -> str:
     parts = key.split(".")
     # Qdrant has no way to write these two characters.
     if not all(parts) or any(mark in key for mark in '"\\'):
-        raise DataError(f'the field {key!r} has an empty part, a " or a \\; give keys joined by dots')
+        border.refuse("a filter's field", key, 'keys with no " and no \\ in them', "join them by single dots")
     quoted = (part if _PLAIN.fullmatch(part) else f'"{part}"' for part in parts)
     return ".".join([*([root] if root else []), *quoted])
 
 
 def _key(field: Any, root: str, id_key: str) -> str:
-    if not isinstance(field, str):
-        raise DataError(f"the field of a filter must be a string, got {type(field).__name__}")
+    border.text("the field of a filter", field)
     if field == "id" and not id_key:
         raise DataError("documents have the ids of points here, which no field has; filter by 'meta.KEY'")
     if field in _UNFILTERED:
@@ -113,15 +106,18 @@ def _node_condition(given: Any, root: str) -> models.Condition:
         ) from error
 
 
+_ONE = "compare with one value, or with several by `in`"
+
+
 def _equal(key: str, value: Any) -> models.Condition:
     """A match finds stored integers only; a range finds 2.0 where 2 is asked for."""
     if value is None:
         return _empty(key, value)
     if isinstance(value, float) or (type(value) is int and abs(value) < _EXACT):
         return models.FieldCondition(key=key, range=models.Range(gte=value, lte=value))
-    if isinstance(value, bool | str) or (isinstance(value, int) and -(2**63) <= value < 2**63):
-        return models.FieldCondition(key=key, match=models.MatchValue(value=value))
-    raise DataError(f"{key} is compared with {value!r}; give a string, a boolean, or a number of 64 bits")
+    if not isinstance(value, bool | str | int) or (isinstance(value, int) and not -(2**63) <= value < 2**63):
+        border.refuse(f"the value of {key}", value, "a string, a boolean, or a number of 64 bits", _ONE)
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
 
 
 def _empty(key: str, value: Any) -> models.Condition:
@@ -130,7 +126,7 @@ def _empty(key: str, value: Any) -> models.Condition:
 
 def _in(key: str, values: Any) -> models.Filter:
     if not isinstance(values, list):
-        raise DataError(f"{key} is looked for in a {type(values).__name__}; give a list")
+        border.refuse(f"the values of {key}", values, "a list", "put a single one into a list")
     return _any([_equal(key, value) for value in values])
 
 

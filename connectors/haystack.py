@@ -11,8 +11,10 @@ import copy
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
+from surprise_rerank import border
+from surprise_rerank.candidates import Unit
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.components import (
     Adapter,
@@ -127,7 +129,7 @@ class SurpriseRanker(_Component):
         **names: Any,
     ) -> None:
         self._take(reranker, names)
-        self.top_k = _positive(top_k)
+        self.top_k = border.count("top_k", top_k)
         self.meta_fields_to_embed = list(meta_fields_to_embed or [])
 
     @component.output_types(documents=list[Document], verdict=dict[str, Any])
@@ -136,7 +138,7 @@ class SurpriseRanker(_Component):
 
         `top_k` goes before the component's own.
         """
-        most = self.top_k if top_k is None else _positive(top_k)
+        most = self.top_k if top_k is None else border.count("top_k", top_k)
         given = _one_of_each_id(documents)
         texts = [self._text(document) for document in given]
         ids = [stored_names(document.id, document.meta.get("id")) for document in given]
@@ -168,27 +170,30 @@ SurpriseRerank = SurpriseRanker
 
 @component
 class SurpriseRetriever(_Component):
-    """The documents of an index for a question.
+    """The passages of an index for a question, or the documents.
 
-    A document has the stored id, the text of its best passage as content, and the stored metadata and `title`
-    as meta. The output `verdict` says why there are no documents. `names` are those of
+    One has the stored id, of a later passage with a number behind it, and the document's as `source_id` of
+    its meta; the passage's text as content, of a document that of the best one; the stored metadata and
+    `title`. The output `verdict` says why there are no documents. `names` are those of
     `attached.settings.PipelineSettings`: index, system, depth, min_percentile, diversity, collapse, ...
     """
 
     _takes: ClassVar = "pipeline"
-    _own: ClassVar = ("top_k", "filters")
+    _own: ClassVar = ("top_k", "filters", "unit")
 
     def __init__(
         self,
         *,
-        top_k: int = 10,  # the most documents that are returned
+        top_k: int = 10,  # the most that are returned
         filters: dict[str, Any] | None = None,  # of metadata, in Haystack's form; those of `run` replace them
+        unit: Unit = "passage",  # what is returned: passages, or documents with the best passage of each
         pipeline: Pipeline | None = None,  # instead of names; then the component cannot be written
         **names: Any,
     ) -> None:
         self._take(pipeline, names)
-        self.top_k = _positive(top_k)
+        self.top_k = border.count("top_k", top_k)
         self.filters = filters
+        self.unit: Unit = border.choice("unit", unit, get_args(Unit))
         if filters:
             from_haystack(filters)
 
@@ -200,16 +205,16 @@ class SurpriseRetriever(_Component):
 
         `filters` and `top_k` go before the component's own.
         """
-        most = self.top_k if top_k is None else _positive(top_k)
+        most = self.top_k if top_k is None else border.count("top_k", top_k)
         pipeline, chosen = self._get(), filters or self.filters
         if chosen:
             index = narrowable(pipeline.retriever).index
             pipeline = pipeline.with_options(filter=from_haystack(chosen, index.metadata_key, index.id_key))
-        ranking = pipeline.search(query, most)
+        ranking = pipeline.search(query, most, unit=self.unit)
         found = []
-        for hit in ranking:
-            meta = found_metadata(hit, ranking.verdict)
-            found.append(Document(id=hit.id, content=hit.text, meta=meta, score=hit.relevance))
+        for hit, name in zip(ranking, ranking.line_ids, strict=True):
+            meta = {"source_id": hit.id, **found_metadata(hit, ranking.verdict, "page_number")}
+            found.append(Document(id=name, content=hit.text, meta=meta, score=hit.relevance))
         return {"documents": found, "verdict": told(ranking.verdict)}
 
     @component.output_types(documents=list[Document], verdict=dict[str, Any])
@@ -218,12 +223,6 @@ class SurpriseRetriever(_Component):
     ) -> dict[str, Any]:
         """`run` in a thread, while the event loop goes on."""
         return await asyncio.to_thread(self.run, query, filters, top_k)
-
-
-def _positive(top_k: int) -> int:
-    if top_k < 1:
-        raise DataError(f"top_k must be at least 1, got {top_k}")
-    return top_k
 
 
 def _one_of_each_id(documents: Sequence[Document]) -> list[Document]:

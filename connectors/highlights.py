@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
+from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, term_hashes, words
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts, within_character
-from surprise_rerank.errors import DataError
 
 # What a sentence is looked for in: a text without passages may be a book.
 _READ = 20_000
@@ -61,8 +61,7 @@ def excerpts(question: str, texts: Sequence[str], language: str = AUTO, most: in
         language: of stop words and stems, as `Bm25` takes it.
         most: characters of an excerpt, 20 or more.
     """
-    if most < 20:
-        raise DataError(f"most={most} characters hold no excerpt; give 20 or more")
+    border.count("most", most, 20)
     hashes = term_hashes(Bm25(language=language))
     terms_of = cache(lambda word: frozenset[object](hashes(word)))
     wanted = _terms(_words(question[:_READ], terms_of))

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
-from surprise_rerank.candidates import Verdict
+from surprise_rerank.candidates import Unit, Verdict
 from surprise_rerank.connectors.components import (
     VERDICT,
     LoadedAdapter,
@@ -116,21 +116,22 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
 
 
 class SurpriseRetriever(LoadedAdapter, BaseRetriever):
-    """The documents that a pipeline finds.
+    """The passages that a pipeline finds, or the documents.
 
-    `page_content` is the best passage, or the whole where there are no passages; `Document.id` is the stored
-    id, which `SurpriseRerank` finds again. The metadata are the stored document's, with that id, its `title`
-    and what `SurpriseRerank` adds.
+    `page_content` is the passage, of a document the best one, or the whole where there are no passages.
+    `Document.id` is the stored id, which `SurpriseRerank` finds again; of a later passage it has a number
+    behind it. The metadata are the stored document's, with its id, `title` and what `SurpriseRerank` adds.
     `load(index=..., system=...)` makes one of names; `invoke(question, k=10, filter=..., min_percentile=.95)`
     asks for others than its own.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
     _takes: ClassVar = "pipeline"
-    _own: ClassVar = ("k", "filter", "id_key")
+    _own: ClassVar = ("k", "filter", "id_key", "unit")
 
     pipeline: Annotated[Pipeline, _AS_IT_IS] = Field(repr=False, exclude=True)
-    k: int = Field(default=4, ge=1)  # the most documents that are returned
+    k: int = Field(default=4, ge=1)  # the most that are returned
+    unit: Unit = "passage"  # what is returned: passages, or documents with the best passage of each
     filter: models.Filter | None = None  # only documents that it lets through, beside the one of `invoke`
     id_key: str = "id"  # the key of the metadata that the stored id is put under; `_id` of an attached store
 
@@ -148,15 +149,17 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         filter: models.Filter | None = None,  # noqa: A002 - LangChain's name
         min_percentile: float | None = None,
     ) -> list[Document]:
-        own = self.pipeline.with_options(filter=self.filter)
+        own = self.pipeline.with_options(filter=self.filter, unit=self.unit)
         found = own.search(query, self.k if k is None else k, filter=filter, min_percentile=min_percentile)
         _tell(run_manager.get_child(), found.verdict)
         documents = []
-        for hit in found:
+        for hit, name in zip(found, found.line_ids, strict=True):
             # The id goes before whatever the stored document's own metadata call so.
             ours = {self.id_key: hit.id, _RELEVANCE: hit.relevance}
             metadata = {**found_metadata(hit, found.verdict), **ours}
-            documents.append(Document(page_content=hit.text, id=hit.id, metadata=metadata))
+            if hit.place is not None and hit.place.page is not None:
+                metadata.setdefault("page", hit.place.page - 1)  # as LangChain's readers count
+            documents.append(Document(page_content=hit.text, id=name, metadata=metadata))
         return documents
 
     async def _aget_relevant_documents(

@@ -14,7 +14,8 @@ from pydantic import GetPydanticSchema
 from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
-from surprise_rerank.candidates import Hit, Ranking, Verdict
+from surprise_rerank import border
+from surprise_rerank.candidates import Hit, Ranking, Unit, Verdict
 from surprise_rerank.connectors.components import (
     OURS,
     TITLE,
@@ -45,8 +46,10 @@ try:
         BaseComponent,
         BaseNode,
         MetadataMode,
+        NodeRelationship,
         NodeWithScore,
         QueryBundle,
+        RelatedNodeInfo,
         TextNode,
     )
     from llama_index.core.vector_stores.types import MetadataFilters
@@ -148,15 +151,15 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
 
 
 class SurpriseRetriever(LoadedAdapter, BaseRetriever):
-    """The documents of an index for a question, as nodes whose `node_id` is the document's id.
+    """The passages of an index for a question as nodes, or the documents with the best passage of each.
 
-    A node has the text of the document's best passage, and the document's metadata and `title`. Of an
-    attached store of LlamaIndex it is the stored node. The verdict is sent as a `VerdictEvent`.
-    `load(index=..., system=...)` makes one of names.
+    The `node_id` is the document's id, of a later passage with a number behind it, and `ref_doc_id` the
+    document's. A node has the document's metadata and `title`. Of an attached store of LlamaIndex it is the
+    stored node. The verdict is sent as a `VerdictEvent`. `load(index=..., system=...)` makes one of names.
     """
 
     _takes: ClassVar = "pipeline"
-    _own: ClassVar = ("similarity_top_k", "filters", "callback_manager", "verbose")
+    _own: ClassVar = ("similarity_top_k", "filters", "unit", "callback_manager", "verbose")
 
     def __init__(
         self,
@@ -164,14 +167,14 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         *,
         similarity_top_k: int = DEFAULT_SIMILARITY_TOP_K,  # the most nodes that are returned
         filters: MetadataFilters | models.Filter | None = None,  # only documents that they let through
+        unit: Unit = "passage",  # what is returned: passages, or documents with the best passage of each
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
     ) -> None:
-        if similarity_top_k < 1:
-            raise DataError(f"similarity_top_k must be at least 1, got {similarity_top_k}")
+        border.count("similarity_top_k", similarity_top_k)
         if isinstance(filters, MetadataFilters):
             filters = from_llama_index(filters, narrowable(pipeline.retriever).index.metadata_key)
-        self.pipeline = pipeline.with_options(filter=filters)
+        self.pipeline = pipeline.with_options(filter=filters, unit=unit)
         self.similarity_top_k = similarity_top_k
         self._store: Any = None  # of LlamaIndex, which gives whole nodes
         super().__init__(callback_manager=callback_manager, verbose=verbose)
@@ -189,8 +192,8 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         _tell(question, ranking.verdict)
         whole = self._whole_nodes(ranking)
         return [
-            NodeWithScore(node=_node(hit, ranking.verdict, whole.get(hit.id)), score=hit.relevance)
-            for hit in ranking
+            NodeWithScore(node=_node(hit, name, ranking.verdict, whole.get(hit.id)), score=hit.relevance)
+            for hit, name in zip(ranking, ranking.line_ids, strict=True)
         ]
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -221,13 +224,14 @@ def _tell(question: str, verdict: Verdict | None) -> None:
     _dispatcher.event(VerdictEvent(query=question, verdict=told(verdict)))
 
 
-def _node(hit: Hit, verdict: Verdict | None, whole: BaseNode | None) -> BaseNode:
+def _node(hit: Hit, name: str, verdict: Verdict | None, whole: BaseNode | None) -> BaseNode:
     if whole is not None:
         return _with_metadata(whole, ranked_metadata(whole.metadata, hit, verdict, hit.duplicates))
     # A text that begins with its title does not need it twice.
     hidden = [*OURS, TITLE] if hit.title and hit.text.startswith(hit.title) else [*OURS]
     return TextNode(
-        id_=hit.id,
+        id_=name,
+        relationships=_relationships(hit),
         text=hit.text,
         metadata=found_metadata(hit, verdict),
         excluded_embed_metadata_keys=hidden,
@@ -235,6 +239,18 @@ def _node(hit: Hit, verdict: Verdict | None, whole: BaseNode | None) -> BaseNode
         start_char_idx=None if hit.passage is None else hit.passage.start,
         end_char_idx=None if hit.passage is None else hit.passage.end,
     )
+
+
+def _relationships(hit: Hit) -> dict[NodeRelationship, Any]:
+    """The document that a node is of, and the neighbour by which a part is known from a whole document."""
+    source = {NodeRelationship.SOURCE: RelatedNodeInfo(node_id=hit.id)}
+    if hit.passage is None or hit.document is None:
+        return source
+    if hit.passage.start:
+        return {**source, NodeRelationship.PREVIOUS: RelatedNodeInfo(node_id=hit.id)}
+    if hit.passage.end < len(hit.document.content):
+        return {**source, NodeRelationship.NEXT: RelatedNodeInfo(node_id=hit.id)}
+    return source
 
 
 def _with_metadata(node: BaseNode, metadata: dict[str, Any]) -> BaseNode:

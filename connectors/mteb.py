@@ -10,13 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import MissingExtraError
 
 try:
     # What writes queries out as all of its own models read them.
@@ -101,17 +102,15 @@ class SurpriseSearch:
 
         `top_ranked` are the ids to rank of each query; those that are not there find nothing.
         """
-        if self._index is None:
-            raise DataError("there is no corpus to search; call index first, as mteb.evaluate does")
+        index = border.present("a corpus to search", self._index, "call index first, as mteb.evaluate does")
         loader = create_dataloader(queries, task_metadata=task_metadata, prompt_type=PromptType.query)
         questions = encode_queries(self.encoder, list(_texts(loader)), list(queries["id"]))
         if top_ranked is None:
-            pipeline, most = self._index.pipeline(self.system, depth=self.depth), min(top_k, self.depth)
+            pipeline, most = index.pipeline(self.system, depth=self.depth), min(top_k, self.depth)
             answers = {query.id: pipeline.answer(query, most, texts=False) for query in questions}
             return {name: _scores(answer.shown) for name, answer in answers.items()}
-        reranker = self._index.text_reranker(self.system)
-        if reranker.stored is None:
-            raise DataError("the re-ranker has no stored documents; choose another system")
+        reranker = index.text_reranker(self.system)
+        assert reranker.stored is not None  # as it is of an index
         results: RetrievalOutputType = {}
         for query in questions:
             ids = list(dict.fromkeys(top_ranked.get(query.id, ())))

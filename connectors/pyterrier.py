@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.components import PERCENTILE, VERDICT, LoadedAdapter, judgement
 from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import falling
 from surprise_rerank.text_reranker import TextReranker
@@ -74,10 +75,8 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
     _own: ClassVar = ("num_results",)
 
     def __init__(self, pipeline: Pipeline, *, num_results: int = 100) -> None:
-        if num_results < 1:
-            raise DataError(f"num_results must be at least 1, got {num_results}")
         self.pipeline = pipeline
-        self.num_results = num_results
+        self.num_results = border.count("num_results", num_results)
 
     def transform(self, inp: pd.DataFrame) -> pd.DataFrame:
         """The results of every row, which has qid and query, in the order of the rows."""

@@ -11,15 +11,16 @@ from typing import Any, Unpack, cast, get_args
 
 from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions, SearchSettings
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.retrievers import (
     HybridRetriever,
     LexicalIndex,
     SurpriseMode,
+    narrowable,
     with_words,
 )
-from surprise_rerank.connectors.qdrant.schema import DOCUMENT_FIELDS, PointId, to_document
-from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
+from surprise_rerank.connectors.qdrant.schema import ALL, DOCUMENT_FIELDS, PointId, to_document
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, PassagePools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.storage.files import TenantFiles
@@ -63,6 +64,12 @@ class StoredCandidates:
         pool = self.index.fetch(ids, fields, skip_missing=True)
         return pool if self.words is None else with_words(pool, self.words, query.text)
 
+    def of_tenant(self, tenant: str) -> StoredCandidates:
+        """The same of one tenant's documents, which ids are of."""
+        index = self.index.of_tenant(tenant)
+        words = None if self.words is None else cast(LexicalIndex, narrowable(self.words).over(index))
+        return StoredCandidates(index, words)
+
 
 class Ranked(Searched):
     """A collection with its systems, and with their backgrounds of other questions."""
@@ -70,6 +77,12 @@ class Ranked(Searched):
     def of_tenant(self, tenant: str) -> Ranked:
         """One tenant's documents, with the same methods; see `Searched.of_tenant`."""
         return TenantDocuments(self, tenant)
+
+    def by_unit(self, unit: Unit) -> Ranked:
+        """The same where candidates are documents, or passages; the points of others' collections are."""
+        border.choice("unit", unit, get_args(Unit))
+        has_passages = self.storage is not None and self.storage.manifest.options.passages is not None
+        return StoredPassages(self) if unit == "passage" and has_passages else self
 
     def pipeline(
         self,
@@ -190,7 +203,9 @@ class Ranked(Searched):
         """
         questions, qrels = border.judgements(questions, qrels)
         name = border.optional(border.text, "system", system) or self.default_system
-        background = self.pipeline(name).calibrated(questions, qrels).current_background()
+        background = (
+            self.pipeline(name, tenant=self.every_tenant).calibrated(questions, qrels).current_background()
+        )
         assert background is not None
         assert background.chance is not None
         store_background(self, name, background)
@@ -198,12 +213,69 @@ class Ranked(Searched):
 
 
 def _shared(name: str) -> Any:
-    """Return a property of a tenant's documents that is what the whole index has."""
-    return property(attrgetter(f"corpus.{name}"))
+    """Return a property of a view that is what the collection has that it is of."""
+    return property(attrgetter(f"_whole.{name}"))
 
 
-class TenantDocuments(Ranked):
-    """One tenant's documents of an index: these alone are found, and an id is one of them.
+class _View(Ranked):
+    """A collection seen in another way; a subclass says in which."""
+
+    _whole: Ranked
+
+    storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
+    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
+    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
+    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
+    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
+    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
+    surprise_reranker, _encoder = map(_shared, ("surprise_reranker", "_encoder"))
+    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
+
+    @property
+    def corpus(self) -> Ranked:
+        """The whole collection."""
+        return cast(Ranked, self._whole.corpus)
+
+    def close(self) -> None:
+        """Nothing: whoever opened the collection closes it."""
+
+
+class StoredPassages(_View):
+    """An index, or a tenant's documents in it, of which a search finds passages in place of documents."""
+
+    def __init__(self, whole: Ranked) -> None:
+        self._whole = whole
+
+    files, where, tenant = map(_shared, ("files", "where", "tenant"))
+    documents, sample_documents, changed_since = map(
+        _shared, ("documents", "sample_documents", "changed_since")
+    )
+
+    @property
+    def pools(self) -> PassagePools:
+        """Candidates that are passages; what retrievers are made of."""
+        assert self.storage is not None
+        whole = self._whole.pools
+        return PassagePools(self.storage, whole.density, cast(IndexPools, whole).tenant)
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+    def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
+        """The candidates and their points."""
+        return pool, self.pools.points_of(pool)
+
+    def of_tenant(self, tenant: str) -> Ranked:
+        """The passages of one tenant's documents; see `Searched.of_tenant`."""
+        return StoredPassages(self._whole.of_tenant(tenant))
+
+    def by_unit(self, unit: Unit) -> Ranked:
+        """The same, or the documents that the passages are of."""
+        return self if unit == "passage" else self._whole
+
+
+class TenantDocuments(_View):
+    """One tenant's documents of an index, or those of `ALL`: these alone are found, and have the ids.
 
     What scores are measured against is the whole index: its ensembles, samples and statistics of words, so
     that scores are those of a pipeline of the whole index that searches for the tenant. Backgrounds and
@@ -220,28 +292,15 @@ class TenantDocuments(Ranked):
                 "away, or filter"
             )
         corpus.storage.manifest.options.tenant_filter(tenant)
-        self._corpus, self.tenant = corpus, tenant
+        self._whole, self._whose = corpus, tenant
+        self.tenant = None if tenant == ALL else tenant
         self.files = TenantFiles(lambda: corpus.files, tenant)
-        self.where = f"{corpus.where}, tenant {tenant!r}"
-
-    storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
-    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
-    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
-    encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
-    sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
-    statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))
-    surprise_reranker, _encoder = map(_shared, ("surprise_reranker", "_encoder"))
-    changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
-
-    @property
-    def corpus(self) -> Ranked:
-        """The whole index."""
-        return self._corpus
+        self.where = corpus.where if tenant == ALL else f"{corpus.where}, tenant {tenant!r}"
 
     @property
     def pools(self) -> IndexPools:
         """Candidates of the tenant's documents; what retrievers are made of."""
-        return IndexPools(self.storage, self.corpus.pools.density, self.tenant)
+        return IndexPools(self.storage, self._whole.pools.density, self._whose)
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
@@ -257,7 +316,8 @@ class TenantDocuments(Ranked):
         One that was measured over the whole index has its number of documents, and its changes count. Of the
         tenant's, which has about the tenant's number, only the difference in numbers is known.
         """
-        return min(self._corpus.changed_since(background), abs(len(self) - background.documents))
+        changed = self._whole.changed_since(background)
+        return changed if self.tenant is None else min(changed, abs(len(self) - background.documents))
 
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many of the tenant's documents, the same in every run."""
@@ -269,13 +329,12 @@ class TenantDocuments(Ranked):
         return pool, self.pools.points_of(pool)
 
     def of_tenant(self, tenant: str) -> TenantDocuments:
-        """The same documents; a DataError for those of another tenant."""
-        if tenant != self.tenant:
+        """The same documents, or a tenant's of those of all; a DataError for those of another tenant."""
+        if self._whose == ALL != tenant:
+            return TenantDocuments(self._whole, tenant)
+        if tenant != self._whose:
             raise DataError(f"{self.where}: another tenant, {tenant!r}, is asked for; ask the whole index")
         return self
-
-    def close(self) -> None:
-        """Nothing: whoever opened the index closes it."""
 
 
 class RankedPipelines(Mapping[str, Pipeline]):
@@ -286,7 +345,8 @@ class RankedPipelines(Mapping[str, Pipeline]):
     """
 
     def __init__(self, index: Ranked, system: str | None = None, **settings: Unpack[SearchSettings]) -> None:
-        self.index = index
+        tenant = settings.pop("tenant", None)
+        self.index = index = index if tenant is None else index.of_tenant(tenant)
         self.first = system or index.default_system
         pipeline = index.pipeline(self.first, **settings)
         self._made, self._lock = {self.first: pipeline}, PerProcess(threading.Lock)
@@ -318,6 +378,11 @@ class RankedPipelines(Mapping[str, Pipeline]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._names  # the mapping's own would make the pipeline
+
+    @property
+    def made(self) -> Mapping[str, Pipeline]:
+        """Those that were asked for."""
+        return dict(self._made)
 
     def summaries(self) -> dict[str, str]:
         """What each system does, in a line."""

@@ -7,9 +7,10 @@ import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
+from surprise_rerank import border
 from surprise_rerank.connectors.components import LoadedAdapter, ranked_metadata
 from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.text_reranker import TextReranker
 
 try:
@@ -78,8 +79,8 @@ def _copies(
     """As `rerankers.utils.prep_docs` makes documents; which prints, and writes into what it is given."""
     given: Sequence[Any] = [docs] if isinstance(docs, str | Document) else list(docs)
     for name, values in (("doc_ids", doc_ids), ("metadata", metadata)):
-        if values is not None and len(values) != len(given):
-            raise DataError(f"{len(values)} {name} for {len(given)} documents; give one for each")
+        if values is not None:
+            border.equal(f"the length of {name}", len(values), len(given), "give one for each document")
     copies = []
     for i, doc in enumerate(given):
         own = copy.copy(doc) if isinstance(doc, Document) else Document(doc)

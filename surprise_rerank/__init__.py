@@ -10,6 +10,7 @@ from surprise_rerank.core.lazy import lazy_names
 if TYPE_CHECKING:
     from surprise_rerank.answers import Answer as Answer
     from surprise_rerank.answers import SearchOptions as SearchOptions
+    from surprise_rerank.answers import packed_context as packed_context
     from surprise_rerank.candidates import Candidates as Candidates
     from surprise_rerank.candidates import Hit as Hit
     from surprise_rerank.candidates import Query as Query
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from surprise_rerank.errors import StoreError as StoreError
     from surprise_rerank.errors import SurpriseRerankError as SurpriseRerankError
     from surprise_rerank.pipeline import Pipeline as Pipeline
+    from surprise_rerank.places import Place as Place
     from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
     from surprise_rerank.rerank.diversity import Diversity as Diversity
     from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
 
 # Module -> its public names. Loaded when first asked for: torch takes seconds, and `--help` does not need it.
 _PUBLIC = {
-    "answers": "Answer SearchOptions",
+    "answers": "Answer SearchOptions packed_context",
     "candidates": "Candidates Hit Query Ranking Verdict",
     "classify.classifier": "SurpriseClassifier",
     "classify.cluster": "SurpriseAssignment SurpriseKMeans",
@@ -82,6 +84,7 @@ _PUBLIC = {
     "errors": "DataError DatasetError EmptySourceError IndexMismatchError IndexingError MissingExtraError "
     "ModelError NoBackgroundError NoIndexError NotStoredError StoreError SurpriseRerankError",
     "pipeline": "Pipeline",
+    "places": "Place",
     "rerank.auto": "AutoReranker",
     "rerank.diversity": "Diversity",
     "rerank.rerankers": "CosineReranker DynaMaxReranker FusionReranker SurpriseReranker",

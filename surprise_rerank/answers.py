@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, get_args
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Candidates, Query, Ranking, Verdict
-from surprise_rerank.errors import refuse_unknown
+from surprise_rerank.candidates import Candidates, Query, Ranking, Unit, Verdict
+from surprise_rerank.errors import DataError, refuse_unknown
+from surprise_rerank.packing import PackedContext, Stretch, about_tokens, packed
 from surprise_rerank.rerank.diversity import Diversity
 from surprise_rerank.rerank.grouping import group_path, grouped
 from surprise_rerank.thresholds.background import QuestionBackground
+
+# What groups are made by where they are of passages of one document.
+BY_DOCUMENT = "document"
 
 
 class SearchSettings(TypedDict, total=False):
@@ -25,6 +29,9 @@ class SearchSettings(TypedDict, total=False):
     collapse: float | None
     offset: int | None
     keep_refused: bool | None
+    unit: Unit | None
+    max_per_document: int | None
+    context: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +40,17 @@ class SearchOptions:
 
     Attributes:
         filter: only documents that it lets through, beside the pipeline's own filter; of Qdrant for ours.
-        tenant: only documents of this one, of an index with tenants.
+        tenant: only documents of this one, of an index with tenants, which is not searched without; `ALL` of
+            `connectors.qdrant` for those of all.
         min_percentile: only documents of at least this percentile among background questions, 0 to 1.
         depth: size of the candidate pool; at least as many as are shown.
         diversity, collapse: see `Diversity`.
         offset: pass over the first so many of what is shown.
         keep_refused: show documents below `min_percentile`, too; the verdict counts them as refused.
+        unit: what is found: documents, each with its best passage, or every `passage` by itself. Then depth,
+            percentile and the numbers here are of passages, and neighbours that overlap are one.
+        max_per_document: the most passages of one document; any number where None.
+        context: so many neighbours on each side belong to the text of a passage that is shown.
     """
 
     filter: Any = None
@@ -49,9 +61,16 @@ class SearchOptions:
     collapse: float | None = None
     offset: int = 0
     keep_refused: bool = False
+    unit: Unit = "document"
+    max_per_document: int | None = None
+    context: int = 0
 
     def __post_init__(self) -> None:
         border.flags(keep_refused=self.keep_refused)
+        border.choice("unit", self.unit, get_args(Unit))
+        most = border.optional(border.count, "max_per_document", self.max_per_document)
+        object.__setattr__(self, "max_per_document", most)
+        object.__setattr__(self, "context", border.count("context", self.context, 0))
         border.optional(border.text, "tenant", self.tenant)
         object.__setattr__(self, "depth", border.count("depth", self.depth))
         object.__setattr__(self, "offset", border.count("offset", self.offset, 0))
@@ -101,14 +120,44 @@ class Answer:
         return self.ranking.verdict
 
     def groups(self, group_by: str, top_k: int = 10, group_size: int = 3) -> dict[str | int, Ranking]:
-        """The best groups of shown documents by a value of their metadata, such as `metadata.author`.
+        """The best groups of what is shown by a value of the metadata, such as `metadata.author`.
 
-        A DataError if the path names nothing, or a number is below 1.
+        `document` makes groups of the passages of each document, by its id. A DataError if the path names
+        nothing, or a number is below 1.
         """
-        path = group_path(group_by)
         limit, size = border.count("top_k", top_k), border.count("group_size", group_size)
-        rows = grouped((hit.metadata for hit in self.shown), path, limit, size)
+        if group_by == BY_DOCUMENT:
+            rows = grouped(({"id": name} for name in self.shown.ids), "id", limit, size)
+        else:
+            rows = grouped((hit.metadata for hit in self.shown), group_path(group_by), limit, size)
         return {value: self.shown.take(of_value) for value, of_value in rows.items()}
+
+
+def packed_context(
+    ranking: Ranking, tokens: int = 2000, count: Callable[[str], int] = about_tokens
+) -> PackedContext:
+    """What a language model is given to read of a ranking with texts; `str()` of it is the prompt's part.
+
+    The best passages that have room, each text once, numbered, with the line to cite each by: the best
+    document first, the second best last, passages of one in its own order, neighbours joined.
+
+    Args:
+        ranking: of documents or passages, as `search` gives it.
+        tokens: the most of all, citations included.
+        count: tells how many tokens a text has; by default a quarter of its letters.
+    """
+    border.count("tokens", tokens)
+    border.function("count", count)
+    stretches = []
+    for hit in border.instance("ranking", ranking, Ranking):
+        if hit.document is None:
+            raise DataError(
+                "the ranking has no texts to pack; take one of search(), or of answer(texts=True)"
+            )
+        passage, whole = hit.passage, len(hit.document.content)
+        start, end = (0, whole) if passage is None else (passage.start, passage.end)
+        stretches.append(Stretch(hit.document, start, end, hit.cited))
+    return packed(stretches, tokens, count)
 
 
 OPTION_NAMES = tuple(field.name for field in fields(SearchOptions))

@@ -10,7 +10,7 @@ import math
 import numbers
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -84,6 +84,12 @@ def number(name: str, value: object, low: float = -math.inf, high: float = math.
     return float(value)  # type: ignore[arg-type]
 
 
+def positive(name: str, value: object, high: float = math.inf) -> float:
+    """A finite number above 0."""
+    checked = number(name, value, 0, high)
+    return checked or refuse(name, value, "a number above 0", "leave it out for the usual one")
+
+
 def share(name: str, value: object) -> float:
     """A number from 0 to 1."""
     return number(name, value, 0, 1)
@@ -123,6 +129,47 @@ def path(name: str, value: object) -> Path:
     return Path(value)
 
 
+def equal(name: str, value: object, expected: object, advice: str = "give one for each") -> None:
+    """Refuse a size, a dimension or a kind that is not the one of what it goes with."""
+    if value != expected:
+        refuse(name, value, _shown(expected), advice)
+
+
+def present(name: str, value: T | None, advice: str) -> T:
+    """An optional part that is needed now."""
+    if value is None:
+        raise DataError(f"{name} must be there, got None; {advice}")
+    return value
+
+
+def some(name: str, values: Sized, advice: str) -> None:
+    """Refuse nothing where at least one is needed."""
+    if not len(values):
+        raise DataError(f"{name} must be at least one, got none; {advice}")
+
+
+def distinct(name: str, names: Iterable[str], advice: str = "give each once") -> None:
+    """Refuse a name that comes twice."""
+    seen = set[str]()
+    for own in names:
+        if own in seen:
+            raise DataError(f"{name} must differ, got {own!r} twice; {advice}")
+        seen.add(own)
+
+
+def not_both(advice: str = "give one of the two", **values: object) -> None:
+    """Refuse two arguments of which each says the same."""
+    if all(value is not None for value in values.values()):
+        raise DataError(f"{' and '.join(f'{name}=' for name in values)} are both given; {advice}")
+
+
+def key(name: str, value: object, example: str) -> str:
+    """A key of the metadata, with dots between the keys of objects in each other."""
+    if not all(text(name, value).split(".")):
+        refuse(name, value, "a key of the metadata", f"give one such as {example!r}")
+    return str(value)
+
+
 def function(name: str, value: object) -> Any:
     """Something that can be called."""
     if not callable(value):
@@ -140,7 +187,13 @@ def able(name: str, value: object, method: str, expected: str) -> Any:
 def judgements(questions: object, qrels: object) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
     """Questions by their ids, and of each judged one the gains of documents by theirs."""
     texts_by_id = mapping("questions", questions, text)
-    return texts_by_id, mapping("qrels", qrels, lambda name, gains: mapping(name, gains, number))
+    gains_by_id = mapping("qrels", qrels, lambda name, gains: mapping(name, gains, number))
+    for name in gains_by_id:
+        if name not in texts_by_id:
+            refuse(
+                "a question of qrels", name, "one of the questions", "give the text of each that is judged"
+            )
+    return texts_by_id, gains_by_id
 
 
 def mapping(name: str, value: object, check: Callable[[str, Any], T] | None = None) -> dict[str, T]:

@@ -9,18 +9,22 @@ from typing import Any, Literal, TypeAlias, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, IntArray
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.errors import DataError
+from surprise_rerank.places import Place
 
 T = TypeVar("T")
 # What a re-ranker may need of a pool beside ids and scores.
 Field: TypeAlias = Literal["dense", "tokens", "terms", "documents"]
+# What a line of a ranking is: a document with its best passage, or a passage.
+Unit: TypeAlias = Literal["document", "passage"]
 
 # Fields of a pool that may be empty, aligned with its ids.
+_FETCH = "have the retriever fetch the field"
 _OPTIONAL = ("dense", "tokens", "terms", "documents", "passages", "inclusion")
 
 
@@ -35,16 +39,15 @@ class Query:
 
     def require_dense(self) -> Float32Array:
         """(d,) its dense vector; a DataError if no encoder made one."""
-        return _there(self.dense, "the query has no dense vector; encode it with an Encoder first")
+        return border.present("the query's dense vector", self.dense, "encode it with an Encoder first")
 
     def require_tokens(self) -> Float32Array:
         """(m, d) its token vectors; a DataError if no encoder made them."""
-        return _there(
-            self.tokens,
-            "the query has no token vectors; encode it with an encoder that makes them (token_encoder="
-            "load_encoder() beside one that does not), or choose a re-ranker of dense vectors, such as "
-            "cosine or auto",
+        advice = (
+            "encode it with an encoder that makes them (token_encoder=load_encoder() beside one that does "
+            "not), or choose a re-ranker of dense vectors, such as cosine or auto"
         )
+        return border.present("the query's token vectors", self.tokens, advice)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +87,7 @@ class Candidates:
     """A candidate pool as one struct of arrays; all are aligned with `ids`.
 
     Where documents are indexed in passages, a candidate is a passage: its document's id may repeat, scores
-    and vectors are the passage's, and `Ranking.order` makes one line of each document.
+    and vectors are the passage's, and `Ranking.order` makes one line of each document, or of each passage.
 
     Attributes:
         ids: n document ids, in the order of the first retrieval stage.
@@ -99,6 +102,7 @@ class Candidates:
         notes: for the reader of a ranking of them, for example that some vectors are out of date.
         inclusion: of the query's tokens in them, where their store computed it.
         outside: why no background says anything of them; empty where one may.
+        unit: what a ranking of them has a line of.
     """
 
     ids: tuple[str, ...]
@@ -113,39 +117,40 @@ class Candidates:
     notes: tuple[str, ...] = ()
     inclusion: Inclusion | None = None
     outside: str = ""
+    unit: Unit = "document"
 
     def __post_init__(self) -> None:
         n = len(self.ids)
         sizes = {f"scores[{name!r}]": len(values) for name, values in self.scores.items()}
         sizes |= {name: len(part) for name in _OPTIONAL if (part := getattr(self, name)) is not None}
         for name, size in sizes.items():
-            if size != n:
-                raise DataError(f"Candidates.{name} has {size} entries for {n} ids")
-        if self.best < 1:
-            raise DataError(f"Candidates.best must be at least 1 passage of a document, got {self.best}")
+            border.equal(f"the length of Candidates.{name}", size, n, "give one for each id")
+        border.count("Candidates.best", self.best)
 
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def line_keys(self) -> list[tuple[str, int]]:
+        """Of each candidate, what tells the line of a ranking that it is in."""
+        return _keys(self.ids, self.passages if self.unit == "passage" else None)
+
     def require_dense(self) -> Float32Array:
         """(n, d) dense vectors; a DataError if they were not fetched."""
-        return _there(
-            self.dense, "the candidates have no dense vectors; have the retriever fetch the field 'dense'"
-        )
+        return border.present("the candidates' dense vectors", self.dense, f"{_FETCH} 'dense'")
 
     def require_tokens(self) -> TokenBatch:
         """Each candidate's token vectors; a DataError if they were not fetched."""
-        return _there(
-            self.tokens, "the candidates have no token vectors; have the retriever fetch the field 'tokens'"
-        )
+        return border.present("the candidates' token vectors", self.tokens, f"{_FETCH} 'tokens'")
+
+    def require_documents(self) -> tuple[Document, ...]:
+        """The documents; a DataError if they were not fetched."""
+        return border.present("the candidates' documents", self.documents, f"{_FETCH} 'documents'")
 
     def require_inclusion(self) -> Inclusion:
         """Inclusion of the query's tokens; a DataError if no store computed it."""
-        return _there(
-            self.inclusion,
-            "no store has computed inclusion of the query's tokens in the candidates; take a retriever from "
-            "an index of multivectors, or fetch the field 'tokens' and compare them here",
-        )
+        advice = f"take a retriever from an index of multivectors, or {_FETCH} 'tokens' to compare them here"
+        return border.present("inclusion as a store computes it", self.inclusion, advice)
 
     def take(self, rows: npt.ArrayLike) -> Candidates:
         """The candidates at these positions, in this order."""
@@ -159,17 +164,12 @@ class Candidates:
 
     def join(self, other: Candidates) -> Candidates:
         """Both pools in a row; a scorer that only one of them has is NaN for the other's documents."""
-        twice = sorted(set(self.ids) & set(other.ids))
-        if twice:
-            raise DataError(f"the document {twice[0]!r} is in both pools; join disjoint pools")
-        if self.best != other.best:
-            raise DataError(
-                f"one pool scores documents by {self.best} of their passages, the other by {other.best}; "
-                "retrieve both with the same number"
-            )
+        both = [*dict.fromkeys(self.line_keys), *dict.fromkeys(other.line_keys)]
+        border.distinct("documents of two pools", [name for name, _ in both], "join disjoint pools")
+        border.equal("the second pool's best", other.best, self.best, "retrieve both with the same number")
         for name in _OPTIONAL:
-            if (getattr(self, name) is None) != (getattr(other, name) is None):
-                raise DataError(f"the field {name!r} is filled in one of two pools only; fetch it for both")
+            filled = [getattr(pool, name) is not None for pool in (self, other)]
+            border.equal(f"whether the second pool has {name}", filled[1], filled[0], "fetch it for both")
 
         def scores(name: str) -> FloatArray:
             return np.concatenate([p.scores.get(name, np.full(len(p), np.nan)) for p in (self, other)])
@@ -179,6 +179,7 @@ class Candidates:
             scores={name: scores(name) for name in dict.fromkeys((*self.scores, *other.scores))},
             corpus_moments={**other.corpus_moments, **self.corpus_moments},
             best=self.best,
+            unit=self.unit,
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
             **{name: _in_a_row(getattr(self, name), getattr(other, name)) for name in _OPTIONAL},
         )
@@ -199,7 +200,7 @@ class Hit:
         score: its score.
         parts: what each scorer added to the score of it, or of its best passage.
         document: where the candidates had it.
-        passage: the best of the document, where the candidates were passages.
+        passage: the best of the document, or the one that was found; None where the candidates were none.
         percentile: the share of background questions whose best candidate scores less; None without any.
         duplicates: ids of near-duplicates that were folded into it, best first; see `rerank/diversity.py`.
         position: where its text stood in the list that was re-ranked; -1 of what a search found.
@@ -225,9 +226,29 @@ class Hit:
 
     @property
     def text(self) -> str:
-        """The best passage, or the whole content where there are none; empty without a document."""
+        """The passage, or the whole content where there are none; empty without a document."""
         content = "" if self.document is None else self.document.content
         return content if self.passage is None else content[self.passage.start : self.passage.end]
+
+    @property
+    def place(self) -> Place | None:
+        """Where the passage, or the document, stands in its file; None where that is not known."""
+        if self.document is None:
+            return None
+        if self.passage is None:
+            return self.document.place(0, len(self.document.content))
+        return self.document.place(self.passage.start, self.passage.end)
+
+    @property
+    def citation(self) -> str:
+        """A line to cite it by: `handbook.pdf, p. 12, Setup > Windows`."""
+        return self.cited(self.place)
+
+    def cited(self, place: Place | None) -> str:
+        """The line that another place of its document is cited by."""
+        path = self.metadata.get("path")
+        name = path.rpartition("/")[2] if isinstance(path, str) else ""
+        return ", ".join(filter(None, (name or self.title.strip() or self.id, str(place or ""))))
 
     @property
     def title(self) -> str:
@@ -262,7 +283,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
-    """Documents in order, best first.
+    """Documents, or passages of documents, in order, best first.
 
     Attributes:
         ids: n document ids.
@@ -271,13 +292,15 @@ class Ranking:
         parts: name -> (n,) what each scorer contributed, aligned with `ids`.
         documents: n documents, where the candidates had them.
         notes: for the reader of the scores, for example that a score was not defined.
-        passages: each document's best passage, where the candidates were passages; `parts` are its own.
+        passages: each document's best passage, or the one that a line is of, where the candidates were
+            passages; `parts` are its own.
         raw: name -> (n,) each scorer's own scores, before they were put on one scale for this question. They
             compare across questions, and are aligned with `ids`. Where it is empty, `scores` do so.
         percentile: (n,) what `QuestionBackground.judged` adds; None without one.
         duplicates: n tuples of ids, the near-duplicates of each line; None where none were looked for.
         verdict: on the whole pool, also where nothing of it is shown; None where nobody asked for one.
         positions, folded, collections: n each, what `Hit` has of them; None where there is no such thing.
+        unit: what a line is of.
     """
 
     ids: tuple[str, ...]
@@ -293,6 +316,7 @@ class Ranking:
     positions: tuple[int, ...] | None = None
     folded: tuple[tuple[int, ...], ...] | None = None
     collections: tuple[str, ...] | None = None
+    unit: Unit = "document"
 
     @classmethod
     def order(
@@ -306,30 +330,32 @@ class Ranking:
         """Sort a pool by (n,) scores, descending; ties go by id, so that every store gives the same order.
 
         Of passages, the score of a document is the mean of its `candidates.best` best ones', or of all where
-        it has fewer. The line has the best passage; of equals, the one with the lowest number. `parts`,
-        `notes` and `raw` are as of a ranking, for the candidates as they come.
+        it has fewer. The line has the best passage; of equals, the one with the lowest number. Where the unit
+        is the passage, each is a line. `parts`, `notes` and `raw` are as of a ranking, for the candidates as
+        they come.
         """
         values = np.asarray(scores, dtype=np.float64)
-        if values.shape != (len(candidates),):
-            raise DataError(f"{values.shape} scores for {len(candidates)} candidates")
+        border.equal("the shape of the scores", values.shape, (len(candidates),))
         bad = np.flatnonzero(~(values < np.inf))
         if len(bad):
             name, value = candidates.ids[bad[0]], values[bad[0]]
-            raise DataError(f"the score of document {name!r} is {value}; scores must be finite numbers")
+            border.number(f"the score of document {name!r}", float(value))
         rows = np.arange(len(values))
-        if candidates.passages is not None:
+        if candidates.passages is not None and candidates.unit == "document":
             rows, values = _best_passages(candidates.ids, candidates.passages, values, candidates.best)
-        names = [candidates.ids[row] for row in rows.tolist()]
+        keys = candidates.line_keys
+        names = [keys[row] for row in rows.tolist()]
         order = sorted(range(len(names)), key=list(zip((-values).tolist(), names, strict=True)).__getitem__)
         index = rows[order]
         return cls(
-            ids=tuple(names[i] for i in order),
+            ids=tuple(names[i][0] for i in order),
             scores=values[order],
             parts=_picked(parts or {}, index),
             documents=_at(candidates.documents, index),
             notes=(*candidates.notes, *notes),
             passages=_at(candidates.passages, index),
             raw=_picked(raw or {}, index),
+            unit=candidates.unit,
         )
 
     def with_scores_of(self, pool: Candidates) -> Ranking:
@@ -366,7 +392,17 @@ class Ranking:
     def __repr__(self) -> str:
         best = f", best {self.ids[0]!r} with {self.scores[0]:.4g}" if len(self) else ""
         verdict = "" if self.verdict is None else f", {self.verdict.status}"
-        return f"<Ranking of {len(self)} documents{best}{verdict}>"
+        return f"<Ranking of {len(self)} {self.unit}s{best}{verdict}>"
+
+    @property
+    def line_ids(self) -> list[str]:
+        """A name of each line that no other one has: the id, of a later passage as `handbook.pdf#12`."""
+        if self.passages is None or self.unit == "document":
+            return list(self.ids)
+        return [
+            f"{name}#{p.number}" if p.number else name
+            for name, p in zip(self.ids, self.passages, strict=True)
+        ]
 
     def _hit(self, i: int) -> Hit:
         return Hit(
@@ -383,7 +419,7 @@ class Ranking:
         )
 
     def top(self, k: int) -> Ranking:
-        """The first k documents."""
+        """The first k lines."""
         return self.take(range(len(self))[:k])
 
     def take(self, rows: Sequence[int]) -> Ranking:
@@ -404,12 +440,6 @@ class Ranking:
 def verdict_json(verdict: Verdict | None) -> dict[str, Any] | None:
     """A verdict as all interfaces write it; None where nobody asked for one."""
     return None if verdict is None else asdict(verdict)
-
-
-def _there(part: T | None, missing: str) -> T:
-    if part is None:
-        raise DataError(missing)
-    return part
 
 
 def _keys(ids: Sequence[str], passages: Sequence[Passage] | None) -> list[tuple[str, int]]:

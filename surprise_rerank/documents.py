@@ -9,6 +9,7 @@ from typing import Any
 
 from surprise_rerank import border
 from surprise_rerank.errors import DataError
+from surprise_rerank.places import Place, Places, checked_places, place_of
 
 
 def encodable(text: str) -> str:
@@ -39,6 +40,7 @@ class Document:
         title: the heading, empty where there is none.
         metadata: anything else, as JSON values; stored and returned, never read.
         source: what it was read from; stored, and no part of what the document says.
+        places: where its text stands in that: offsets, ascending, and the `Place` from each on.
     """
 
     id: str
@@ -46,12 +48,14 @@ class Document:
     title: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     source: str = field(default="", compare=False, repr=False, kw_only=True)
+    places: Places = field(default=(), compare=False, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("id", "text", "title"):
             value = border.text(f"Document.{name}", getattr(self, name), advice="make it one with str()")
             object.__setattr__(self, name, encodable(value))
         border.text("Document.source", self.source)
+        object.__setattr__(self, "places", checked_places("Document.places", self.places))
         name = f"document {self.id!r}: metadata"
         object.__setattr__(self, "metadata", border.json_value(name, border.mapping(name, self.metadata)))
 
@@ -59,6 +63,19 @@ class Document:
     def content(self) -> str:
         """Title and text in one string: what is encoded and what BM25 indexes."""
         return f"{self.title} {self.text}".strip()
+
+    @property
+    def text_start(self) -> int:
+        """Where the text begins in `content`; below 0 where white space before it is left out there."""
+        head = f"{self.title} "
+        return len(head.lstrip()) if self.title.strip() else len(self.text.lstrip()) - len(self.text)
+
+    def place(self, start: int, end: int) -> Place | None:
+        """The place of characters start..end of `content`; None where its reader knew none."""
+        if not self.places:
+            return None
+        first = max(start - self.text_start, 0)
+        return place_of(self.text, self.places, first, max(end - self.text_start, first))
 
     @property
     def content_hash(self) -> str:

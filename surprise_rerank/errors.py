@@ -111,5 +111,5 @@ def near_or_all(name: str, known: Iterable[str]) -> str:
     names = list(known)
     hint = did_you_mean(name, names)
     if len(names) <= _LISTED:
-        return f"{hint}there are: {', '.join(names)}"
+        return f"{hint}there are: {', '.join(names) or 'none'}"
     return hint.rstrip() or f"there are {len(names)}, such as {', '.join(names[:_LISTED])}"

@@ -16,12 +16,13 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Verdict
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Unit, Verdict
 from surprise_rerank.core.threads import using_threads
 from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.merging import at_most_of_each, merged_neighbours, with_neighbours
 from surprise_rerank.rerank.rerankers import Reranker
 from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -47,8 +48,9 @@ Background: TypeAlias = QuestionBackground | Callable[[], QuestionBackground | N
 class Retriever(Protocol):
     """Anything that makes a candidate pool for a query.
 
-    One that takes filters has `among(filter, tenant)`, and one that reads texts apart `documents(ids)`: most
-    of a pool is never shown, and its texts take longer than its scores.
+    One that takes filters has `among(filter, tenant)`, one that gives passages `by_unit(unit)` and
+    `passages(ids)`, all those of documents, and one that reads texts apart `documents(ids)`: most of a pool
+    is never shown, and its texts take longer than its scores.
     """
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
@@ -89,12 +91,13 @@ class Pipeline:
         if options.filter is not None or options.tenant is not None:
             among = getattr(self.retriever, "among", None)
             if among is None:
-                raise DataError(
-                    f"filter= and tenant= go to a retriever of an index, not to a "
-                    f"{type(self.retriever).__name__}; leave them out"
-                )
+                advice = "filter= and tenant= go to that; leave them out"
+                border.refuse("retriever", self.retriever, "one of an index", advice)
             object.__setattr__(self, "retriever", among(options.filter, options.tenant))
             object.__setattr__(self, "options", replace(options, filter=None, tenant=None))
+        by_unit = getattr(self.retriever, "by_unit", None)
+        if by_unit is not None:
+            object.__setattr__(self, "retriever", by_unit(options.unit))
         if options.min_percentile:
             require_background(self.current_background(), options.min_percentile)
 
@@ -118,7 +121,7 @@ class Pipeline:
             question: in words.
             top_k: the most that are returned. With diversity they are chosen from the whole pool.
             settings: `filter=`, `tenant=`, `min_percentile=`, `depth=`, `diversity=`, `collapse=`,
-                `offset=`; see `SearchOptions`.
+                `offset=`, `unit=`, `max_per_document=`, `context=`; see `SearchOptions`.
         """
         return self.answer(question, border.count("top_k", top_k), **settings).shown
 
@@ -136,8 +139,9 @@ class Pipeline:
     ) -> dict[str | int, Ranking]:
         """The best groups of documents with the same value, such as a document's chunks, best first.
 
-        `group_by` says where the value is in the metadata, as `metadata.doc_id`. Groups are those of the
-        candidate pool; a larger `depth=` finds more. Options are those of `search`.
+        `group_by` says where the value is in the metadata, as `metadata.doc_id`; with `unit="passage"`
+        `document` makes a group of each document. Groups are those of the candidate pool; a larger `depth=`
+        finds more. Options are those of `search`.
         """
         return self.answer(question, None, **settings).groups(group_by, top_k, group_size)
 
@@ -184,6 +188,7 @@ class Pipeline:
             if texts and read is None:
                 fields |= {"documents"}
             pool = _retrieved(pipeline.retriever, query, max(options.depth, last), fields)
+            pool = _in_units(pool, options.unit)
             retrieved = time.perf_counter()
             background, least = pipeline._judge(pool, settings.get("min_percentile"))
             with _reranking(self.reranker, pool, top_k):
@@ -199,6 +204,9 @@ class Pipeline:
             shown = _first_of(ranking, pool, replace(options, min_percentile=least), last)
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))
+            passages = getattr(pipeline.retriever, "passages", None)
+            if options.context and passages is not None and shown.passages is not None and len(shown):
+                shown = with_neighbours(shown, passages(shown.ids), options.context)
             verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
             counts.update({"surprise_rerank.documents": len(shown), **verdict})
         times = (encoded - started, retrieved - encoded, time.perf_counter() - retrieved)
@@ -308,12 +316,8 @@ class Pipeline:
         """
         questions, qrels = border.judgements(questions, qrels)
         border.optional(border.function, "on_progress", on_progress)
-        background = self.current_background()
-        if background is None:
-            raise DataError(
-                "a chance of relevance needs a background; make one with with_background(questions)"
-            )
-        _require_texts(questions, qrels)
+        advice = "a chance of relevance needs one; make it with with_background(questions)"
+        background = border.present("a background", self.current_background(), advice)
         names, standings, found = list(qrels), [], []
         for query in self.encoded([questions[name] for name in names], names):
             ranking = self.answer(query, texts=False).ranking
@@ -349,7 +353,6 @@ class Pipeline:
                 f"the pipeline has {kind}, which has no weights to fit; fit one with AutoReranker or "
                 "FusionReranker (the systems auto and fusion)"
             )
-        _require_texts(questions, qrels)
         names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]
         if not names:
             raise DataError(
@@ -403,6 +406,14 @@ def _retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset
     return pool
 
 
+def _in_units(pool: Candidates, unit: Unit) -> Candidates:
+    """Candidates that a ranking has a line of each document of, or of each passage."""
+    if unit == "document" or pool.passages is None or pool.best == 1:
+        return pool if pool.unit == unit else replace(pool, unit=unit)
+    outside = f"the background is of documents by the mean of {pool.best} passages, which says nothing of one"
+    return replace(pool, unit=unit, outside=pool.outside or outside)
+
+
 def ranked(
     query: Query,
     pool: Candidates,
@@ -425,11 +436,15 @@ def _first_of(ranking: Ranking, pool: Candidates, options: SearchOptions, last: 
     """What is shown of a ranking of the whole pool: the lines from the offset up to the last one."""
     if not len(ranking):
         return ranking
+    ranking = merged_neighbours(ranking)
     reach: list[int] | None = None
     if options.min_percentile is not None and not options.keep_refused:
         assert ranking.percentile is not None  # a threshold was refused without a background
         reach = np.flatnonzero(ranking.percentile >= options.min_percentile - ROUNDING).tolist()
-    return options.variety.applied(ranking, pool, reach, last)[options.offset : last]
+    most = options.max_per_document
+    if most is None:
+        return options.variety.applied(ranking, pool, reach, last)[options.offset : last]
+    return at_most_of_each(options.variety.applied(ranking, pool, reach), most)[options.offset : last]
 
 
 def _with_texts(shown: Ranking, documents: Mapping[str, Document]) -> Ranking:
@@ -445,13 +460,3 @@ def _as_retrieved(pool: Candidates) -> Ranking:
     name, scores = next(iter(pool.scores.items()), ("score", np.zeros(0)))
     values = np.where(np.isnan(scores), -np.inf, scores)
     return Ranking.order(pool, values, pool.scores, raw={name: values})
-
-
-def _require_texts(questions: Mapping[str, str], qrels: Mapping[str, Mapping[str, float]]) -> None:
-    """Refuse, by a DataError, judgements of questions that were not given."""
-    unknown = [name for name in qrels if name not in questions]
-    if unknown:
-        raise DataError(
-            f"{len(unknown)} of {len(qrels)} judged questions have no text, the first is {unknown[0]!r}; "
-            "give the questions that the judgements are for"
-        )

@@ -264,16 +264,14 @@ class TextRetriever:
 def _checked_vectors(vectors: Vectors) -> dict[int, Float32Array]:
     """Row -> its vector, of those that there are, finite and of one dimension."""
     rows = [row for row, own in enumerate(vectors) if own is not None]
-    lengths = sorted({np.size(cast(npt.ArrayLike, vectors[row])) for row in rows})
-    if len(lengths) > 1:
-        raise DataError(
-            f"vectors have dimensions {' and '.join(map(str, lengths))}; give those of one model, and None "
-            "for the other texts"
-        )
     found = {row: matrix(cast(npt.ArrayLike, vectors[row]), f"vectors[{row}]") for row in rows}
     for row, own in found.items():
         if np.ndim(cast(npt.ArrayLike, vectors[row])) != 1 or not own.size:
-            raise DataError(f"vectors[{row}] has shape {own.shape}, expected (dimension,)")
+            border.refuse(
+                f"vectors[{row}]", own.shape, "of shape (dimension,)", "give None where there is none"
+            )
+        advice = "give those of one model, and None for the other texts"
+        border.equal(f"the dimension of vectors[{row}]", own.size, found[rows[0]].size, advice)
     return {row: own[0] for row, own in found.items()}
 
 

@@ -146,7 +146,8 @@ class TextReranker:
         is_of_index = self.stored is not None and (background is None or background.documents > 0)
         pools = TextPools(self.encoder, self.stored, self.passages, self._known)
         retriever = TextRetriever(pools, given, judges_stored_alone=is_of_index)
-        options = replace(self.options, depth=max(len(given.texts), 1))
+        # Whoever gives texts wants texts back; `rank(unit="passage")` is for those who want their passages.
+        options = replace(self.options, depth=max(len(given.texts), 1), unit="document")
         return Pipeline(self.encoder, retriever, self.reranker, options, self.background)
 
 

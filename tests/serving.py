@@ -76,11 +76,11 @@ def client_of(app: Any, **more: Any) -> TestClient:
 
 
 @contextlib.contextmanager
-def served(app: Any, timeout: float = 5.0) -> Iterator[str]:
+def served(app: Any, options: ServerOptions | None = None) -> Iterator[str]:
     """The address of a real server, in a thread of this process."""
-    with process.listen("127.0.0.1", 0, None) as listening:
+    with process.listen("127.0.0.1", 0, asks_for_tokens=False) as listening:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        server = process.make_server(app, timeout)
+        server = process.make_server(app, options or ServerOptions(timeout=5))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -246,8 +246,9 @@ class Collection(NeverCopied, Ranked):
         self.refresh()
         record, report = self.enriched.record, EnrichReport()
         if record is not None:
-            report = self._run(self._enricher(bool(record.model), record.words), show_progress)
-        self.count_changes(report.enriched + report.removed)
+            enricher = self._enricher(bool(record.model), record.words)
+            with self.counting_changes(enricher.changed.total):
+                report = self._run(enricher, show_progress)
         look_after_backgrounds(self, show_progress=show_progress)
         return report
 
@@ -284,8 +285,7 @@ class Collection(NeverCopied, Ranked):
         if not asked:
             self.files.delete_file(_QUESTIONS)
             return self.ensemble()
-        if len(asked) < 2:
-            raise DataError("one question has no spread; give at least two, better some hundred")
+        border.texts("questions", asked, least=2)  # one has no spread
         vectors = self.encoder.encode(asked, kind="query").dense
         found = Ensemble.from_vectors(vectors, model=self.model, similarity=self.similarity)
         self.files.write_file(_QUESTIONS, found.to_bytes())
@@ -342,9 +342,7 @@ class Collection(NeverCopied, Ranked):
     @property
     def encoder(self) -> Encoder:
         """The model of questions; a DataError if the collection was attached without one."""
-        if self._encoder is None:
-            raise DataError(f"{self.where} was attached without a model of questions; give embed=")
-        return self._encoder
+        return border.present(f"the model of {self.where}", self._encoder, "attach it with embed=")
 
     @property
     def language(self) -> str:

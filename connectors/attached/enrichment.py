@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from qdrant_client import models
@@ -165,16 +166,16 @@ class Enriched:
 
     def remove(self) -> bool:
         """Take away everything that was added; returns whether there was anything."""
-        if self.files.read_file(RECORD) is None:
-            return False
-        if self.points.exists():
+        is_enriched = self.files.read_file(RECORD) is not None
+        if is_enriched and self.points.exists():
             _require_ours(self.points)
             self.points.drop()
-        for name in (WORD_STATISTICS, RECORD):  # the record last, so that an interrupted call goes on
-            self.files.delete_file(name)
-        if not self.files.kept.count():  # nobody keeps questions or backgrounds there
+        if is_enriched:
+            for name in (WORD_STATISTICS, RECORD):  # the record last, so that an interrupted call goes on
+                self.files.delete_file(name)
+        if self.files.kept.exists() and not self.files.kept.count():  # no questions or backgrounds either
             self.files.kept.drop()
-        return True
+        return is_enriched
 
 
 def behind(
@@ -238,6 +239,7 @@ class Enricher:
     enriched: Enriched  # what was added before
     record: EnrichmentRecord  # what is to be there
     encoder: Encoder | None  # of the token vectors; None without them
+    changed: Counter[str] = field(default_factory=Counter)  # points that were enriched, or whose are removed
 
     @classmethod
     def planned(
@@ -293,15 +295,16 @@ class Enricher:
 
     def _run(self, advance: Callable[[int], None]) -> EnrichReport:
         self._prepare()
-        enriched = unchanged = written = 0
+        unchanged = written = 0
         seen: set[str] = set()
         for page, changed in self._waiting():
             seen.update(record.id for record in page)
             written += self._write(changed)
-            enriched += len(changed)
+            self.changed["enriched"] += len(changed)
             unchanged += len(page) - len(changed)
             advance(len(page))
-        removed, files = self._remove_others(seen), self.enriched.files
+        self.changed["removed"] = removed = self._remove_others(seen)
+        files, enriched = self.enriched.files, self.changed["enriched"]
         if self.record.words is not None:
             kept = files.read_file(WORD_STATISTICS)
             counted = -1 if kept is None else TermStatistics.from_bytes(kept).points

@@ -26,7 +26,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     AskedInclusion,
     SearchOptions,
     Stage,
-    dense_vector,
     maxsim_stage,
     nearest,
     request,
@@ -145,7 +144,7 @@ class ForeignPools(Pools):
 
     def asked(self, query: Query) -> Float32Array:
         """The question's dense vector; its (m, d) token vectors where documents have those only."""
-        return dense_vector(query) if self.vectors.has_dense else query_vectors(query.require_tokens())
+        return query.require_dense() if self.vectors.has_dense else query_vectors(query.require_tokens())
 
     def near(self, dense: Float32Array, limit: int) -> Stage:
         """The nearest as the collection compares its vectors."""

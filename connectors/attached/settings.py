@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
 
+from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions, SearchSettings
+from surprise_rerank.candidates import Unit
 from surprise_rerank.connectors.attached.collection import Collection
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.lexical import Bm25
@@ -75,7 +77,7 @@ class ForeignParts:
         for name, value in said.items():
             expected, kind = (dict, "a table") if name == "embedding" else (str, "a string")
             if not isinstance(value, expected):
-                raise DataError(f"{where}: {name} = {value!r}; expected {kind}")
+                border.refuse(f"{where}: {name}", value, kind)
         if "embedding" in said:
             refuse_unknown(said["embedding"], _EMBEDDING, f"{where}: [embedding]")
             if "model" not in said["embedding"] or "model" in said:
@@ -157,19 +159,17 @@ class PipelineSettings:
     collapse: float | None = None  # fold what has this cosine to a better document into it
     tenant: str | None = None  # only documents of this one, of an index with tenants
     config: str | None = None  # file of the names in a collection of others, see `ForeignParts`
+    unit: Unit | None = None  # what a pipeline finds: documents (by default), or passages
+    max_per_document: int | None = None  # the most passages of one document
 
     def __post_init__(self) -> None:
         SearchOptions().changed(**self.search_settings)
         if self.system is not None:
             find_system(self.system)
         _ = self.location
-        if self.model is not None and self.encoder is not None:
-            raise DataError(f"model={self.model!r} and encoder= are both given; give one of the two")
-        if self.background is not None and self.location.is_given:
-            raise DataError(
-                f"background={self.background!r} is for texts without an index, and there is one; store it "
-                "with the index ('surprise-rerank tune background'), or leave it out"
-            )
+        border.not_both(model=self.model, encoder=self.encoder)
+        advice = "store a background with the index ('surprise-rerank tune background'), or leave it out"
+        border.not_both(advice, index=self.index, background=self.background)
 
     @property
     def location(self) -> Location:
@@ -185,6 +185,8 @@ class PipelineSettings:
             "diversity": self.diversity,
             "collapse": self.collapse,
             "tenant": self.tenant,
+            "unit": self.unit,
+            "max_per_document": self.max_per_document,
         }
 
     def open_index(self) -> DocumentIndex | Collection:

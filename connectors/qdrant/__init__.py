@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever as DenseRetriever
     from surprise_rerank.connectors.qdrant.retrievers import SparseRetriever as SparseRetriever
     from surprise_rerank.connectors.qdrant.retrievers import SurpriseRetriever as SurpriseRetriever
+    from surprise_rerank.connectors.qdrant.schema import ALL as ALL
     from surprise_rerank.connectors.qdrant.search.queries import SearchOptions as SearchOptions
     from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport as SyncReport
 
@@ -27,6 +28,7 @@ __getattr__, __all__ = lazy_names(
         "location": "Location RetryPolicy",
         "manifest": "IndexOptions IndexStatus",
         "retrievers": "DenseRetriever SparseRetriever SurpriseRetriever",
+        "schema": "ALL",
         "search.queries": "SearchOptions",
         "writing.indexing": "SyncReport",
     },

@@ -15,19 +15,18 @@ For a text without a term store no vector: Edge counts a point with an empty one
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import regex
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.errors import DataError, near_or_all
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -82,13 +81,13 @@ class Bm25:
     language: str = AUTO  # of stemmer and stop words; `AUTO`, or one of `LANGUAGES`
 
     def __post_init__(self) -> None:
-        _require("k", self.k, 0 <= _number(self.k) < math.inf, "a number from 0 on, such as 1.2")
-        _require("b", self.b, 0 <= _number(self.b) <= 1, "a number between 0 and 1")
-        length = self.average_length
-        _require("average_length", length, 0 < _number(length) < math.inf, "a number above 0")
-        names = (*LANGUAGES, AUTO)
-        expected = f"another; {near_or_all(self.language, names)}"
-        _require("language", self.language, self.language in names, expected)
+        border.fields(
+            self,
+            k=partial(border.number, low=0),
+            b=border.share,
+            average_length=border.positive,
+            language=partial(border.choice, names=(*LANGUAGES, AUTO)),
+        )
 
     def documents(self, texts: Iterable[str]) -> list[SparseVector]:
         """Vectors of documents; empty ones for texts without a term."""
@@ -141,15 +140,6 @@ def _cut_where_needed(text: str) -> tuple[str, bool]:
 def _plain(text: str) -> str:
     """A text in the usual one of equal ways to write a character, without what is no part of a word."""
     return unicodedata.normalize("NFKC", _text(text)).translate(_WITHOUT_SOFT)
-
-
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else math.nan
-
-
-def _require(name: str, value: object, holds: bool, expected: str) -> None:
-    if not holds:
-        raise DataError(f"BM25's {name} is {value!r}; give {expected}")
 
 
 @lru_cache(maxsize=64)

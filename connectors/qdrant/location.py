@@ -81,11 +81,7 @@ class Location:
                     "http://localhost:6333, with commas between them"
                 )
             object.__setattr__(self, "url", ",".join(urls))
-        if self.folder is not None and self.url is not None:
-            raise DataError(
-                f"the folder {os.fspath(self.folder)!r} and the url {self._shown!r} are both given; "
-                "give the one where the index is"
-            )
+        border.not_both("give the one where the index is", folder=self.folder, url=self.url)
 
     @classmethod
     def at(cls, target: str | os.PathLike[str], collection: str = "documents") -> Self:

@@ -16,6 +16,7 @@ from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.languages import stems_of
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25
 from surprise_rerank.connectors.qdrant.schema import (
+    ALL,
     ID,
     KEY,
     METADATA,
@@ -65,10 +66,8 @@ class IndexOptions:
             quantization=border.or_none(border.choice, get_args(Quantization)),
             on_disk=border.flag,
             payload_indexes=lambda name, value: border.mapping(name, value, _payload_type),
-            tenant=border.or_none(border.text),
+            tenant=border.or_none(border.key, "customer"),
         )
-        if self.tenant is not None and not all(self.tenant.split(".")):
-            raise DataError(f"tenant={self.tenant!r} is no key of the metadata; give one such as 'customer'")
         if not self.tokens and self.pooling != POOLING:
             raise DataError(
                 f"pooling={self.pooling!r} is of token vectors, and tokens=False stores none; leave one of "
@@ -90,8 +89,10 @@ class IndexOptions:
         """Where a payload has the tenant; empty where there are none."""
         return "" if self.tenant is None else f"{METADATA}.{self.tenant}"
 
-    def tenant_filter(self, tenant: str) -> models.Filter:
+    def tenant_filter(self, tenant: str) -> models.Filter | None:
         """Return the condition of a tenant's documents; of those without one for the empty string.
+
+        None for `ALL`, whose documents are those of all tenants.
 
         Raises:
             DataError: if the index has no tenants.
@@ -101,13 +102,27 @@ class IndexOptions:
                 f"tenant={tenant!r}: the index has no tenants; index with --tenant KEY (in Python "
                 "IndexOptions(tenant=KEY)), the key of the metadata that says whose a document is, or filter"
             )
-        if not isinstance(tenant, str):
-            raise DataError(f"tenant={tenant!r} must be the name of one tenant, a string; search one by one")
+        border.text("tenant", tenant, advice="search one tenant after the other")
+        if tenant == ALL:
+            return None
         named = models.FieldCondition(key=self.tenant_path, match=models.MatchValue(value=tenant))
         if tenant:
             return models.Filter(must=[named])
         unnamed = models.IsEmptyCondition(is_empty=models.PayloadField(key=self.tenant_path))
         return models.Filter(should=[named, unnamed])
+
+    def owned(self, document: Document, tenant: str) -> Document:
+        """Return a document that is the tenant's where its metadata name none; else it is as it is."""
+        self.tenant_filter(tenant)  # refuses an index without tenants
+        *outer, last = (self.tenant or "").split(".")
+        metadata: dict[str, Any] = dict(document.metadata)
+        inner = metadata
+        for part in outer:
+            value = inner.get(part, {})
+            if not isinstance(value, Mapping):
+                return document  # which `key_of` refuses
+            inner[part] = inner = dict(value)
+        return replace(document, metadata=metadata) if inner.setdefault(last, tenant) == tenant else document
 
     @property
     def key_field(self) -> str:
@@ -127,11 +142,10 @@ class IndexOptions:
             tenant = tenant.get(part) if isinstance(tenant, Mapping) else None
         if tenant is None:
             return document_key(document.id, "")
-        if not isinstance(tenant, str):
-            raise DataError(
-                f"the tenant of document {document.id!r} (metadata {self.tenant!r}) is {tenant!r}; give it "
-                "the name of one tenant, as a string"
-            )
+        name = f"the tenant of document {document.id!r} (metadata {self.tenant!r})"
+        border.text(name, tenant, advice="name one tenant")
+        if tenant == ALL:
+            raise DataError(f"{name} is {ALL!r}, which stands for all of them; give it another name")
         return document_key(document.id, encodable(tenant))
 
 

@@ -12,7 +12,8 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, cast, get_args
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank import border
+from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.schema import NUMBER, Record, to_terms
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Plan, Pools, Search, once, scores_of
@@ -23,7 +24,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     Stage,
     TokenSample,
     dense_stage,
-    dense_vector,
     formula_stage,
     request,
     sparse_stage,
@@ -60,6 +60,10 @@ class ExplainingRetriever(ABC):
         """Whether there is no document at all, whatever is asked."""
         return not len(self.index)
 
+    def passages(self, ids: Sequence[str]) -> Candidates:
+        """All passages of documents, without texts."""
+        return self.index.fetch(list(dict.fromkeys(ids)), frozenset(), skip_missing=True)
+
     def has_a_word_of(self, question: str) -> bool | None:
         """Whether a document has a word of the question; None where nobody counts words."""
         words = self.index.words
@@ -78,6 +82,11 @@ class ExplainingRetriever(ABC):
             DataError: if the index has no tenants, or something that is asked, too, has no filter.
         """
         return (self if tenant is None else self.over(self.index.of_tenant(tenant))).filtered(condition)
+
+    def by_unit(self, unit: Unit) -> Self:
+        """The same for documents, or for their passages; a DataError if something asked has none."""
+        index = self.index.by_unit(unit)
+        return self if index is self.index else self.over(index)
 
     def filtered(self, condition: models.Filter | None) -> Self:
         """The same over what a filter lets through."""
@@ -98,8 +107,8 @@ def narrowable(part: object) -> ExplainingRetriever:
     if isinstance(part, ExplainingRetriever):
         return part
     raise DataError(
-        f"a filter or a tenant does not reach a {type(part).__name__}; leave it out, or search by a system "
-        "of the index, whose words are Qdrant's"
+        f"filter, tenant and unit do not reach a {type(part).__name__}; leave them out, or search by a "
+        "system of the index, whose words are Qdrant's"
     )
 
 
@@ -157,10 +166,7 @@ class SurpriseRetriever(ExplainingRetriever):
     options: SearchOptions = NO_OPTIONS
 
     def __post_init__(self) -> None:
-        if self.mode not in get_args(SurpriseMode):
-            raise DataError(
-                f"mode {self.mode!r} is not known; choose one of {', '.join(get_args(SurpriseMode))}"
-            )
+        border.choice("mode", self.mode, get_args(SurpriseMode))
         storage = self.index.storage
         if storage is None:
             raise DataError(
@@ -184,7 +190,7 @@ class SurpriseRetriever(ExplainingRetriever):
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """The `depth` most surprising documents; scores are `surprise` (z) and its `probability`."""
-        dense, skipped = dense_vector(query), self.options.offset or 0
+        dense, skipped = query.require_dense(), self.options.offset or 0
         options = replace(self.options.exactly() if self.exact else self.options, offset=None)
         last, margin = depth + skipped, _MARGIN
         while True:
@@ -192,7 +198,7 @@ class SurpriseRetriever(ExplainingRetriever):
             search = Search(lambda limit: self._stages(dense, limit), wanted, fields, options)
             found = self.index.pools.run(search, "surprise")
             ordered = _above(_ordered(found, np.asarray(found.scores["surprise"], np.float64)), options)
-            names = list(dict.fromkeys(ordered.ids))
+            names = list(dict.fromkeys(ordered.line_keys))
             # Qdrant cuts equals anywhere: only with all of them here is it known which come first by id.
             whole = len(names) < wanted or self._wanted(last, 4 * margin) == wanted
             if whole or not _is_tied(ordered, names[last - 1], names[-1]):
@@ -201,7 +207,7 @@ class SurpriseRetriever(ExplainingRetriever):
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        dense = dense_vector(query)
+        dense = query.require_dense()
         storage = self.index.storage
         assert storage is not None
         record = storage.manifest.statistics
@@ -231,7 +237,8 @@ def _ordered(found: Candidates, z: Float64Array) -> Candidates:
     """Candidates by z, ties by id, with z and its probability as their scores."""
     others = {name: own for name, own in found.scores.items() if name != "surprise"}
     scores = {"surprise": z, "probability": probability(z), **others}
-    order = sorted(range(len(found)), key=lambda i: (-z[i], found.ids[i]))
+    keys = found.line_keys
+    order = sorted(range(len(found)), key=lambda i: (-z[i], keys[i]))
     scored = replace(found, scores=scores)
     return scored if order == list(range(len(found))) else scored.take(order)
 
@@ -245,19 +252,20 @@ def _above(ordered: Candidates, options: SearchOptions) -> Candidates:
     return ordered.take(np.flatnonzero(z >= np.float32(options.score_threshold)))
 
 
-def _is_tied(ordered: Candidates, name: str, other: str) -> bool:
-    """Whether the best scores of two documents are equal."""
-    z = ordered.scores["surprise"]
-    return bool(z[ordered.ids.index(name)] == z[ordered.ids.index(other)])
+def _is_tied(ordered: Candidates, key: tuple[str, int], other: tuple[str, int]) -> bool:
+    """Whether the best scores of two lines are equal."""
+    z, keys = ordered.scores["surprise"], ordered.line_keys
+    return bool(z[keys.index(key)] == z[keys.index(other)])
 
 
 def _documents(ordered: Candidates, first: int, last: int) -> Candidates:
     """The documents from one place to another, each with all its rows."""
-    names = list(dict.fromkeys(ordered.ids))
+    keys = ordered.line_keys
+    names = list(dict.fromkeys(keys))
     if first == 0 and len(names) <= last:
         return ordered
     kept = set(names[first:last])
-    return ordered.take([i for i, name in enumerate(ordered.ids) if name in kept])
+    return ordered.take([i for i, key in enumerate(keys) if key in kept])
 
 
 # The documents whose words are taken as they occur together, for the deviation of all scores. It is .96 to

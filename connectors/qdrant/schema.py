@@ -13,6 +13,7 @@ from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.documents import Document, Passage
+from surprise_rerank.places import places_from, places_json
 
 Payload: TypeAlias = dict[str, Any]
 # What Qdrant calls the vector of a collection that has one without a name.
@@ -21,7 +22,7 @@ StoredVector: TypeAlias = FloatArray | SparseVector
 PointId: TypeAlias = str | int  # a UUID; a number where a point is a vector alone
 
 # Of what is stored, and how. No other one is read: such an index is made anew.
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 
 # Named vectors.
 DENSE, TOKEN_VECTORS, SURPRISE, BM25 = "dense", "tokens", "surprise", "bm25"
@@ -30,12 +31,16 @@ DENSE, TOKEN_VECTORS, SURPRISE, BM25 = "dense", "tokens", "surprise", "bm25"
 ID, TITLE, TEXT, METADATA, HASH = "id", "title", "text", "metadata", "hash"
 SOURCE = "source"  # what a document was read from, where that is known
 KEY = "key"  # what a document is known by in an index with tenants; see `document_key`
-DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA)
+PLACES = "places"  # where a document's text stands in its file
+DOCUMENT_FIELDS = (ID, TITLE, TEXT, METADATA, PLACES)
+# Stands in place of a tenant for the documents of all of them; no tenant has this name.
+ALL = "*"
 # A document's moments over the ensemble, and the version of the statistics that they belong to.
 MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
 # Where documents are split: a passage's number and place, and on the first how many there are.
 NUMBER, START, END, PASSAGES = "number", "start", "end", "passages"
 PASSAGE_FIELDS = (NUMBER, START, END)
+PLACE = "place"  # where a passage stands, for filters: `place.page`, `place.heading`
 # Stands in place of the hash while a document of several points is being written.
 INCOMPLETE = ""
 
@@ -130,12 +135,15 @@ def document_payload(document: Document) -> Payload:
         METADATA: dict(document.metadata),
         HASH: stored_hash(document),
         **({SOURCE: document.source} if document.source else {}),
+        **({PLACES: places_json(document.places)} if document.places else {}),
     }
 
 
 def passage_payload(document: Document, passage: Passage) -> Payload:
     """The fields that every passage's point has; metadata is on each, so that filters reach them."""
+    place = document.place(passage.start, passage.end)
     return {
+        **({} if place is None else {PLACE: place.to_json()}),
         ID: document.id,
         METADATA: dict(document.metadata),
         NUMBER: passage.number,
@@ -152,6 +160,7 @@ def to_document(payload: Mapping[str, Any]) -> Document:
         title=payload[TITLE],
         metadata=payload.get(METADATA) or {},
         source=payload.get(SOURCE, ""),
+        places=places_from(payload.get(PLACES) or ()),
     )
 
 

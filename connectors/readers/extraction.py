@@ -24,9 +24,11 @@ from surprise_rerank.connectors.readers.pages import (
     open_document_text,
     subtitle_text,
 )
+from surprise_rerank.connectors.readers.places import pdf_places, slide_places, structure_places
 from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.places import Places, places_from, places_json
 
 SECONDS = 30  # for one file
 _MEMORY = 4 * 2**30  # bytes of the process
@@ -36,7 +38,13 @@ _CHARACTERS = 32 * 2**20  # of a text; small files can unfold to more
 def office_text(suffix: str, raw: bytes) -> Extracted:
     """The text of a file that kreuzberg reads."""
     kreuzberg = import_extra("kreuzberg", EXTRA)
-    config = kreuzberg.ExtractionConfig(use_cache=False, disable_ocr=True, output_format="plain")
+    config = kreuzberg.ExtractionConfig(
+        use_cache=False,
+        disable_ocr=True,
+        output_format="plain",
+        pages=kreuzberg.PageConfig(extract_pages=suffix in (".pdf", ".pptx")),
+        include_document_structure=suffix in (".docx", ".epub", ".xlsx"),
+    )
     try:
         found = kreuzberg.extract_bytes_sync(raw, _OFFICE[suffix], config=config)
     except kreuzberg.KreuzbergError as error:
@@ -47,8 +55,15 @@ def office_text(suffix: str, raw: bytes) -> Extracted:
     if suffix in (".eml", ".msg"):
         # What a header says is in the metadata: in the text it would be half of a short mail's vector.
         return Extracted(_HEADER.sub("", text), str(known.get("subject") or ""), _mail_metadata(known))
-    pages = known.get("page_count")
-    return Extracted(text, str(known.get("title") or ""), {"pages": pages} if pages else {})
+    pages, title = known.get("page_count"), str(known.get("title") or "")
+    places: Places = ()
+    if suffix == ".pdf":
+        places = pdf_places(raw, text, found.pages or ())
+    elif suffix == ".pptx":
+        places = slide_places(found.content, (known.get("pages") or {}).get("boundaries") or ())
+    elif found.document:
+        places = structure_places(text, found.document["nodes"], title, is_workbook=suffix == ".xlsx")
+    return Extracted(text, title, {"pages": pages} if pages else {}, places)
 
 
 def _mail_metadata(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,7 +138,8 @@ class Extractor:
             raise RefusedError("its reader crashed", "is damaged or too complex: its reader crashed")
         kind, *values = json.loads(answer)
         if kind == "text":
-            return Extracted(*values)
+            text, title, metadata, places = values
+            return Extracted(text, title, metadata, places_from(places))
         if kind == "missing":
             raise MissingExtraError(*values)
         reason, detail, *is_gone = values
@@ -177,7 +193,7 @@ def _answer(raw: bytes, reader: Callable[[bytes], Extracted]) -> list[Any]:
         return ["refused", refused.reason, refused.detail, refused.is_gone]
     except (MemoryError, RecursionError):
         return ["refused", "too complex", "is too complex for the memory that a file may take"]
-    return ["text", *found]
+    return ["text", found.text, found.title, found.metadata, places_json(found.places)]
 
 
 if __name__ == "__main__":

@@ -120,7 +120,8 @@ def _document(raw: bytes, name: str, status: os.stat_result, extractor: Extracto
     known = {"path": name, "bytes": status.st_size, "modified": modified.isoformat()}
     stem = PurePosixPath(uncompressed_name(name)).stem
     title = " ".join(extracted.title.split()) or ("" if kind == ".eml" else stem)
-    return Document(id=name, text=extracted.text, title=title, metadata={**known, **extracted.metadata})
+    metadata = {**known, **extracted.metadata}
+    return Document(id=name, text=extracted.text, title=title, metadata=metadata, places=extracted.places)
 
 
 def read_bytes(path: Path, most: int) -> tuple[bytes, os.stat_result]:

@@ -15,7 +15,7 @@ from surprise_rerank.connectors.readers.collection import from_collection
 from surprise_rerank.connectors.readers.datasets import is_path, open_source
 from surprise_rerank.connectors.readers.demo import DEMO
 from surprise_rerank.connectors.readers.extraction import Extractor
-from surprise_rerank.connectors.readers.fields import Fields, NoColumnError
+from surprise_rerank.connectors.readers.fields import Fields, NoColumnError, from_iterable
 from surprise_rerank.connectors.readers.files import (
     FileRules,
     is_document,
@@ -27,7 +27,6 @@ from surprise_rerank.connectors.readers.files import (
     unread,
     walk,
 )
-from surprise_rerank.connectors.readers.iterables import from_iterable
 from surprise_rerank.connectors.readers.lines import DamagedError
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, RefusedError, Skipped
 from surprise_rerank.connectors.readers.tables import Table, count_table, read_json, read_table, table_format
@@ -37,7 +36,7 @@ from surprise_rerank.errors import DataError, DatasetError
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
-    from surprise_rerank.connectors.readers.iterables import Item
+    from surprise_rerank.connectors.readers.fields import Item
 
 Format: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet", "text"]
 

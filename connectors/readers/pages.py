@@ -15,6 +15,7 @@ from markdown_it import MarkdownIt
 
 from surprise_rerank.connectors.readers.lines import decoded
 from surprise_rerank.connectors.readers.source import RefusedError
+from surprise_rerank.places import Place, Places, headed
 
 _NOT_SHOWN = ("canvas", "iframe", "nav", "noscript", "object", "script", "style", "svg", "template", "title")
 _BLOCK_NAMES = """
@@ -23,6 +24,7 @@ figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main 
 section select summary table tbody textarea tfoot thead tr ul
 """
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
+_HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
 _KEPT = ("pre", "textarea")
 _DECLARED = re.compile(
     rb"<(?:meta|\?xml)[^>]{0,200}?(?:charset|encoding)\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE
@@ -67,17 +69,19 @@ _NESTED = 100  # lists and quotes in each other; what is nested deeper is left o
 
 
 class Extracted(NamedTuple):
-    """What is read of a file: its text, its own title or none, and what else is known of it."""
+    """What is read of a file: its text, its own title or none, what else is known of it, and its places."""
 
     text: str
     title: str = ""
     metadata: dict[str, Any] = {}  # noqa: RUF012 (of a NamedTuple)
+    places: Places = ()
 
 
 def plain_text(raw: bytes) -> Extracted:
     """A text file as it is."""
     text, encoding = decoded(raw)
-    return Extracted(text.replace("\r\n", "\n"), metadata=encoding_metadata(encoding))
+    lines = ((0, Place(line=1)),)
+    return Extracted(text.replace("\r\n", "\n"), metadata=encoding_metadata(encoding), places=lines)
 
 
 def encoding_metadata(encoding: str) -> dict[str, str]:
@@ -87,14 +91,15 @@ def encoding_metadata(encoding: str) -> dict[str, str]:
 
 def headed_text(raw: bytes) -> Extracted:
     """A text of reStructuredText or AsciiDoc as it is; its title is the first heading."""
-    text, *_, metadata = plain_text(raw)
+    text, _, metadata, places = plain_text(raw)
     heading = _HEADING.search(text[:_HEAD])
-    return Extracted(text, (heading["ruled"] or heading["marked"]) if heading else "", metadata)
+    title = (heading["ruled"] or heading["marked"]) if heading else ""
+    return Extracted(text, title, metadata, places)
 
 
 def subtitle_text(raw: bytes) -> Extracted:
     """What is said in subtitles, SubRip or WebVTT, without numbers and times."""
-    text, _, metadata = plain_text(raw)
+    text, _, metadata, _ = plain_text(raw)
     blocks = (block.split("\n") for block in re.split(r"\n[ \t]*\n", text))
     said = (lines[i + 1 :] for lines in blocks for i, line in enumerate(lines[:2]) if " --> " in line)
     return Extracted(_TAG.sub("", "\n".join(" ".join(lines) for lines in said)), "", metadata)
@@ -102,7 +107,7 @@ def subtitle_text(raw: bytes) -> Extracted:
 
 def manual_text(raw: bytes) -> Extracted:
     """A manual page without the requests and escapes of roff; its title is what `.TH` or `.Dt` names."""
-    source, _, metadata = plain_text(raw)
+    source, _, metadata, _ = plain_text(raw)
     if not _ROFF.search(source[:_HEAD]):
         raise RefusedError("of no kind that is read", "is no manual page", is_gone=True)
     title, lines, definition = "", list[str](), False
@@ -134,7 +139,7 @@ def open_document_text(raw: bytes) -> Extracted:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         raise RefusedError("damaged", f"is damaged, or encrypted: {error}") from error
     body = content[max(content.find(b"<office:body"), 0) :]
-    text, _ = _shown(_OPEN_TAG.sub(rb"<\1p>", _OPEN_SPACE.sub(b" ", body)).decode("utf-8", "replace"))
+    text, *_ = _shown(_OPEN_TAG.sub(rb"<\1p>", _OPEN_SPACE.sub(b" ", body)).decode("utf-8", "replace"))
     title = re.search(rb"<dc:title>([^<]*)", about)
     return Extracted(text, _shown(title[1].decode("utf-8", "replace"))[0] if title else "")
 
@@ -144,6 +149,7 @@ class _Page:
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
+        self.headings: list[tuple[int, int, int]] = []  # level, and the pieces between which it stands
         self.title = ""
         self._open = dict.fromkeys(("title", "kept", "not shown"), 0)
 
@@ -159,6 +165,12 @@ class _Page:
                 self._open[name] += change
         if tag in _BLOCKS or tag in ("td", "th"):
             self.pieces.append("\n" if tag in _BLOCKS else " ")
+        if tag in _HEADINGS and not self._open["not shown"]:
+            if change > 0:
+                self.headings.append((int(tag[1]), len(self.pieces), len(self.pieces)))
+            elif self.headings:
+                level, begun, _ = self.headings[-1]
+                self.headings[-1] = level, begun, len(self.pieces)
 
     def data(self, text: str) -> None:
         if self._open["title"]:
@@ -178,8 +190,8 @@ def html_text(raw: bytes) -> Extracted:
     """The shown text of a page without its navigation, blocks on lines of their own; its <title>."""
     declared = _DECLARED.search(raw[:4096])
     text, encoding = decoded(raw, declared[1].decode("ascii") if declared else None)
-    shown, title = _shown(text)
-    return Extracted(shown, title, encoding_metadata(encoding))
+    shown, title, headings = _shown(text)
+    return Extracted(shown, title, encoding_metadata(encoding), headed(headings, title))
 
 
 def markdown_text(raw: bytes) -> Extracted:
@@ -195,13 +207,13 @@ def markdown_text(raw: bytes) -> Extracted:
     tokens = parser.parse(source[front.end() :] if front else source)
     heading = next((i for i, token in enumerate(tokens) if token.type == "heading_open"), None)
     if not title and heading is not None:
-        title, _ = _shown(parser.renderer.render(tokens[heading : heading + 3], parser.options, {}))
+        title, *_ = _shown(parser.renderer.render(tokens[heading : heading + 3], parser.options, {}))
         tokens = tokens[3:] if heading == 0 else tokens
     for token in (child for own in tokens for child in own.children or ()):
         if token.type == "image":
             token.type, token.tag = "text", ""  # what it is called
-    text, _ = _shown(parser.renderer.render(tokens, parser.options, {}))
-    return Extracted(text, title, encoding_metadata(encoding))
+    text, _, headings = _shown(parser.renderer.render(tokens, parser.options, {}))
+    return Extracted(text, title, encoding_metadata(encoding), headed(headings, title))
 
 
 def _front_title(front: re.Match[str]) -> str:
@@ -214,8 +226,8 @@ def _front_title(front: re.Match[str]) -> str:
     return title if isinstance(title, str) else ""
 
 
-def _shown(page: str) -> tuple[str, str]:
-    """The shown text of a page or a piece of one, and its title."""
+def _shown(page: str) -> tuple[str, str, list[tuple[int, int, str]]]:
+    """The shown text of a page or a piece of one, its title, and offset, level and text of its headings."""
     parser = etree.HTMLParser(target=_Page(), huge_tree=True)
     try:
         for start in range(0, len(page), _PART):
@@ -224,4 +236,21 @@ def _shown(page: str) -> tuple[str, str]:
     except etree.LxmlError as error:
         raise RefusedError("damaged", f"is damaged, or no HTML: {error}") from error
     lines = (line.rstrip() for line in "".join(found.pieces).split("\n"))
-    return _GAPS.sub("\n\n", "\n".join(lines)).strip(), _SPACES.sub(" ", found.title).strip()
+    text = _GAPS.sub("\n\n", "\n".join(lines)).strip()
+    return text, _SPACES.sub(" ", found.title).strip(), _headings(found, text)
+
+
+def _headings(page: _Page, text: str) -> list[tuple[int, int, str]]:
+    """Where headings stand in a text that has all characters of the page but some white space."""
+    words = re.finditer(r"\S+", text)
+    headings, piece, behind, word = [], 0, 0, next(words, None)  # characters between here and there
+    for level, begun, ended in page.headings:
+        behind += sum(len("".join(own.split())) for own in page.pieces[piece:begun])
+        piece = begun
+        while word is not None and behind >= len(word[0]):
+            behind -= len(word[0])
+            word = next(words, None)
+        heading = " ".join("".join(page.pieces[begun:ended]).split())
+        if word is not None and heading:
+            headings.append((word.start() + behind, level, heading))
+    return headings

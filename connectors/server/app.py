@@ -8,34 +8,37 @@ import importlib.metadata
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from surprise_rerank.connectors.document_index import DocumentIndex
-from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
+from pydantic import BaseModel
+
 from surprise_rerank.connectors.server import ranking
-from surprise_rerank.connectors.server.answers import RefusedError, to_json
-from surprise_rerank.connectors.server.door import Door, label_of, record_of, route_path
+from surprise_rerank.connectors.server.answers import TEI_ROUTE, RefusedError, to_json
+from surprise_rerank.connectors.server.documents import add_documents
+from surprise_rerank.connectors.server.door import Door, json_response, label_of, record_of, route_path
 from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.options import ServerOptions, said_of
 from surprise_rerank.connectors.server.page import page_routes
-from surprise_rerank.connectors.server.process import TOKEN_VARIABLE
 from surprise_rerank.connectors.server.schemas import (
+    AnyRerankRequest,
+    ChosenDocuments,
     DocumentsRequest,
-    DocumentsResponse,
     ErrorResponse,
+    ListRequest,
+    ModelsResponse,
     NewDocument,
     RerankRequest,
     RerankResponse,
+    ScoreRequest,
+    ScoreResponse,
     SearchRequest,
     SearchResponse,
     TeiErrorResponse,
     TeiRank,
-    TeiRequest,
 )
 from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.core.extras import pip_line
-from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, shown_model
-from surprise_rerank.errors import DataError, IndexMismatchError, MissingExtraError, StoreError
+from surprise_rerank.errors import MissingExtraError, StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
@@ -46,6 +49,7 @@ try:
     from fastapi.exceptions import RequestValidationError
     from fastapi.security import HTTPBearer
     from starlette.exceptions import HTTPException
+    from starlette.middleware.cors import CORSMiddleware
     from starlette.routing import Route
 except ImportError as error:
     raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
@@ -60,6 +64,13 @@ VERDICT_HEADER = "X-Surprise-Verdict"
 _TEI_ERRORS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": TeiErrorResponse, "description": "The request is refused."},
     "5XX": {"model": TeiErrorResponse, "description": "The server cannot answer."},
+}
+# Where a field that is not known is refused.
+_BODIES: dict[str, type[BaseModel]] = {
+    "/v1/search": SearchRequest,
+    "/v1/documents": DocumentsRequest,
+    "/v1/documents/delete": ChosenDocuments,
+    "/v1/documents/ids": ListRequest,
 }
 _ERRORS = {status: {**own, "model": ErrorResponse} for status, own in _TEI_ERRORS.items()}
 
@@ -109,27 +120,37 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
     )
     _add_probes(app, service)
     # The door checks the token before a body is read; this tells readers of the schema.
-    asked = [Depends(HTTPBearer(auto_error=False))] if service.options.token else []
+    asked = [Depends(HTTPBearer(auto_error=False))] if service.options.asks_for_tokens else []
     guarded = APIRouter(dependencies=asked, responses=_ERRORS)
     _add_views(guarded, service)
     _add_reranking(guarded, service)
     if service.searches:
         _add_search(guarded, service)
-        _add_documents(guarded, service)
+        add_documents(guarded, service)
         app.router.routes.extend(page_routes())
     # As routes of its own, which log and metrics know by their paths.
     app.router.routes.extend([*guarded.routes, *([] if inside is None else inside.routes)])
     app.add_exception_handler(HTTPException, _http_refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Door, service=service)
+    if service.options.origins:
+        # Outside: what a browser asks before it asks has no token.
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=service.options.origins,
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+            expose_headers=["X-Request-Id", VERDICT_HEADER],
+        )
     return app
 
 
-async def _computed(
-    service: Service, request: Request, encoder: Encoder, compute: Callable[[RequestEncoder], T]
-) -> T:
-    """What `compute(an encoder for this request)` gives, in a worker's thread."""
-    return await service.workers.run(lambda stop: compute(RequestEncoder(encoder, stop)), request.receive)
+async def _computed(service: Service, request: Request, encoder: Encoder, compute: Callable[..., T]) -> T:
+    """What `compute(encoder=, note=)` of this request gives, in a worker's thread."""
+    note = functools.partial(service.metrics.note, label_of(request.scope))
+    return await service.workers.run(
+        lambda stop: compute(encoder=RequestEncoder(encoder, stop), note=note), request.receive
+    )
 
 
 def _count(service: Service, request: Request, documents: int, verdict: Mapping[str, Any] | None) -> None:
@@ -146,27 +167,52 @@ def _add_reranking(router: APIRouter, service: Service) -> None:
     @router.post("/v2/rerank", response_model=RerankResponse)
     async def rerank(request: Request, asked: RerankRequest) -> Response:
         """Documents in order, as Cohere and Jina define it."""
-        ranking.require_allowed(service.options, asked.query, ranking.texts_of(asked), "documents")
-        opened = service.required()
-        compute = functools.partial(ranking.rerank, opened, asked)
-        answer = await _computed(service, request, opened.reranker.encoder, compute)
-        _count(service, request, len(asked.documents), answer["verdict"])
-        version = {"version": "2" if route_path(request.scope).startswith("/v2/") else "1"}
-        meta = {"api_version": version, "billed_units": {"search_units": 1}}
-        return _json({**_head(request, service), **answer, "meta": meta})
+        return await _reranked(service, request, asked)
 
-    @router.post("/rerank", response_model=list[TeiRank], responses=_TEI_ERRORS)
-    async def tei_rerank(request: Request, asked: TeiRequest) -> Response:
-        """Texts in order, as Text Embeddings Inference defines it; the verdict is in a header, as JSON."""
+    @router.post("/rerank", response_model=list[TeiRank] | RerankResponse, responses=_TEI_ERRORS)
+    async def tei_rerank(request: Request, asked: AnyRerankRequest) -> Response:
+        """Texts in order, as Text Embeddings Inference defines it; the verdict is in a header, as JSON.
+
+        For `documents` in place of `texts` the answer is that of /v1/rerank.
+        """
+        if isinstance(asked, RerankRequest):
+            return await _reranked(service, request, asked)
         ranking.require_allowed(service.options, asked.query, asked.texts, "texts", ranking.TEI_TOO_MANY)
-        opened = service.required()
-        compute = functools.partial(ranking.tei_rerank, opened, asked)
+        opened, tenant = service.required(), record_of(request.scope).owner.tenant
+        compute = functools.partial(ranking.tei_rerank, opened, asked, tenant=tenant)
         ranks, verdict = await _computed(service, request, opened.reranker.encoder, compute)
         _count(service, request, len(asked.texts), verdict)
-        answer = _json(ranks)
+        answer = json_response(ranks)
         if verdict is not None:
             answer.headers[VERDICT_HEADER] = to_json(verdict).decode("ascii")
         return answer
+
+    @router.post("/score", response_model=ScoreResponse)
+    @router.post("/v1/score", response_model=ScoreResponse)
+    async def score(request: Request, asked: ScoreRequest) -> Response:
+        """Similarities of pairs of texts, from 0 to 1, as vLLM defines it."""
+        opened = service.required()
+        try:
+            texts = [text for own in asked.pairs.values() for _, text in own]
+        except ValueError as error:
+            raise RefusedError(422, str(error)) from error
+        ranking.require_allowed(service.options, max(asked.pairs, key=len), texts, "text_2")
+        compute = functools.partial(ranking.scores, opened, asked)
+        answer = await _computed(service, request, opened.reranker.encoder, compute)
+        _count(service, request, len(texts), None)
+        return json_response({**_head(request, service), **answer})
+
+
+async def _reranked(service: Service, request: Request, asked: RerankRequest) -> Response:
+    """The answer of Cohere and Jina."""
+    ranking.require_allowed(service.options, asked.query, ranking.texts_of(asked), "documents")
+    opened, tenant = service.required(), record_of(request.scope).owner.tenant_for(asked.tenant)
+    compute = functools.partial(ranking.rerank, opened, asked, tenant=tenant)
+    answer = await _computed(service, request, opened.reranker.encoder, compute)
+    _count(service, request, len(asked.documents), answer["verdict"])
+    version = {"version": "2" if route_path(request.scope).startswith("/v2/") else "1"}
+    meta = {"api_version": version, "billed_units": {"search_units": 1}}
+    return json_response({**_head(request, service), **answer, "meta": meta})
 
 
 def _add_search(router: APIRouter, service: Service) -> None:
@@ -181,54 +227,20 @@ def _add_search(router: APIRouter, service: Service) -> None:
             if count > options.max_documents:
                 raise RefusedError(422, f"{name} is {count}, and at most {options.max_documents} are given")
         opened = service.required()
+        asked.tenant = record_of(request.scope).owner.tenant_for(asked.tenant)
         compute = functools.partial(ranking.search, opened, asked, conditions=options.max_conditions)
         answer = await _computed(service, request, opened.pipeline_of().encoder, compute)
         _count(service, request, len(answer["results"]), answer["verdict"])
-        return _json({**_head(request, service), **answer})
-
-
-def _add_documents(router: APIRouter, service: Service) -> None:
-    async def changed(request: Request, change: Callable[[DocumentIndex], SyncReport]) -> Response:
-        if service.options.token is None:
-            said = f"documents are taken from who has a token; start the server with {TOKEN_VARIABLE} set"
-            raise RefusedError(403, said)
-        index = service.required().written()
-        try:
-            report = await service.workers.run(lambda stop: change(index), request.receive)
-        except (DataError, IndexMismatchError) as error:
-            raise RefusedError(422, str(error)) from error
-        counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged")}
-        held = {"deleted": report.removed, "documents": len(index)}
-        return _json({"id": record_of(request.scope).request_id, **counts, **held})
-
-    @router.put("/v1/documents", response_model=DocumentsResponse)
-    async def put(request: Request, asked: DocumentsRequest) -> Response:
-        """Store documents, or replace those of the same id; searches find them when this answers."""
-        texts = [own.text for own in asked.documents]
-        ranking.require_allowed(service.options, "documents", texts, "documents")
-
-        def store(index: DocumentIndex) -> SyncReport:
-            return index.sync([Document(**document.model_dump()) for document in asked.documents])
-
-        return await changed(request, store)
-
-    @router.delete("/v1/documents/{id:path}", response_model=DocumentsResponse)
-    async def delete(
-        request: Request,
-        id: str,  # noqa: A002 - as the path has it
-        tenant: str | None = None,
-    ) -> Response:
-        """Remove the document of an id, and of a tenant where there are some; an unknown one is no error."""
-        return await changed(request, lambda index: SyncReport(0, 0, 0, index.delete([id], tenant=tenant)))
+        return json_response({**_head(request, service), **answer})
 
 
 def _add_probes(app: FastAPI, service: Service) -> None:
     async def health(request: Request) -> Response:
-        return _json({"status": "alive"})
+        return json_response({"status": "alive"})
 
     async def ready(request: Request) -> Response:
-        service.required()
-        return _json({"status": "ready"})
+        await service.require_store()
+        return json_response({"status": "ready"})
 
     # Routes of Starlette, which answer HEAD, too: some only ask whether there is an answer.
     app.router.routes.extend([Route("/health", health), Route("/ready", ready)])
@@ -236,22 +248,24 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 
 def _add_views(router: APIRouter, service: Service) -> None:
     @router.get("/info", response_model=dict[str, Any])
-    def info() -> Response:  # in a thread: an index on a server is asked
+    def info(request: Request) -> Response:  # in a thread: an index on a server is asked
         """What is served, and what the server takes; names of Text Embeddings Inference mean the same."""
         opened, options = service.required(), service.options
         background, pipeline = opened.reranker.current_background(), opened.pipeline
         try:
-            documents = None if opened.index is None else len(opened.index.index)
+            shown = opened.documents_of(record_of(request.scope).owner.tenant)
+            documents = None if shown is None else len(shown)
             examples, measured = opened.examples, opened.measured
         except StoreError:
             documents, examples, measured = None, [], []
-        return _json(
+        return json_response(
             {
                 "model_id": shown_model(opened.reranker.encoder),
                 "version": _version(),
                 "system": opened.system,
                 "search": service.searches,
                 "documents": documents,
+                "tenants": opened.has_tenants,
                 "systems": opened.systems,
                 "measured": measured,
                 "examples": examples,
@@ -261,23 +275,27 @@ def _add_views(router: APIRouter, service: Service) -> None:
                 "max_input_length": opened.reranker.encoder.window,
                 "max_client_batch_size": options.max_documents,
                 "max_concurrent_requests": options.max_requests,
-                "limits": options.model_dump(exclude={"token", "hosts", "logs", "tried"}),
+                "limits": options.model_dump(exclude={"token", "tokens", "hosts", "logs", "tried"}),
             }
         )
 
+    @router.get("/v1/models", response_model=ModelsResponse)
+    async def models() -> Response:
+        """The model, as OpenAI's clients list it."""
+        named = shown_model(service.required().reranker.encoder)
+        model = {"id": named, "object": "model", "created": 0, "owned_by": "surprise-rerank"}
+        return json_response({"object": "list", "data": [model]})
+
     @router.get("/metrics", response_class=Response)
-    async def prometheus() -> Response:
+    def prometheus() -> Response:  # in a thread: backgrounds of an index on a server are asked for
         """The metrics, for Prometheus."""
+        service.show_state(_version())
         return Response(service.metrics.text(), media_type=prometheus_client.CONTENT_TYPE_LATEST)
 
 
 def _head(request: Request, service: Service) -> dict[str, str]:
     model = shown_model(service.required().reranker.encoder)
     return {"id": record_of(request.scope).request_id, "model": model}
-
-
-def _json(content: Any) -> Response:
-    return Response(to_json(content), media_type="application/json")
 
 
 async def _http_refused(request: Request, error: Exception) -> Response:
@@ -293,14 +311,13 @@ async def _invalid(request: Request, error: Exception) -> Response:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         raise RefusedError(400, f"the body is no JSON from character {first['loc'][1]} on")
-    known = (
-        SearchRequest
-        if request.method == "POST"
-        else DocumentsRequest
-        if len(first["loc"]) < 3
-        else NewDocument
-    )
-    raise RefusedError(422, said_of(error.errors(), known.model_fields, 1))
+    place = 1
+    if route_path(request.scope) == TEI_ROUTE and len(first["loc"]) > 1:
+        place = 2  # behind the form of the body
+    known = _BODIES.get(route_path(request.scope), NewDocument)
+    if request.method == "PUT" and len(first["loc"]) >= 3:
+        known = NewDocument
+    raise RefusedError(422, said_of(error.errors(), known.model_fields, place))
 
 
 def _version() -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import re
 import time
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from surprise_rerank.connectors.server.answers import RefusedError, error_content, to_json
-from surprise_rerank.connectors.server.logs import EventLog
+from surprise_rerank.connectors.server.logs import REQUEST_ID, EventLog
+from surprise_rerank.connectors.server.owners import ANYBODY, Owner, Right
 from surprise_rerank.connectors.server.page import PAGE_ROUTES
 from surprise_rerank.connectors.server.work import AbandonedError
 from surprise_rerank.core.extras import pip_line
@@ -46,11 +46,25 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _SOON = {"Retry-After": "1"}
 
 
+# What a token must allow; `search` where nothing is said. None is for every token.
+_RIGHTS: dict[str, Right | None] = {
+    "/v1/documents": "write",
+    "/v1/documents/{id:path}": "write",
+    "/v1/documents/delete": "write",
+    "/metrics": "admin",
+    "/info": None,
+    "/v1/models": None,
+    "/openapi.json": None,
+    "other": None,
+}
+
+
 @dataclass(slots=True)
 class Record:
-    """A request's id, its answer's status once it has begun, and how many documents were ranked or found."""
+    """A request's id and owner, its answer's status once it has begun, and how many documents it is about."""
 
     request_id: str
+    owner: Owner = ANYBODY
     status: int | None = None
     documents: int = 0
 
@@ -58,6 +72,11 @@ class Record:
 def record_of(scope: Scope) -> Record:
     """The record of a request that came through the door."""
     return cast(Record, scope[_KEY])
+
+
+def json_response(content: Any) -> Response:
+    """An answer of JSON."""
+    return Response(to_json(content), media_type="application/json")
 
 
 def route_path(scope: Scope) -> str:
@@ -91,7 +110,8 @@ class Door:
         self._app = app
         self._service = service
         self._options = service.options
-        self._inside = 0
+        self._inside = 0  # requests that are worked on
+        self._held = 0  # bytes of bodies that are being read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -101,6 +121,8 @@ class Door:
         headers = Headers(scope=scope)
         given = headers.get("x-request-id", "")
         record = scope[_KEY] = Record(given if _ID.fullmatch(given) else str(uuid.uuid4()))
+
+        REQUEST_ID.set(record.request_id)
 
         async def tagged(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -113,11 +135,11 @@ class Door:
         try:
             with continuing(scope["headers"]):
                 self._require_name(headers)
-                self._require_token(scope, headers)
-                if scope["method"] in ("GET", "HEAD"):
-                    await self._app(scope, receive, tagged)
-                else:
+                record.owner = self._require_owner(scope, headers)
+                if scope["method"] not in ("GET", "HEAD"):
                     await self._admitted(scope, headers, receive, tagged)
+                else:
+                    await self._answered(scope, receive, tagged)
         except Exception as error:  # noqa: BLE001 - no error passes: the server's own log would have its trace
             if record.status is None:
                 refused = refusal(error, self._service.logger, record.request_id, scope["method"])
@@ -131,9 +153,11 @@ class Door:
 
     def _require_name(self, headers: Headers) -> None:
         """Without a token: refuse who calls this machine by a name that it does not have."""
-        if self._options.token is not None:
+        if self._options.asks_for_tokens:
             return
         origin = headers.get("origin")
+        if origin in self._options.origins:
+            origin = None
         for kind, given in (("Host", f"//{headers.get('host', '')}"), ("Origin", origin)):
             if given is not None and not self._is_own(given):
                 raise RefusedError(
@@ -149,18 +173,21 @@ class Door:
         except ValueError:
             return False
 
-    def _require_token(self, scope: Scope, headers: Headers) -> None:
-        token = self._options.token
-        if token is None or route_path(scope) in _OPEN:
-            return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        same = hmac.compare_digest(given.strip().encode("latin-1"), token.encode())
-        if scheme.lower() != "bearer" or not same:
+    def _require_owner(self, scope: Scope, headers: Headers) -> Owner:
+        if route_path(scope) in _OPEN:
+            return ANYBODY
+        owner = self._service.tokens.owner(headers.get("authorization", ""))
+        if owner is None:
             raise RefusedError(
                 401,
                 "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN'",
                 {"WWW-Authenticate": 'Bearer realm="surprise-rerank"'},
             )
+        route = label_of(scope)
+        right = _RIGHTS.get(route, "search")
+        if right is not None:
+            owner.require(right, route)
+        return owner
 
     async def _admitted(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -169,47 +196,65 @@ class Door:
         reads = scope["method"] != "DELETE" and _matched(scope)[0] is Match.FULL
         if reads and kind != "application/json":
             raise RefusedError(415, "the body must be JSON; send the header 'Content-Type: application/json'")
+        with self._service.metrics.in_flight.track_inprogress():
+            self._require_place()
+            body = await self._body(scope, receive)
+            # A body that comes slowly takes no place of those that compute.
+            self._require_place()
+            self._inside += 1
+            try:
+                await self._answered(scope, _again(body, receive), send)
+            finally:
+                self._inside -= 1
+
+    def _require_place(self) -> None:
         if self._inside >= self._options.max_requests:
             self._service.metrics.rejections.inc()
             raise RefusedError(429, f"{self._inside} requests are being worked on; try again soon", _SOON)
-        self._inside += 1
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A tool of an agent says in its own words that the time is over.
-        seconds, body = self._options.timeout * (1 + (route_path(scope) == MCP_ROUTE)), None
+        seconds = self._options.timeout * (1 + (route_path(scope) == MCP_ROUTE))
         try:
-            with self._service.metrics.in_flight.track_inprogress():
-                async with asyncio.timeout(seconds) as timer:
-                    body = await self._body(scope, receive)
-                    await self._app(scope, _again(body, receive), send)
+            async with asyncio.timeout(seconds) as timer:
+                await self._app(scope, receive, send)
         except TimeoutError:
             if not timer.expired():
                 raise
-            if body is None:
-                raise RefusedError(408, f"the body did not arrive within {seconds:g} s") from None
             said = f"no answer within {seconds:g} s; send fewer documents, or try again later"
             raise RefusedError(503, said, _SOON) from None
-        finally:
-            self._inside -= 1
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """A body, counted while it arrives: a wrong or missing Content-Length changes nothing."""
-        most = self._options.max_body
+        most, room = self._options.max_body, self._options.max_body * self._options.max_requests
         if route_path(scope) in _SMALL_ROUTES:
             most = min(most, _SMALL)
         body, length, more = bytearray(), 0, True
-        while more and length <= most + _DRAINED:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise RefusedError(CLIENT_GONE, "the client hung up")
-            length += len(message.get("body", b""))
-            more = message.get("more_body", False)
-            if length <= most:
-                body += message.get("body", b"")
+        try:
+            async with asyncio.timeout(self._options.read_timeout):
+                while more and length <= most + _DRAINED:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise RefusedError(CLIENT_GONE, "the client hung up")
+                    part = message.get("body", b"")
+                    length, more = length + len(part), message.get("more_body", False)
+                    if length <= most:
+                        body += part
+                        self._held += len(part)
+                    if self._held > room:
+                        raise RefusedError(429, "too many bodies are being read; try again soon", _SOON)
+        except TimeoutError:
+            said = f"the body did not arrive within {self._options.read_timeout:g} s"
+            raise RefusedError(408, said) from None
+        finally:
+            self._held -= len(body)
         if length > most:
             raise RefusedError(413, f"the body has more than {most} bytes; send less")
         return bytes(body)
 
     def _write(self, scope: Scope, record: Record, seconds: float) -> None:
         route, status = label_of(scope), record.status or 0
+        owner: dict[str, Any] = {"owner": record.owner.name} if record.owner.name else {}
         self._service.metrics.requests.labels(route, str(status)).inc()
         self._service.metrics.seconds.labels(route).observe(seconds)
         self._service.logger.say(
@@ -220,6 +265,7 @@ class Door:
             ms=round(1000 * seconds, 1),
             documents=record.documents,
             request_id=record.request_id,
+            **owner,
         )
 
 

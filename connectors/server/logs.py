@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
+import time
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, TextIO
+
+_QUIET = 10.0  # seconds between two equal lines of a library
+_REMEMBERED = 1000  # different lines
+
+
+# Of the request that a line is about; threads that work for it inherit it.
+REQUEST_ID: ContextVar[str] = ContextVar("surprise_rerank_request_id", default="")
 
 
 class EventLog(logging.Handler):
@@ -19,6 +29,7 @@ class EventLog(logging.Handler):
         super().__init__(logging.WARNING)
         self._stream, self._as_json, self._least = stream, as_json, least
         self._turn = threading.Lock()
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
 
     def say(self, event: str, level: int = logging.INFO, **values: Any) -> None:
         """Write down an event with its values."""
@@ -40,10 +51,23 @@ class EventLog(logging.Handler):
         self.say("failed", logging.ERROR, request_id=request_id, **_fault(error))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """The first line of what a library logs: what asyncio appends may have messages of errors in it."""
+        """Write the first line of what a library logs, the same one once in a while: clients cause some.
+
+        What asyncio appends may have messages of errors in it.
+        """
         fault = _fault(record.exc_info[1]) if record.exc_info and record.exc_info[1] else {}
         said = record.getMessage().partition("\n")[0]
-        self.say("server", record.levelno, source=record.name, said=said, **fault)
+        now, (last, left_out) = time.monotonic(), self._said.get((record.name, said), (-math.inf, 0))
+        if now - last < _QUIET:
+            self._said[record.name, said] = last, left_out + 1
+            return
+        if len(self._said) >= _REMEMBERED:
+            self._said.clear()
+        self._said[record.name, said] = now, 0
+        more: dict[str, Any] = {"left_out": left_out} if left_out else {}
+        if request_id := REQUEST_ID.get():
+            more["request_id"] = request_id
+        self.say("server", record.levelno, source=record.name, said=said, **fault, **more)
 
 
 def _fault(error: BaseException) -> dict[str, str]:

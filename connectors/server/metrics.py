@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from surprise_rerank.answers import Answer
+from surprise_rerank.thresholds.background import QuestionBackground
+
+_SIZES = (1, 10, 50, 100, 200, 500, 1000, 5000)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -33,6 +39,40 @@ class Metrics:
         self.rejections = Counter(
             name("queue_rejections"), "Requests refused because of too many others.", registry=own
         )
+
+        self.stages = Histogram(
+            name("stage_seconds"),
+            "Of a question: encoding, retrieval (asking Qdrant) and re-ranking.",
+            ["route", "stage"],
+            buckets=_SECONDS,
+            registry=own,
+        )
+        self.pools = Histogram(
+            name("pool_size"), "Candidates of a question.", route, buckets=_SIZES, registry=own
+        )
+        model = ["model", "system", "version"]
+        self.model = Gauge(name("model_info"), "What is served; the value is 1.", model, registry=own)
+        kept = ["system"]
+        self.stale = Gauge(
+            name("background_stale"), "Whether a background must be measured again.", kept, registry=own
+        )
+        self.changed = Gauge(
+            name("background_changed_documents"), "Documents that came or went since.", kept, registry=own
+        )
+
+    def note(self, route: str, answer: Answer) -> None:
+        """Count what an answer took, and how large its pool was."""
+        for stage, seconds in answer.seconds.items():
+            self.stages.labels(route, stage).observe(seconds)
+        self.pools.labels(route).observe(len(answer.pool))
+
+    def show_backgrounds(self, backgrounds: Mapping[str, QuestionBackground]) -> None:
+        """Show how stale the backgrounds of systems are."""
+        self.stale.clear()
+        self.changed.clear()
+        for system, background in backgrounds.items():
+            self.stale.labels(system).set(bool(background.staleness))
+            self.changed.labels(system).set(background.changed)
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format."""

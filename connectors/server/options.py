@@ -32,18 +32,26 @@ class ServerOptions(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
-    # What callers must send as a bearer token. Where it is None anybody may call who names this machine, or
-    # one of `hosts`: a web page whose name was pointed here cannot.
+    # What callers must send as a bearer token; of several, with spaces between, each is valid. Without any
+    # anybody may call who names this machine, or one of `hosts`: a web page whose name was pointed here
+    # cannot.
     token: str | None = Field(None, repr=False, min_length=1)
+    tokens: str | None = None  # file of tokens with rights, see `owners`
     hosts: tuple[str, ...] = ()
+    # Whose pages may ask from a browser, such as https://shop.example; `*` for those of everybody, by tokens.
+    origins: tuple[str, ...] = ()
     max_body: int = Field(4 * 2**20, ge=1)  # bytes of a request
     max_documents: int = Field(1000, ge=1, le=MOST_DOCUMENTS)  # of a request, and hits of a search
     max_characters: int = Field(100_000, ge=1)  # of a question, or of one document
     max_conditions: int = Field(64, ge=0)  # of a filter: Qdrant tests each on every document in its way
     max_requests: int = Field(128, ge=1)  # at a time, those that wait for a worker included
+    max_connections: int = Field(512, ge=2)  # open ones; the one that is idle for longest makes room
     max_answer: int = Field(12_000, ge=2000)  # characters of an answer to an agent
     workers: int = Field(default_factory=_cores, ge=1)  # threads that compute
-    timeout: float = Field(60.0, gt=0, allow_inf_nan=False)  # seconds from the first byte to the answer
+    read_timeout: float = Field(20.0, gt=0, allow_inf_nan=False)  # seconds for a head, for a body, for idling
+    timeout: float = Field(60.0, gt=0, allow_inf_nan=False)  # seconds from the body to the answer
+    # Seconds after the last change after which stale backgrounds are measured again; never where 0.
+    background_after: float = Field(10.0, ge=0, allow_inf_nan=False)
     logs: Literal["json", "console"] | None = None  # for people on a terminal, else JSON by default
     # Questions that the page offers, the last one of another topic; of the documents by default.
     tried: tuple[str, ...] = ()
@@ -53,6 +61,17 @@ class ServerOptions(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise DataError(said_of(error.errors(), ServerOptions.model_fields)) from None
+        if "*" in self.origins and not self.asks_for_tokens:
+            raise DataError("origins = ['*'] lets every web page in; set a token, or name the pages' origins")
+        if self.max_connections <= self.max_requests:  # probes would find no place
+            raise DataError(
+                f"max_connections={self.max_connections} must be more than max_requests={self.max_requests}"
+            )
+
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether callers must have one."""
+        return bool(self.token or self.tokens)
 
 
 def said_of(errors: Sequence[Mapping[str, Any]], known: Iterable[str], skipped: int = 0) -> str:
@@ -62,8 +81,8 @@ def said_of(errors: Sequence[Mapping[str, Any]], known: Iterable[str], skipped: 
     if first["type"] == "extra_forbidden":
         hint = did_you_mean(str(where[-1]), known)
         return f"a field is not known; {hint}there are: {', '.join(known)}"
-    said = first["msg"].partition(" or instance of")[0].removeprefix("Value error, ")
-    said = said.replace("a valid dictionary", "an object")
+    said = first["msg"].partition(" or instance of")[0].partition(" or object to")[0]
+    said = said.removeprefix("Value error, ").replace("a valid dictionary", "an object")
     named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
     return f"{named or 'the body'}: {said[:1].lower()}{said[1:]}"
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from surprise_rerank.connectors.server.logs import EventLog
+from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
 
 
-def listen(host: str, port: int, token: str | None) -> socket.socket:
+def listen(host: str, port: int, *, asks_for_tokens: bool) -> socket.socket:
     """A socket that listens; port 0 takes a free one."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -30,12 +31,12 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
             f"{host!r} is no address of this machine; 127.0.0.1 is what only it reaches"
         ) from error
     addresses = [str(own[4][0]) for own in found]
-    if token is None and not all(
+    if not asks_for_tokens and not all(
         ipaddress.ip_address(own.partition("%")[0]).is_loopback for own in addresses
     ):
         raise DataError(
             f"{host!r} can be reached from other machines, and there is no token; set SURPRISE_RERANK_TOKEN "
-            "to a long random one, or listen on 127.0.0.1"
+            "to a long random one, name a file of tokens in the settings, or listen on 127.0.0.1"
         )
     try:
         made = socket.create_server((addresses[0], port), family=found[0][0], backlog=2048)
@@ -49,9 +50,11 @@ def listen(host: str, port: int, token: str | None) -> socket.socket:
     return made
 
 
-def make_server(app: Any, timeout: float) -> uvicorn.Server:
-    """A server for an application of ASGI with its own log; `timeout` seconds end what runs at its end."""
+def make_server(app: Any, options: ServerOptions) -> uvicorn.Server:
+    """Return a server for an application of ASGI with its own log; its end waits for `options.timeout`."""
     import uvicorn
+
+    from surprise_rerank.connectors.server.connections import limited
 
     return uvicorn.Server(
         uvicorn.Config(
@@ -62,7 +65,8 @@ def make_server(app: Any, timeout: float) -> uvicorn.Server:
             proxy_headers=False,
             ws="none",
             lifespan="on",
-            timeout_graceful_shutdown=round(timeout) + 1,
+            timeout_graceful_shutdown=round(options.timeout) + 1,
+            **limited(options),
         )
     )
 

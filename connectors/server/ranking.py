@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from qdrant_client import models
 
-from surprise_rerank.answers import SearchOptions, SearchSettings
+from surprise_rerank.answers import Answer, SearchOptions, SearchSettings, packed_context
 from surprise_rerank.candidates import Hit, Ranking, Verdict, verdict_json
 from surprise_rerank.connectors.highlights import excerpts
 from surprise_rerank.connectors.qdrant.lexical import Bm25
@@ -19,6 +19,7 @@ from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.schemas import (
     DocumentObject,
     RerankRequest,
+    ScoreRequest,
     SearchRequest,
     TeiRequest,
 )
@@ -27,19 +28,27 @@ from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable, without_title
 from surprise_rerank.rerank.diversity import falling
 from surprise_rerank.text_pool import OUTSIDE
+from surprise_rerank.text_reranker import TextReranker
+
+# Is told what an answer took.
+Note: TypeAlias = Callable[[Answer], None]
 
 # What each service answers to more than it takes: Jina 422, Text Embeddings Inference 413.
 TOO_MANY, TEI_TOO_MANY = 422, 413
 
 
-def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dict[str, Any]:
+def rerank(
+    opened: Opened, asked: RerankRequest, encoder: RequestEncoder, note: Note, tenant: str | None
+) -> dict[str, Any]:
     """Results and usage of a request in Cohere's or Jina's form."""
     texts, most = texts_of(asked), asked.max_tokens_per_doc
     if most is not None and (encoder.window is None or most < encoder.window):
         texts = _cut(encoder, texts, most)
     names = [encodable(own.id) if isinstance(own.id, str) else None for own in asked.documents]
     settings = asked.search_settings()
-    ranked = _of_texts(opened, encoder, asked.query, texts, names, asked.top_n, settings)
+    settings.pop("tenant", None)  # it says which vectors are taken
+    reranker = opened.reranker_of(tenant)
+    ranked = _of_texts(opened, reranker, encoder, note, asked.query, texts, names, asked.top_n, settings)
     folds = asked.collapse is not None or opened.reranker.options.collapse is not None
     results: list[dict[str, Any]] = []
     for text, score in zip(ranked, shown_scores(ranked), strict=True):
@@ -54,13 +63,14 @@ def rerank(opened: Opened, asked: RerankRequest, encoder: RequestEncoder) -> dic
 
 
 def tei_rerank(
-    opened: Opened, asked: TeiRequest, encoder: RequestEncoder
+    opened: Opened, asked: TeiRequest, encoder: RequestEncoder, note: Note, tenant: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict."""
     # Its clients expect a rank for each text, whatever the server's own options are.
     settings: SearchSettings = {"min_percentile": asked.min_percentile or 0.0, "diversity": 0.0}
     texts = _cut_as_asked(encoder, asked)
-    ranked = _of_texts(opened, encoder, asked.query, texts, [None] * len(texts), None, settings, plain=True)
+    names, reranker = [None] * len(texts), opened.reranker_of(tenant)
+    ranked = _of_texts(opened, reranker, encoder, note, asked.query, texts, names, None, settings, plain=True)
     scores = [text.score for text in ranked] if asked.raw_scores else shown_scores(ranked, bounded=True)
     ranks: list[dict[str, Any]] = [
         {"index": text.position, "score": score} for text, score in zip(ranked, scores, strict=True)
@@ -71,9 +81,26 @@ def tei_rerank(
     return ranks, verdict_json(ranked.verdict)
 
 
+def scores(opened: Opened, asked: ScoreRequest, encoder: RequestEncoder, note: Note) -> dict[str, Any]:
+    """Similarities of pairs, from 0 to 1, on one scale: no index and no background has a part in them."""
+    ranks = replace(opened.bounded, encoder=encoder.as_encoder, options=SearchOptions(), background=None)
+    data = []
+    for question, texts in asked.pairs.items():
+        with refusing():
+            answer = ranks.answer(question, [text for _, text in texts])
+        note(answer)
+        for line in answer.shown:
+            place, _ = texts[line.position]
+            data.append({"index": place, "object": "score", "score": min(max(line.score, 0.0), 1.0)})
+    usage = {"prompt_tokens": encoder.tokens, "total_tokens": encoder.tokens}
+    return {"object": "list", "data": sorted(data, key=lambda own: own["index"]), "usage": usage}
+
+
 def _of_texts(
     opened: Opened,
+    reranker: TextReranker,
     encoder: RequestEncoder,
+    note: Note,
     question: str,
     texts: Sequence[str],
     ids: Sequence[str | None],
@@ -86,7 +113,7 @@ def _of_texts(
 
     What a system adds is measured over the index's documents, and has no limit and no meaning for others.
     """
-    reranker, background = opened.reranker, opened.reranker.current_background()
+    background = reranker.current_background()
     may_be_stored = reranker.stored is None or any(ids) or (background and not background.documents)
     for ranks, is_own in ((reranker, True), (opened.bounded, False)):
         if is_own and not may_be_stored:
@@ -95,12 +122,16 @@ def _of_texts(
         ranks = replace(ranks, encoder=encoder.as_encoder, options=options)
         with refusing():
             answer = ranks.answer(question, texts, ids=ids, top_k=top_k, **settings)
+        if not is_own or not answer.pool.outside:
+            note(answer)
         if is_own and not answer.pool.outside:
             return answer.shown
     return replace(answer.shown, verdict=Verdict("unknown", None, OUTSIDE))
 
 
-def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, conditions: int) -> dict[str, Any]:
+def search(
+    opened: Opened, asked: SearchRequest, encoder: RequestEncoder, note: Note, conditions: int
+) -> dict[str, Any]:
     """Hits of a search, and the verdict; beside those of another system, where that was asked for."""
     settings = asked.search_settings()
     settings["filter"] = condition_of(asked.filter, conditions)
@@ -110,7 +141,10 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, condit
     other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with, "compare_with")
     with refusing():
         answer = pipeline.answer(asked.query, asked.top_k, **settings)
+    note(answer)
     shown = _order(opened, asked, asked.system, answer.shown)
+    if asked.tokens is not None:
+        shown["packed"] = str(packed_context(answer.shown, asked.tokens))
     if other is None:
         return shown
     if other.current_background() is None:  # what the other system cannot measure, it does not refuse
@@ -119,9 +153,9 @@ def search(opened: Opened, asked: SearchRequest, encoder: RequestEncoder, condit
     if query.dense is None:  # words alone ranked first
         query = replace(other, encoder=encoder.as_encoder).encoded([asked.query])[0]
     compared = other.answer(query, asked.top_k, **settings)
-    ranks = {name: rank for rank, name in enumerate(compared.ranking.ids, start=1)}
-    for hit in shown["results"]:
-        hit["rank_compared"] = ranks.get(hit["id"])
+    ranks = {name: rank for rank, name in enumerate(compared.ranking.line_ids, start=1)}
+    for hit, name in zip(shown["results"], answer.shown.line_ids, strict=True):
+        hit["rank_compared"] = ranks.get(name)
     return {**shown, "compared": _order(opened, asked, asked.compare_with, compared.shown)}
 
 
@@ -223,6 +257,8 @@ def _hit(hit: Hit) -> dict[str, Any]:
         "title": hit.title,
         "text": hit.text,
         "passage": None if hit.passage is None else asdict(hit.passage),
+        "place": None if hit.place is None else hit.place.to_json(),
+        "citation": hit.citation,
         "metadata": dict(hit.metadata),
         "parts": dict(hit.parts),
         "duplicates": list(hit.duplicates),

@@ -10,15 +10,17 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     StrictBool,
     StrictFloat,
     StrictInt,
     StrictStr,
+    Tag,
 )
 
 from surprise_rerank.answers import OPTION_NAMES, SearchSettings
-from surprise_rerank.candidates import Status
+from surprise_rerank.candidates import Status, Unit
 from surprise_rerank.connectors.server.options import MOST_DOCUMENTS
 from surprise_rerank.documents import encodable, stripped_question
 
@@ -93,6 +95,7 @@ class RerankRequest(Extensions):
     model: Text | None = Field(None, description="Read by nobody: the server has one model, see `/info`.")
     top_n: _Count | None = None
     return_documents: StrictBool | None = None
+    tenant: Text | None = Field(None, description="Whose stored documents `id` names (an extension).")
     rank_fields: Annotated[list[Text], Field(min_length=1, max_length=100)] | None = None
     max_tokens_per_doc: _Count | None = None
 
@@ -107,6 +110,40 @@ class TeiRequest(BaseModel):
     truncate: StrictBool | None = None
     truncation_direction: Literal["Left", "Right", "left", "right"] = "Right"
     min_percentile: _Share | None = None
+
+
+def _form(body: Any) -> str:
+    return (
+        "documents" if isinstance(body, Mapping) and "texts" not in body and "documents" in body else "texts"
+    )
+
+
+# At one route: clients of llama.cpp and Infinity send `documents`, and read what Cohere's and Jina's do.
+AnyRerankRequest: TypeAlias = Annotated[
+    Annotated[TeiRequest, Tag("texts")] | Annotated[RerankRequest, Tag("documents")], Discriminator(_form)
+]
+
+
+class ScoreRequest(BaseModel):
+    """What clients of vLLM send: a text or several, each with its own text, or all with one."""
+
+    text_1: Question | Annotated[list[Question], Field(min_length=1, max_length=MOST_DOCUMENTS)]
+    text_2: Text | Annotated[list[Text], Field(min_length=1, max_length=MOST_DOCUMENTS)]
+    model: Text | None = None
+
+    @property
+    def pairs(self) -> dict[str, list[tuple[int, str]]]:
+        """Question -> its texts with their places; a ValueError if the numbers do not fit together."""
+        texts = [self.text_2] if isinstance(self.text_2, str) else self.text_2
+        questions = [self.text_1] * len(texts) if isinstance(self.text_1, str) else self.text_1
+        if len(questions) > 1 and len(texts) == 1:
+            texts = texts * len(questions)
+        if len(questions) != len(texts):
+            raise ValueError(f"{len(questions)} in text_1 and {len(texts)} in text_2; give one, or as many")
+        pairs: dict[str, list[tuple[int, str]]] = {}
+        for place, (question, text) in enumerate(zip(questions, texts, strict=True)):
+            pairs.setdefault(question, []).append((place, text))
+        return pairs
 
 
 class SearchRequest(Extensions):
@@ -126,6 +163,12 @@ class SearchRequest(Extensions):
     depth: _Depth | None = None
     offset: Annotated[int, Field(ge=0, le=MOST_DOCUMENTS)] = 0
     keep_refused: StrictBool = False
+    unit: Unit | None = None
+    max_per_document: _Count | None = None
+    context: Annotated[int, Field(ge=0, le=100)] | None = None
+    tokens: _Count | None = Field(
+        None, description="Pack the results for a language model, in so many tokens."
+    )
     excerpts: StrictBool = False
     compare_with: Text | None = None
 
@@ -185,6 +228,31 @@ class RerankResponse(BaseModel):
     usage: dict[str, int]
 
 
+class Score(BaseModel):
+    """How similar the two texts of a pair are, from 0 to 1, whatever the index is."""
+
+    index: int
+    score: float
+    object: Literal["score"] = "score"
+
+
+class ScoreResponse(BaseModel):
+    """Scores in the order of the pairs, as vLLM gives them."""
+
+    id: str
+    object: Literal["list"]
+    model: str
+    data: list[Score]
+    usage: dict[str, int]
+
+
+class ModelsResponse(BaseModel):
+    """The one model of the server, as OpenAI's clients read it."""
+
+    object: Literal["list"]
+    data: list[dict[str, Any]]
+
+
 class TeiRank(BaseModel):
     """A text's place."""
 
@@ -194,7 +262,7 @@ class TeiRank(BaseModel):
 
 
 class SearchHit(BaseModel):
-    """A document that was found: its best passage, or all of it, and what each scorer gave it."""
+    """A document that was found, or a passage: the text of that, and what each scorer gave it."""
 
     id: str
     relevance_score: float | None
@@ -203,6 +271,8 @@ class SearchHit(BaseModel):
     title: str
     text: str
     passage: dict[str, int] | None
+    place: dict[str, Any] | None
+    citation: str
     metadata: dict[str, Any]
     parts: dict[str, float | None]
     duplicates: list[str]
@@ -224,6 +294,34 @@ class SearchResponse(Order):
     id: str
     model: str
     compared: Order | None = None
+    packed: str | None = None
+
+
+class ChosenDocuments(BaseModel):
+    """Stored documents: of these ids, of those that a filter of Qdrant lets through, of a tenant."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: Annotated[list[Text] | None, Field(max_length=MOST_DOCUMENTS)] = None
+    filter: dict[str, Any] | None = None
+    tenant: Text | None = None
+
+
+class ListRequest(BaseModel):
+    """Which documents' ids are listed, and how many, after so many others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    filter: dict[str, Any] | None = None
+    tenant: Text | None = None
+    limit: _Depth = 1000
+    offset: Annotated[int, Field(ge=0)] = 0
+
+
+class IdsResponse(BaseModel):
+    """Ids of documents, always in the same order."""
+
+    ids: list[str]
 
 
 class DocumentsResponse(BaseModel):

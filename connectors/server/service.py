@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.document_index import DocumentIndex
-from surprise_rerank.connectors.ranked import RankedPipelines
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
+from surprise_rerank.connectors.qdrant.storage.folder import optimize_grown
+from surprise_rerank.connectors.ranked import Ranked, RankedPipelines, StoredCandidates
 from surprise_rerank.connectors.server.answers import RefusedError, refusing
 from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
-from surprise_rerank.connectors.server.work import Workers
-from surprise_rerank.connectors.systems.backgrounds import title_questions
+from surprise_rerank.connectors.server.owners import Tokens
+from surprise_rerank.connectors.server.work import Later, Workers
+from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, title_questions
 from surprise_rerank.connectors.systems.register import find_system
-from surprise_rerank.errors import DataError, did_you_mean
+from surprise_rerank.core.process import PerProcess
+from surprise_rerank.encoders.base import shown_model
+from surprise_rerank.errors import DataError, StoreError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker
 from surprise_rerank.text_reranker import TextReranker
@@ -29,6 +38,7 @@ from surprise_rerank.thresholds.varied_questions import varied_questions
 if TYPE_CHECKING:
     from surprise_rerank.connectors.attached import Collection
 
+_SOON, _FRESH = 2.0, 2.0  # seconds for which Qdrant is waited for, and for which its answer holds
 _SAMPLED = 64  # documents that examples of questions are made of
 _WARMS_UP = ("first", ["the first one takes longest"])
 
@@ -61,9 +71,27 @@ class Opened:
             return TextReranker(encoder, ranks, options=options)
         return TextReranker(encoder, options=options)
 
+    def reranker_of(self, tenant: str | None) -> TextReranker:
+        """Return what ranks texts that the index may hold, of a tenant's documents where it has tenants."""
+        stored = self.reranker.stored
+        if not isinstance(stored, StoredCandidates):
+            return self.reranker
+        if tenant is None:
+            return self.bounded if self.has_tenants else self.reranker
+        with refusing("tenant: "):
+            return replace(self.reranker, stored=stored.of_tenant(tenant))
+
+    def ask_store(self) -> None:
+        """Ask the Qdrant server of the index whether it is there, if it is on one; a StoreError if not."""
+        collection = None if self.index is None else self.index.index.corpus
+        engine = getattr(collection, "points", None) or getattr(collection, "storage", None)
+        engine = getattr(engine, "engine", engine)
+        if isinstance(engine, ClientEngine) and engine.kind == "server":
+            engine.exists()
+
     def written(self) -> DocumentIndex:
         """The index, to be changed."""
-        index = None if self.index is None else self.index.index
+        index = None if self.index is None else self.index.index.corpus
         if not isinstance(index, DocumentIndex):
             raise RefusedError(404, "the server has no index of its own; start it with --index FOLDER")
         return index
@@ -94,12 +122,24 @@ class Opened:
             return {self.system: "", **self.index.summaries()}
         return {} if self.pipeline is None else {self.system: ""}
 
+    @property
+    def has_tenants(self) -> bool:
+        """Whether requests must say whose documents they are about."""
+        return self.index is not None and self.index.index.every_tenant is not None
+
+    def documents_of(self, tenant: str | None) -> Ranked | None:
+        """Return the index, or a tenant's documents in it; None without one."""
+        if self.index is None:
+            return None
+        with refusing("tenant: "):
+            return self.index.index if tenant is None else self.index.index.of_tenant(tenant)
+
     @functools.cached_property
     def examples(self) -> list[str]:
         """Questions that the index has something for, and a last one that it likely has nothing for."""
         if self.index is None:
             return []
-        if self.tried:
+        if self.tried or self.has_tenants:  # titles are for nobody but their tenant
             return [*self.tried]
         sampled = self.index.index.sample_documents(_SAMPLED)
         # A title of a word or two, such as a file's name, says less than the first sentence.
@@ -133,9 +173,14 @@ class Service:
         self.searches = searches
         self.options = ServerOptions() if options is None else options
         self.logger = EventLog(sys.stderr) if logger is None else logger
+        self.tokens = Tokens(self.options, self.logger)
         self.metrics = Metrics()
         self.workers = Workers(self.options.workers)
+        self.upkeep = Later(self._measure_stale, self.options.background_after)
         self.opened: Opened | None = None
+        self._prober = PerProcess(lambda: ThreadPoolExecutor(1, thread_name_prefix="surprise-rerank-probe"))
+        self._probe: Future[None] | None = None
+        self._probed = 0.0
 
     def open(
         self,
@@ -164,6 +209,45 @@ class Service:
             )
         return self.opened
 
+    def _measure_stale(self) -> None:
+        """Measure the backgrounds that a change has made stale, beside the searches."""
+        if self.opened is None or not self.options.background_after:
+            return
+        begun = time.perf_counter()
+        try:
+            look_after_backgrounds(self.opened.written())
+        except Exception as error:  # noqa: BLE001 - searches go on, and say that the background is stale
+            self.logger.fail("", error)
+        else:
+            self.logger.say("backgrounds", seconds=round(time.perf_counter() - begun, 1))
+
+    async def require_store(self) -> None:
+        """Refuse the request (503) if the model is not loaded, or the index's Qdrant does not answer soon."""
+        opened = self.required()
+        is_over = self._probe is None or self._probe.done()
+        if is_over and time.monotonic() - self._probed > _FRESH:  # one at a time, whoever asks how often
+            self._probe, self._probed = self._prober.get().submit(opened.ask_store), time.monotonic()
+        assert self._probe is not None
+        try:
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(self._probe)), _SOON)
+        except (StoreError, TimeoutError) as error:
+            said = "the Qdrant server of the index does not answer; see whether it runs"
+            raise RefusedError(503, said, {"Retry-After": "5"}) from error
+
+    def show_state(self, version: str) -> None:
+        """Bring those metrics up to date that are looked at, rather than counted."""
+        if self.opened is None:
+            return
+        model = shown_model(self.opened.reranker.encoder)
+        self.metrics.model.labels(model, self.opened.system, version).set(1)
+        if self.opened.index is None:
+            return
+        with suppress(StoreError):
+            backgrounds = {
+                name: pipeline.current_background() for name, pipeline in self.opened.index.made.items()
+            }
+            self.metrics.show_backgrounds({name: own for name, own in backgrounds.items() if own is not None})
+
     @contextmanager
     def loading(self, settings: PipelineSettings, stop: Callable[[], object]) -> Iterator[None]:
         """Load in the background while the block serves; at its end the index is closed.
@@ -188,6 +272,7 @@ class Service:
             yield
         finally:
             thread.join()  # a library that loads cannot be stopped
+            self.upkeep.close()
             for index in opened:
                 index.close()
         if failed:
@@ -199,8 +284,12 @@ class Service:
             reranker.rank(*_WARMS_UP)
             self.open(reranker, system=settings.system or "dynamax")
             return
+        if settings.location.folder is not None:
+            optimize_grown(Path(settings.location.folder))
         index = settings.open_index()
         opened.append(index)
+        if isinstance(index, DocumentIndex):
+            index.storage.engine.leave_to_others()
         pipelines = RankedPipelines(index, settings.system, **settings.search_settings)
         name = pipelines.first
         able = find_system(name).ranks_texts

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
@@ -84,6 +86,52 @@ async def _closed(receive: Callable[[], Awaitable[Any]] | None) -> None:
         return
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+class Later:
+    """Runs work in a thread of its own once nobody has asked for it for some seconds.
+
+    Who asks on and on gets it after ten times as long. One run at a time; `close` waits for one that has
+    begun.
+    """
+
+    def __init__(self, work: Callable[[], object], seconds: float) -> None:
+        self._work, self._seconds = work, seconds
+        self._lock, self._turn = threading.Lock(), threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._asked = math.inf  # when the work was first asked for
+        self._is_closed = False
+
+    def ask(self) -> None:
+        """Ask for the work, which may have been asked for already."""
+        with self._lock:
+            if self._is_closed:
+                return
+            now = time.monotonic()
+            self._asked = min(self._asked, now)
+            if self._timer is not None:
+                self._timer.cancel()
+            wait = min(self._seconds, max(self._asked + 10 * self._seconds - now, 0.0))
+            self._timer = threading.Timer(wait, self._run)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _run(self) -> None:
+        with self._turn:
+            with self._lock:
+                if self._is_closed:
+                    return
+                self._asked = math.inf
+            self._work()
+
+    def close(self) -> None:
+        """Forget what was asked for, and wait for what has begun."""
+        with self._lock:
+            self._is_closed = True
+            if self._timer is not None:
+                self._timer.cancel()
+        with self._turn:
+            pass
 
 
 class RequestEncoder:

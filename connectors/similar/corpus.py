@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.schema import (
@@ -61,8 +62,7 @@ def of_vectors(ids: Sequence[str], vectors: Any) -> Iterator[Batch]:
         DataError: if there is not one id for each vector, or a value is NaN or infinite.
     """
     rows = unit_rows(matrix(vectors, "vectors"))
-    if len(ids) != len(rows):
-        raise DataError(f"{len(ids)} ids for {len(rows)} vectors; give one for each")
+    border.equal("the number of ids", len(ids), len(rows), "give one for each vector")
     for start in range(0, len(rows), CHUNK):
         chunk = slice(start, start + CHUNK)
         yield [Document(str(name), "") for name in ids[chunk]], rows[chunk], None

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable
@@ -80,10 +81,9 @@ def similar_documents(
         StoreError: if the folder is another job's, or a disk or server cannot be used.
         ModelError: if the model cannot be loaded.
     """
-    if (documents is None or settings.search == "graph") and index is None:
-        raise DataError("give documents; None, and search='graph', need an index")
-    if against is not None and (index is not None or documents is None):
-        raise DataError("give against or an index as the documents that may be neighbours, not both")
+    if documents is None or settings.search == "graph":
+        border.present("index", index, "give one, or documents without search='graph'")
+    border.not_both("give the documents that may be neighbours once", against=against, index=index)
     place = device or next((name for name in available_devices() if name.startswith("cuda")), "cpu")
     if run is run_here:
         device_of(place)
@@ -228,11 +228,8 @@ class _Job:
     def _measure(self, keys: str) -> None:
         """Mean and deviation of the similarity of each document that may be a neighbour to all of them."""
         found, queries = Corpus(self._folder / keys), Corpus(self._folder / "documents")
-        if found.dense.shape[1] != queries.dense.shape[1]:
-            raise DataError(
-                f"vectors of dimension {queries.dense.shape[1]} cannot be compared with vectors of dimension "
-                f"{found.dense.shape[1]}; use one model for both"
-            )
+        dimension = queries.dense.shape[1]
+        border.equal("the dimension of the documents", dimension, found.dense.shape[1], "use one model")
         if not (self._folder / MOMENTS).exists():
             ensemble = Ensemble.from_vectors(found.dense, sample_size=0)
             own = ensemble.moments(found.dense)

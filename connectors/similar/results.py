@@ -11,12 +11,12 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from surprise_rerank import border
 from surprise_rerank.connectors.similar.comparing import ROWS
 from surprise_rerank.connectors.similar.corpus import Corpus
 from surprise_rerank.connectors.similar.folder import EXTRA, read_table
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import disk_errors, whole_file
-from surprise_rerank.errors import DataError
 
 # Float32 vectors of equal texts can have a cosine of .99999998, which counts as 1.
 _ROUNDING = 1e-6
@@ -82,8 +82,7 @@ def groups(
     Raises:
         DataError: if the threshold is no similarity.
     """
-    if not 0 < least <= 1:
-        raise DataError(f"the threshold of duplicates must be above 0 and at most 1, got {least:g}")
+    border.positive("the threshold of duplicates", least, 1)
     pyarrow = import_extra("pyarrow", EXTRA)
     corpora = [documents] if against is None else [documents, against]
     offset = 0 if against is None else len(documents)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
+from surprise_rerank import border
 from surprise_rerank.errors import DataError
 
 Similarity: TypeAlias = Literal["surprise", "cosine", "dynamax"]
@@ -42,16 +43,12 @@ class SimilaritySettings:
     tenant: str | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("similarity", get_args(Similarity)), ("search", get_args(Search))):
-            if getattr(self, name) not in choices:
-                raise DataError(f"{name} {getattr(self, name)!r} is not known; choose {', '.join(choices)}")
+        border.choice("similarity", self.similarity, get_args(Similarity))
+        border.choice("search", self.search, get_args(Search))
+        border.optional(border.number, "above", self.above)
         if self.k is None and (self.above is None or self.search == "graph"):
             raise DataError("give k, the number of neighbours; above alone is for the exact search")
-        least = 1 if self.k is None else self.k
-        if not 1 <= least <= 1000:
-            raise DataError(f"k must be from 1 to 1,000, got {self.k}; for more, give above instead")
-        if self.pool < least:
-            raise DataError(f"pool must be at least k, {least}, got {self.pool}")
+        border.count("pool", self.pool, 1 if self.k is None else border.count("k", self.k, 1, 1000))
 
     @property
     def part_rows(self) -> int:

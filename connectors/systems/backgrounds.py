@@ -179,7 +179,7 @@ def measure_background(
     The chance is that of an answer, as it was calibrated before.
     """
     built, encodes, model = build_system(system, index), find_system(system).encodes, index.encoder
-    options = SearchOptions(depth=depth)
+    options = SearchOptions(depth=depth, tenant=index.every_tenant)
     pipeline = Pipeline(model, built.retriever, built.reranker, options, encodes=encodes)
     texts = border.texts("questions", varied_questions() if questions is None else questions)
     queries = encoded_questions(model, texts) if pipeline.reads_vectors else list(map(Query, texts))

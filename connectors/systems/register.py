@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from surprise_rerank import border
-from surprise_rerank.errors import DataError, near_or_all
+from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.systems.inputs import BuiltSystem
@@ -56,12 +56,7 @@ class System:
     extra: str = ""  # the extra of this package that installs the module
 
     def __post_init__(self) -> None:
-        unknown = (self.needs | self.uses) - set(get_args(Need))
-        if unknown:
-            raise DataError(
-                f"the system {self.name!r} needs {', '.join(sorted(unknown))}; choose from "
-                f"{', '.join(get_args(Need))}"
-            )
+        border.choices(f"needs of {self.name!r}", sorted(self.needs | self.uses), get_args(Need))
         if not self.name.strip() or any(c in self.name for c in "/\\\n\r\0,"):
             raise DataError(f"the name {self.name!r} cannot be used; give a text without slashes and commas")
 
@@ -185,9 +180,7 @@ def find_systems(
         if name not in _SYSTEMS and name not in more:
             _load_entry_points()
         known = {**_SYSTEMS, **more}
-        if name not in known:
-            raise DataError(f"unknown system {name!r}; {near_or_all(name, known)}")
-        found[name] = known[name]
+        found[name] = known[border.choice("system", name, known)]
     return found
 
 

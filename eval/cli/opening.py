@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from surprise_rerank.errors import ForeignCollectionError, ModelError
+from surprise_rerank.errors import DataError, ForeignCollectionError, ModelError
 
 if TYPE_CHECKING:
+    from qdrant_client.models import Filter
+
     from surprise_rerank.connectors.attached import Collection
     from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
     from surprise_rerank.connectors.qdrant.location import Location
@@ -60,6 +63,22 @@ def load_model(name: str, precision: str = "float32", calibration: Sequence[str]
     from surprise_rerank.encoders.loading import load_encoder
 
     return load_encoder(_place(name), precision=cast("Precision", precision), calibration=calibration)
+
+
+def read_filter(option: str, text: str) -> Filter | None:
+    """Return Qdrant's filter from its JSON, None for an empty one; a DataError names the option."""
+    from surprise_rerank.connectors.qdrant.search.filters import filter_of
+
+    try:
+        values = json.loads(text)
+        return filter_of(values) if values else None
+    except DataError as error:
+        raise DataError(f"{option}: {error}") from error
+    except ValueError as error:
+        raise DataError(
+            f"{option} is not JSON ({error}); write it like "
+            """'{"must": [{"key": "metadata.year", "match": {"value": 2024}}]}'"""
+        ) from error
 
 
 def _place(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from surprise_rerank.errors import DataError
+from surprise_rerank import border
 
 Cell: TypeAlias = str | int | float | None
 Kind: TypeAlias = Literal["line", "scatter", "bars", "histogram"]
@@ -59,11 +59,8 @@ class Table:
     verdict: str = ""
 
     def __post_init__(self) -> None:
-        wrong = next((row for row in self.rows if len(row) != len(self.columns)), None)
-        if wrong is not None:
-            raise DataError(
-                f"table {self.name!r}: {len(wrong)} cells for {len(self.columns)} columns: {wrong}"
-            )
+        for row in self.rows:
+            border.equal(f"the length of a row of the table {self.name!r}", len(row), len(self.columns))
 
     def best(self) -> frozenset[tuple[int, int]]:
         """The places (row, column) of the best values as they are shown, where two rows or more compete."""
@@ -84,11 +81,9 @@ class Table:
     def cell(self, row: str, column: str) -> Cell:
         """A cell by its heading and its row's key cells, which have ` / ` between them."""
         names = [c.name for c in self.columns]
-        if column not in names:
-            raise DataError(f"table {self.name!r} has no column {column!r}; it has {', '.join(names)}")
+        border.choice(f"column of {self.name!r}", column, names)
         keys = [self.key(i) for i in range(len(self.rows))]
-        if row not in keys:
-            raise DataError(f"table {self.name!r} has no row {row!r}; it has {', '.join(keys)}")
+        border.choice(f"row of {self.name!r}", row, keys)
         return self.rows[keys.index(row)][names.index(column)]
 
     def key(self, i: int) -> str:
@@ -186,7 +181,5 @@ class Report:
 
     def table(self, name: str) -> Table:
         """A table by its name."""
-        for table in self.tables:
-            if table.name == name:
-                return table
-        raise DataError(f"no table {name!r}; there are {', '.join(t.name for t in self.tables) or 'none'}")
+        tables = {table.name: table for table in self.tables}
+        return tables[border.choice("table", name, tables)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from surprise_rerank import border
 from surprise_rerank.connectors.readers.datasets import Source, open_source
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
@@ -51,9 +52,7 @@ class RetrievalDataset:
             n: how many questions to keep, from the first on. Kept with them are all documents that are judged
                 for them, and the first max(1000, 20 n) others.
         """
-        if n < 1:
-            raise DataError(f"a data set cannot be limited to {n} questions; give at least 1")
-        queries = dict(list(self.queries.items())[:n])
+        queries = dict(list(self.queries.items())[: border.count("limit", n)])
         qrels = {name: self.qrels[name] for name in queries}
         judged = _judged_documents(qrels)
         others = (document.id for document in self.documents if document.id not in judged)

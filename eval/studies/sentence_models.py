@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.encoders.base import Encoder, Progress
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.static import StaticEncoder
 from surprise_rerank.encoders.word_vectors import WordVectors
-from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.definitions import Removal
 
 # What EvalRank gives a sentence of which no word is known, in every dimension.
@@ -86,10 +86,9 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
         terminal: for a message before each.
     """
     distinct = list(dict.fromkeys(names))
-    if not distinct:
-        raise DataError("no model to evaluate; give at least one")
-    refuse_duplicates(
-        [Path(name).name for name in distinct], "models", "give each once, or rename one's file"
+    border.some("models", distinct, "name one")
+    border.distinct(
+        "names of models", [Path(name).name for name in distinct], "give each once, or rename a file"
     )
 
     def one_by_one() -> Iterator[Model]:
@@ -99,13 +98,6 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
             yield loaded
 
     return one_by_one()
-
-
-def refuse_duplicates(names: Sequence[str], what: str, advice: str) -> None:
-    """Refuse duplicate names."""
-    duplicate = next((name for i, name in enumerate(names) if name in names[:i]), None)
-    if duplicate is not None:
-        raise DataError(f"two {what} are called {duplicate!r}; {advice}")
 
 
 def lower_words(text: str) -> list[str]:

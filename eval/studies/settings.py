@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from surprise_rerank import border
 from surprise_rerank.errors import DataError
 
 # As `encoders.loading.DEFAULT_MODEL`, which `--help` cannot wait for.
@@ -78,8 +79,7 @@ class StsSettings(BenchmarkSettings):
     resamples: int = 10_000
 
     def __post_init__(self) -> None:
-        if self.resamples < 0:
-            raise DataError(f"resamples={self.resamples}: give 0 or more")
+        border.count("resamples", self.resamples, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +107,6 @@ class LabelledStudy:
     def columns(self) -> dict[str, Any]:
         """The arguments of `read_labelled`."""
         return {"text": self.text, "label": self.label, "on_error": self.on_error}
-
-
-def _require_from_one(settings: LabelledStudy, *names: str) -> None:
-    for name in names:
-        value = getattr(settings, name)
-        numbers = value if isinstance(value, tuple) else () if value is None else (value,)
-        if value is not None and min(numbers, default=0) < 1:
-            raise DataError(f"{name}={','.join(map(str, numbers))}: give whole numbers from 1")
 
 
 def _is_weight(value: Weight) -> bool:
@@ -166,7 +158,11 @@ class ClassifySettings(LabelledStudy):
 
         for template in self.templates:
             check_template(template)
-        _require_from_one(self, "limit", "draws", "test_size", "ensemble_size", "few_shot")
+        for name in ("limit", "draws", "test_size"):
+            border.optional(border.count, name, getattr(self, name))
+        for name in ("ensemble_size", "few_shot"):
+            for number in getattr(self, name) or ():
+                border.count(name, number)
         few, sizes, known = self.few_shot, self.ensemble_size, ", ".join(FEW_SHOT_SYSTEMS)
         unknown = next((name for name in self.systems or () if name not in FEW_SHOT_SYSTEMS), None)
         for told, is_wrong in (
@@ -206,7 +202,8 @@ class ClusterSettings(LabelledStudy):
     limit: int | None = None
 
     def __post_init__(self) -> None:
-        _require_from_one(self, "clusters", "repeats", "limit")
+        for name in ("clusters", "repeats", "limit"):
+            border.optional(border.count, name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,5 +230,5 @@ class OffTopicSettings:
         if not self.alphas or not all(0 < own < 1 for own in self.alphas):
             given = ",".join(map(str, self.alphas))
             raise DataError(f"alphas={given}: give shares between 0 and 1 with commas between, as .05,.2")
-        if self.limit < 20 or self.depth < 1:
-            raise DataError(f"limit={self.limit} and depth={self.depth}: give 20 or more, and 1 or more")
+        border.count("limit", self.limit, 20)
+        border.count("depth", self.depth)

@@ -175,10 +175,8 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.label_vectors_ = centroids(vectors, np.asarray(members))
         else:
             self.label_vectors_ = labels.vectors(self.template, lambda some: self._encode(some, "query"))
-        if self.label_vectors_.shape[1] != vectors.shape[1]:
-            raise DataError(
-                f"labels have dimension {self.label_vectors_.shape[1]}, the vectors have {vectors.shape[1]}"
-            )
+        dimension = self.label_vectors_.shape[1]
+        border.equal("the dimension of the labels", dimension, vectors.shape[1], "use one model for both")
         if self.training is not None and self.training.method == "linear":
             self.linear_map_, self.history_ = fit_linear_map(
                 vectors, np.asarray(members), self.label_vectors_, self.training
@@ -320,15 +318,13 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         check_template(self.template)
         border.flags(exclusive=self.exclusive)
-        if self.training is not None and not isinstance(self.training, FewShotTraining):
-            raise DataError(f"training must be a FewShotTraining or None, got {self.training!r:.80}")
-        if not isinstance(self.encoder, str) and not callable(getattr(self.encoder, "encode", None)):
-            raise DataError(f"encoder must be a model's name or an encoder, got {self.encoder!r:.60}")
+        border.optional(border.instance, "training", self.training, FewShotTraining)
+        if not isinstance(self.encoder, str):
+            border.able("encoder", self.encoder, "encode", "a model's name or an encoder")
         border.number("threshold", self.threshold)
         if not self.exclusive and self.none_label is not None:
             raise DataError("none_label is for exclusive labels; others are simply all False")
-        if self.model not in _MODELS:
-            raise DataError(f"model must be one of {', '.join(_MODELS)}, got {self.model!r}")
+        border.choice("model", self.model, _MODELS)
         self._surprise(Ensemble.empty(1))  # refuses a weight that is none
 
     def _surprise(self, ensemble: Ensemble, anchors: Ensemble | None = None) -> Surprise:
@@ -359,18 +355,14 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _learn_classes(self, examples: Any, y: Any, labels: Labels | None) -> BoolArray | None:
         """Set the classes, and return which example belongs to which: (n, L)."""
         if y is None:
-            if labels is None:
-                raise DataError("neither y nor labels are given; give one of them, for the classes")
+            labels = border.present("y or labels", labels, "give one of them, for the classes")
             if self.training is not None:
                 raise DataError("training needs examples: give y, or training=None to classify by names")
             self.classes_ = labels.classes
             return None
         self.classes_ = classes_in(y, self.none_label) if labels is None else labels.classes
         members = members_of(y, self.classes_, self.none_label)
-        if len(members) != len(examples):
-            raise DataError(
-                f"{len(examples)} texts or vectors, and {len(members)} y; expected as many of both"
-            )
+        border.equal("the length of y", len(members), len(examples), "give one for each text or vector")
         return members
 
     def _fine_tune(
@@ -426,18 +418,12 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(given, Ensemble):
             if self.linear_map_ is not None and not is_mapped:
                 raise DataError("an Ensemble cannot go through the linear map; give its texts or vectors")
-            if given.similarity != "cosine" or given.dimension != dimension:
-                raise DataError(
-                    f"the ensemble has similarity {given.similarity!r} and dimension {given.dimension}, "
-                    f"expected 'cosine' and {dimension}"
-                )
+            border.equal("the ensemble's similarity", given.similarity, "cosine", "make it of cosines")
+            border.equal("the ensemble's dimension", given.dimension, dimension, "use one model for both")
             self.ensemble_ = given
         else:
             vectors = self._encoded(given)
-            if vectors.ndim != 2 or vectors.shape[1] != dimension:
-                raise DataError(
-                    f"the ensemble must be texts or vectors of shape (n, {dimension}), got {vectors.shape}"
-                )
+            border.equal("the dimension of the ensemble", vectors.shape[1:], (dimension,), "use one model")
             scored = vectors if self.linear_map_ is None else mapped(vectors, self.linear_map_)
             self.ensemble_ = Ensemble.from_vectors(scored, similarity="cosine")
         anchors = Ensemble.from_vectors(self.label_vectors_, similarity="cosine")

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.cluster import KMeans
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import FloatArray, IntArray, unit_rows
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.anchor_scores import AnchorScores
@@ -141,8 +142,7 @@ class SurpriseAssignment(_Assigned):
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:  # noqa: N803
         """Take (n, d) points as the ensemble and assign them; find centres where there are none."""
         points = _points(self, X, reset=True)
-        if not callable(getattr(self.clusterer, "fit", None)):
-            raise DataError(f"clusterer must be a scikit-learn clusterer, got {self.clusterer!r:.60}")
+        border.able("clusterer", self.clusterer, "fit", "a clusterer of scikit-learn")
         fitted = hasattr(self.clusterer, "cluster_centers_")
         self.clusterer_ = self.clusterer if fitted else clone(self.clusterer).fit(points)
         centres = np.asarray(getattr(self.clusterer_, "cluster_centers_", ()), dtype=points.dtype)

@@ -75,8 +75,7 @@ class FewShotTraining:
 
     def __post_init__(self) -> None:
         border.choice("method", self.method, get_args(TrainingMethod))
-        if self.learning_rate is not None and not border.number("learning_rate", self.learning_rate, 0):
-            raise DataError("learning_rate must be a number above 0, got 0; leave it out for the usual one")
+        border.optional(border.positive, "learning_rate", self.learning_rate)
         border.number("target_loss", self.target_loss, 0)
         border.fields(self, max_epochs=border.count, seed=partial(border.count, least=0))
 

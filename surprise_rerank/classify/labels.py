@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray, matrix, unit_rows
 from surprise_rerank.errors import DataError
 
@@ -35,11 +37,10 @@ class Labels:
             given: names; or a mapping from a class to its name, to several descriptions, or to a vector.
         """
         if isinstance(given, str) or not (isinstance(given, Mapping | Sequence) or hasattr(given, "tolist")):
-            raise DataError(f"labels must be a list of names or a mapping, got {type(given).__name__}")
+            border.refuse("labels", given, "a list of names or a mapping", "put one name into a list")
         described = dict(given) if isinstance(given, Mapping) else None
         names = _listed(given if described is None else list(given))
-        if not names:
-            raise DataError("labels is empty; give at least one")
+        border.some("labels", names, "name the classes")
         found: list[tuple[str, ...] | Float32Array] = []
         seen: dict[object, object] = {}
         for name, value in zip(names, names if described is None else described.values(), strict=True):
@@ -70,9 +71,8 @@ class Labels:
                 start += len(group)
             else:
                 rows.append(description)
-        sizes = sorted({len(row) for row in rows})
-        if len(sizes) > 1:
-            raise DataError(f"label vectors have dimensions {', '.join(map(str, sizes))}, expected one")
+        for i, row in enumerate(rows):
+            border.equal(f"the dimension of label {i}", len(row), len(rows[0]), "use one model for all")
         found = unit_rows(np.stack(rows))
         for place, vector in enumerate(found):
             # Between two labels of one vector the rounding of a product would choose.
@@ -92,16 +92,13 @@ class Labels:
 
 
 def check_template(template: object) -> None:
-    """Refuse a template that does not hold `{}` exactly once."""
-    if template is None:
-        return
-    try:
+    """Refuse a template that does not hold `{}` exactly once; None is none."""
+    fields = []
+    with suppress(ValueError):
         parsed = string.Formatter().parse(template if isinstance(template, str) else "")
         fields = [(field, specification) for _, field, specification, _ in parsed if field is not None]
-    except ValueError as error:
-        raise DataError(f"template {template!r} cannot be filled: {error}") from None
-    if fields != [("", "")]:
-        raise DataError(f"template must hold {{}} exactly once, for the label's name, got {template!r}")
+    if template is not None and fields != [("", "")]:
+        border.refuse("template", template, "a string that holds {} exactly once", "for the label's name")
 
 
 def centroids(vectors: FloatArray, members: BoolArray) -> Float32Array:
@@ -118,9 +115,8 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
     if _is_indicator(y):
         indicator = np.asarray(y.toarray() if hasattr(y, "toarray") else y)
         if indicator.shape[1:] != (len(classes),) or not np.isin(indicator, (0, 1)).all():
-            raise DataError(
-                f"y must be an indicator of 0 and 1 with {len(classes)} columns, got {indicator.shape}"
-            )
+            expected = f"an indicator of 0 and 1 with {len(classes)} columns"
+            border.refuse("y", indicator.shape, expected, "give a column for each label")
         return indicator.astype(bool)
     column_of = {name: i for i, name in enumerate(classes.tolist())}
     rows = _own_classes(y, none_label)
@@ -129,7 +125,9 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
         for name in row:
             if name not in column_of:
                 known = ", ".join(map(str, list(column_of)[:20]))
-                raise DataError(f"y holds {name!r}, which is none of the labels: {known}")
+                border.refuse(
+                    "a class in y", name, f"one of the labels: {known}", "correct it, or add a label"
+                )
             member[column_of[name]] = True
     return members
 
@@ -137,10 +135,9 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
 def classes_in(y: Any, none_label: object = None) -> npt.NDArray[Any]:
     """(L,) the classes that occur, in order, without `none_label`."""
     if _is_indicator(y):
-        raise DataError("y is an indicator; give labels=, the classes of its columns")
+        border.present("labels for the columns of y", None, "give labels=")
     found = {name for row in _own_classes(y, none_label) for name in row}
-    if not found:
-        raise DataError("y holds no class")
+    border.some("classes in y", found, "give a class for each text")
     return np.sort(_of_one_kind(list(found), "y"))
 
 
@@ -152,15 +149,15 @@ def _own_classes(y: Any, none_label: object) -> list[list[Any]]:
     """The classes of each text, which may have one or a collection of them."""
     rows = [list(row) if isinstance(row, list | tuple | set | frozenset) else [row] for row in _listed(y)]
     wrong = [name for row in rows for name in row if not _is_class(name)]
-    if wrong:
-        raise DataError(f"y holds {wrong[0]!r:.60}, expected strings or numbers for classes")
+    for name in wrong:
+        border.refuse("a class in y", name, "a string or a number", "name the class")
     return [[name for name in row if none_label is None or name != none_label] for row in rows]
 
 
 def _of_one_kind(names: list[Any], what: str) -> npt.NDArray[Any]:
     """Classes as an array, in which a number beside strings would become a string."""
     if len({isinstance(name, str) for name in names}) > 1:
-        raise DataError(f"{what} holds strings and numbers; use either for all classes")
+        border.refuse(what, names, "strings or numbers", "use either for all classes")
     return np.array(names)
 
 
@@ -176,7 +173,7 @@ def _is_class(name: object) -> bool:
 
 def _description(name: object, value: Any) -> tuple[str, ...] | Float32Array:
     if not _is_class(name):
-        raise DataError(f"label {name!r:.60} is a {type(name).__name__}, expected a string or a number")
+        border.refuse("a label", name, "a string or a number", "describe it with {name: text}")
     if isinstance(value, str):
         return (value,)
     if isinstance(value, list | tuple) and value and all(isinstance(text, str) for text in value):

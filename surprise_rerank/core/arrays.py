@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.errors import DataError
 
 FloatArray: TypeAlias = npt.NDArray[np.floating]
@@ -19,6 +20,7 @@ VectorSimilarity: TypeAlias = Literal["dot", "cosine", "euclidean", "manhattan"]
 
 # Rows that are checked together, so that a check takes no memory beside a large matrix.
 _CHECKED = 65_536
+_ONE_MODEL = "give a row for each, all of one model"
 
 
 def matrix(values: npt.ArrayLike, name: str, dimension: int | None = None) -> Float32Array:
@@ -26,15 +28,18 @@ def matrix(values: npt.ArrayLike, name: str, dimension: int | None = None) -> Fl
     try:
         array = np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be numbers of shape (n, d): {error}") from error
+        raise DataError(f"{name} must be numbers of shape (n, d): {error}; {_ONE_MODEL}") from error
     array = array.reshape(0, dimension or 0) if array.shape == (0,) else np.atleast_2d(array)
-    if array.ndim != 2:
-        raise DataError(f"{name} must have shape (n, d), got {array.shape}")
-    if dimension is not None and array.shape[1] != dimension:
-        raise DataError(f"{name} has dimension {array.shape[1]}, expected {dimension}")
-    if not all(np.isfinite(array[i : i + _CHECKED]).all() for i in range(0, len(array), _CHECKED)):
-        raise DataError(f"{name} holds NaN or infinite values; remove or replace them first")
+    require_rows(array, name, dimension)
     return array
+
+
+def require_rows(array: npt.NDArray[Any], name: str, dimension: int | None = None) -> None:
+    """Refuse what is no matrix (n, d) of finite numbers, or of another dimension."""
+    if np.ndim(array) != 2 or dimension not in (None, array.shape[1]):
+        border.refuse(name, np.shape(array), f"of shape (n, {dimension or 'd'})", _ONE_MODEL)
+    if not all(np.isfinite(array[i : i + _CHECKED]).all() for i in range(0, len(array), _CHECKED)):
+        raise DataError(f"{name} must be finite, got NaN or infinite values; remove or replace them first")
 
 
 def row_norms(vectors: FloatArray) -> Float64Array:
@@ -53,13 +58,6 @@ def unit_rows(vectors: FloatArray, norms: Float64Array | None = None) -> Float32
         rows, np.where(lengths > 0, lengths, 1.0), out=np.empty_like(rows), casting="same_kind"
     )
     return unit
-
-
-def check_similarity(name: str) -> None:
-    """Refuse a name that is none of dot, cosine, euclidean, manhattan."""
-    if name not in get_args(VectorSimilarity):
-        choices = ", ".join(get_args(VectorSimilarity))
-        raise DataError(f"similarity {name!r} is not known; choose one of {choices}")
 
 
 def is_linear(similarity: VectorSimilarity) -> bool:
@@ -89,10 +87,9 @@ def vector_similarities(
     >>> vector_similarities([[1.0, 0.0]], [[1.0, 0.0], [1.0, 3.0]], "euclidean")
     array([[1.  , 0.25]])
     """
-    check_similarity(similarity)
+    border.choice("similarity", similarity, get_args(VectorSimilarity))
     x, y = (prepared(np.atleast_2d(np.asarray(a, np.float32)), similarity) for a in (first, second))
-    if x.shape[1] != y.shape[1]:
-        raise DataError(f"vectors of dimension {x.shape[1]} and {y.shape[1]} cannot be compared")
+    border.equal("the second dimension", y.shape[1], x.shape[1], "compare vectors of one model")
     if is_linear(similarity):
         return x.astype(np.float64) @ y.T.astype(np.float64)
     from scipy.spatial import distance
@@ -109,10 +106,10 @@ def pair_similarities(
 
     A DataError if the similarity is not known or the shapes do not fit.
     """
-    check_similarity(similarity)
+    border.choice("similarity", similarity, get_args(VectorSimilarity))
     x, y = (prepared(np.atleast_2d(np.asarray(a, np.float32)), similarity) for a in (first, second))
     if x.shape[1] != y.shape[1] or (len(x) != len(y) and 1 not in (len(x), len(y))):
-        raise DataError(f"pairs need two lists of vectors of one shape, got {x.shape} and {y.shape}")
+        border.refuse("the second list", y.shape, f"of shape {x.shape}", "give a row for each of the first")
     wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
     if is_linear(similarity):
         products: Float64Array = (wide_x * wide_y).sum(axis=1)

@@ -10,9 +10,9 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError
 
 TermArray = npt.NDArray[np.uint32]
 
@@ -32,12 +32,11 @@ class TermBatch:
     values: Float64Array
 
     def __post_init__(self) -> None:
-        total = len(self.terms)
-        divided = len(self.offsets) and self.offsets[0] == 0 and self.offsets[-1] == total
-        if len(self.values) != total or not divided or (np.diff(self.offsets) < 0).any():
-            raise DataError(
-                f"{len(self.values)} values and {len(self.offsets)} offsets do not fit {total} terms"
-            )
+        border.equal("the number of values", len(self.values), len(self.terms), "give one for each term")
+        ends = (int(self.offsets[0]), int(self.offsets[-1])) if len(self.offsets) else None
+        border.equal("the first and the last offset", ends, (0, len(self.terms)), "count from the first term")
+        if (np.diff(self.offsets) < 0).any():
+            border.refuse("offsets", self.offsets.tolist(), "ascending", "give where each text begins")
 
     @classmethod
     def of(cls, texts: Sequence[tuple[Collection[int], Collection[float]]]) -> TermBatch:

@@ -20,8 +20,8 @@ from functools import cache
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array, FloatArray
-from surprise_rerank.errors import DataError
 
 # Multiplications of a product for which OpenBLAS takes no second thread.
 _SMALL = 1 << 18
@@ -37,8 +37,7 @@ def using_threads(threads: int | None) -> Iterator[None]:
     if threads is None:
         yield
         return
-    if threads < 1:
-        raise DataError(f"threads must be at least 1, got {threads}")
+    border.count("threads", threads)
     with _openmp("torch" in sys.modules).limit(limits=threads):
         yield
 

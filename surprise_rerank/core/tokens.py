@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms, unit_rows
 from surprise_rerank.errors import DataError
 
@@ -89,8 +90,7 @@ class TokenBatch:
         """
         d = dimension if dimension is not None else (texts[0].shape[1] if len(texts) else 0)
         for i, text in enumerate(texts):
-            if text.ndim != 2 or text.shape[1] != d:
-                raise DataError(f"token vectors of text {i} have shape {text.shape}, expected (tokens, {d})")
+            border.equal(f"the shape of text {i} behind its tokens", text.shape[1:], (d,), "use one encoder")
         raw = np.concatenate([np.zeros((0, d), np.float32), *texts], dtype=np.float32)
         return cls.from_rows(raw, np.array([len(t) for t in texts], dtype=np.int64))
 
@@ -103,7 +103,7 @@ class TokenBatch:
         if not np.isfinite(raw).all():
             row = np.flatnonzero(~np.isfinite(raw).all(axis=1))[0]
             bad = int(np.searchsorted(np.cumsum(lengths), row, side="right"))
-            raise DataError(f"token vectors of text {bad} hold NaN or infinite values")
+            raise DataError(f"token vectors of text {bad} must be finite, got NaN or infinity; replace them")
         with np.errstate(over="ignore"):  # the next lines refuse these
             exact = row_norms(raw)
             norms = exact.astype(np.float32)
@@ -114,8 +114,7 @@ class TokenBatch:
     @classmethod
     def concatenate(cls, batches: Sequence[TokenBatch]) -> TokenBatch:
         """Several batches of one dimension as one; a DataError if there are none, or some are merged only."""
-        if not batches:
-            raise DataError("nothing to concatenate: give at least one TokenBatch")
+        border.some("batches", batches, "give a TokenBatch")
         batches = [b for b in batches if len(b)] or batches[:1]
         kinds = sorted({f"of dimension {b.dimension}{', merged' if b.members else ''}" for b in batches})
         if len(kinds) > 1:
@@ -197,21 +196,14 @@ class TokenBatch:
         )
 
 
-def require_pooling(pooling: float, least: int = _LEAST) -> None:
-    """Refuse, by a DataError, what tokens cannot be merged by."""
-    if not 1 <= pooling < math.inf or least < 1:
-        raise DataError(
-            f"tokens are merged by a factor of at least 1 into at least 1 vector, got {pooling}, {least}"
-        )
-
-
 def pooled_tokens(tokens: TokenBatch, pooling: float = POOLING, least: int = _LEAST) -> TokenBatch:
     """A batch with n / pooling vectors for a text of n tokens, but at least `least`, where it has as many.
 
     Every text is merged alone, so that the result does not depend on the batch. Tokens of zeros, which no
     similarity counts, share one vector of zeros. What is merged already stays, and 1 changes nothing.
     """
-    require_pooling(pooling, least)
+    border.number("pooling", pooling, 1)
+    border.count("least", least)
     if pooling == 1 or tokens.members is not None:
         return tokens
     owners = [clusters(tokens.text(i, unit=True), pooling, least) for i in range(len(tokens))]

@@ -12,20 +12,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.process import SharedByCopies
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.tracing import Known, span
-from surprise_rerank.errors import DataError, ModelError
+from surprise_rerank.errors import ModelError
 
 Kind: TypeAlias = Literal["query", "document"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 Progress: TypeAlias = Callable[[int], None]
 
 _NO_TOKENS = (
-    "has no token vectors, only dense ones; take the tokens of another model beside it "
-    "(token_encoder=load_encoder()), or a system that reads dense vectors (cosine, surprise)"
+    "take the tokens of another model beside it (token_encoder=load_encoder()), or a system that reads dense "
+    "vectors (cosine, surprise)"
 )
 
 
@@ -45,9 +46,7 @@ class Encoded:
 
     def require_tokens(self) -> TokenBatch:
         """The token vectors; a DataError if the encoder has none."""
-        if self.tokens is None:
-            raise DataError(f"the encoder {_NO_TOKENS}")
-        return self.tokens
+        return border.present("the encoder's token vectors", self.tokens, _NO_TOKENS)
 
     def take(self, rows: Sequence[int]) -> Encoded:
         """The texts at these positions, in this order."""
@@ -158,8 +157,7 @@ def precision_of(encoder: Encoder) -> str:
 
 def require_token_encoder(encoder: Encoder) -> TokenEncoder:
     """The same encoder, if it has token vectors; else a DataError."""
-    if token_dimension(encoder) is None:
-        raise DataError(f"the encoder {encoder.name!r} {_NO_TOKENS}")
+    border.present(f"token vectors of the encoder {encoder.name!r}", token_dimension(encoder), _NO_TOKENS)
     return cast(TokenEncoder, encoder)
 
 

@@ -19,7 +19,7 @@ from surprise_rerank.core.process import PerProcess, limit_torch
 from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
-from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
+from surprise_rerank.errors import ModelError, SurpriseRerankError
 
 # n texts to n vectors of one dimension: an array (n, d), or anything that gives one row after the other.
 Embed: TypeAlias = Callable[[list[str]], Any]
@@ -163,26 +163,23 @@ class FunctionEncoder(PortableEncoder):
             raise ModelError(
                 f"{called} failed for {where}{times}: {type(error).__name__}: {shown}"
             ) from error
-        if len(rows) != len(texts):
-            raise DataError(
-                f"{called} returned {len(rows)} vectors for {len(texts)} texts ({where}), expected one for "
-                "each; check that it neither drops nor joins texts"
-            )
+        returned = f"what {called} returned for {where}"
+        border.equal(f"the length of {returned}", len(rows), len(texts), "it may not drop or join texts")
         with np.errstate(over="ignore"):
-            vectors = matrix(rows, f"what {called} returned for {where}", self._dimension)
+            vectors = matrix(rows, returned, self._dimension)
         if len(vectors) != len(texts) or not vectors.shape[1]:
-            raise DataError(f"{called} returned shape {vectors.shape} for {where}, expected (n, d)")
+            border.refuse(
+                returned, vectors.shape, f"of shape ({len(texts)}, d)", "return a vector for each text"
+            )
         self._dimension = vectors.shape[1]
         return vectors
 
 
 def _rows(answer: Any, called: str) -> list[Any]:
     """The vectors of an answer, as a list."""
-    if not isinstance(answer, str | bytes | dict) and isinstance(answer, Iterable):
-        return list(answer)
-    raise DataError(
-        f"{called} returned {type(answer).__name__}, expected an array of shape (n, d), or a list of n"
-    )
+    if isinstance(answer, str | bytes | dict) or not isinstance(answer, Iterable):
+        border.refuse(f"what {called} returned", answer, "an array of shape (n, d)", "or return a list of n")
+    return list(answer)
 
 
 def _pause(state: tenacity.RetryCallState) -> float:

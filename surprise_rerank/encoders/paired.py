@@ -18,7 +18,6 @@ from surprise_rerank.encoders.base import (
     require_token_encoder,
     token_dimension,
 )
-from surprise_rerank.errors import DataError
 
 
 class PairedEncoder:
@@ -33,9 +32,8 @@ class PairedEncoder:
         dense, tokens = as_encoder(dense), as_encoder(tokens)
         for given in (dense, tokens):
             if isinstance(given, PairedEncoder):
-                raise DataError(
-                    f"{given.name!r} is a pair of encoders already; give the encoder whose dense vectors, "
-                    "and the one whose tokens are wanted"
+                border.refuse(
+                    "an encoder", given, "one that is no pair already", "give the two that are wanted"
                 )
         self.dense_encoder = dense
         self.token_encoder = require_token_encoder(tokens)
@@ -81,8 +79,8 @@ class PairedEncoder:
 
 def paired_encoder(encoder: object | None, token_encoder: object | None) -> Encoder | None:
     """The encoder that a caller gives, with the token vectors of another one where that is given."""
-    if encoder is None and token_encoder is not None:
-        raise DataError("token_encoder= goes with the encoder of the dense vectors; give encoder=, too")
+    if token_encoder is not None:
+        border.present("encoder", encoder, "token_encoder= goes with the encoder of the dense vectors")
     model = None if encoder is None else as_encoder(encoder)
     if model is None or token_encoder is None:
         return model

@@ -6,6 +6,7 @@ import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -20,6 +21,10 @@ from surprise_rerank.errors import DataError
 
 # Characters in one call of the tokenizer: enough for all its threads, and few enough for its memory.
 _CALL_CHARACTERS = 1_000_000
+# Pages and sections of less than this share of a passage are joined with the next one.
+_SENSIBLE = 4
+
+Follow: TypeAlias = Literal["structure", "tokens"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +38,26 @@ class Passages:
     `tokens`, or else words; less where a passage has a handful of tokens. Later passages have the title
     before them if it takes at most a quarter of `tokens` and leaves room for more than the overlap.
 
+    Where the places of a document are known, a passage ends where its page, slide, sheet or section does,
+    and shares nothing with the next one, unless that leaves it shorter than a quarter of `tokens`; and the
+    path of headings is encoded before its text, behind the title.
+
     Attributes:
         tokens: most tokens of a passage; what the encoder reads at once where None.
         overlap: least number of tokens that neighbours share.
         best: of how many best passages a document's score is the mean.
+        follow: what passages follow: the `structure` of the document as well, or `tokens` alone.
     """
 
     tokens: int | None = None
     overlap: int = 32
     best: int = 1
+    follow: Follow = "structure"
 
     def __post_init__(self) -> None:
         overlap = partial(border.count, least=0)
         border.fields(self, tokens=border.or_none(border.count), overlap=overlap, best=border.count)
+        border.choice("follow", self.follow, get_args(Follow))
         if self.tokens is not None:
             self._check_overlap(self.tokens)
 
@@ -75,9 +87,43 @@ class Passages:
         """What is encoded for every passage of every document, which `split` gave for this encoder."""
         limit = self._limit(encoder)
         return [
-            passage_texts(document, own, len(own) > 1 and self._title(document, encoder, limit) > 0)
+            self._texts(document, own, len(own) > 1 and self._title(document, encoder, limit) > 0, limit)
             for document, own in zip(documents, passages, strict=True)
         ]
+
+    def _texts(
+        self, document: Document, passages: Sequence[Passage], titled: bool, limit: int | None
+    ) -> list[str]:
+        """What is encoded for passages of a document, of which the later ones have title and headings."""
+        texts = passage_texts(document, passages, titled)
+        if self.follow == "tokens" or not document.places or len(passages) < 2:
+            return texts
+        title = f"{document.title.strip()} " if titled else ""
+        for row, passage in enumerate(passages):
+            place, text = document.place(passage.start, passage.end), texts[row]
+            heading = "" if place is None else place.heading
+            # About a quarter of a passage: a token has some letters.
+            if passage.start and heading and (limit is None or len(heading) <= limit):
+                texts[row] = f"{title}{heading}\n{text.removeprefix(title)}"
+        return texts
+
+    def _sections(self, document: Document, starts: IntArray, limit: int) -> list[tuple[int, int]]:
+        """The stretches of a document that no passage crosses, each of at least a quarter of a passage."""
+        end = len(document.content)
+        places = document.places if self.follow == "structure" else ()
+        parts = [(own.page, own.slide, own.sheet, own.heading) for _, own in places]
+        edges = [
+            offset + document.text_start
+            for (offset, _), part, before in zip(places[1:], parts[1:], parts, strict=False)
+            if part != before
+        ]
+        sections, begin = [], 0
+        for edge in edges:
+            tokens = np.searchsorted(starts, [begin, edge, end])
+            if min(np.diff(tokens)) >= max(limit // _SENSIBLE, 1):
+                sections.append((begin, edge))
+                begin = edge
+        return [*sections, (begin, end)]
 
     def _check_overlap(self, limit: int) -> None:
         if self.overlap >= limit:
@@ -118,13 +164,18 @@ class Passages:
         """Where passages begin and end that have at most so many tokens as they are encoded."""
         content, title = document.content, self._title(document, encoder, limit)
         sentences = sentence_starts(content)
+        sections = self._sections(document, starts, limit)
         room = limit
         while True:
             overlap = min(self.overlap, room - 1)
-            stretches = list(_cut(content, starts, sentences, room, max(1, room - title), overlap))
+            stretches = [
+                stretch
+                for section in sections
+                for stretch in _cut(content, starts, sentences, room, max(1, room - title), overlap, section)
+            ]
             passages = [Passage(i, *stretch) for i, stretch in enumerate(stretches)]
             # A stretch alone may have more tokens than in the whole document. Then all are made shorter.
-            texts = passage_texts(document, passages, title > 0)
+            texts = self._texts(document, passages, title > 0, limit)
             groups = in_batches(texts, len, _CALL_CHARACTERS)
             lengths = [len(spans) for group in groups for spans in encoder.token_spans(group)]
             excess = max(lengths) - limit
@@ -151,14 +202,21 @@ def passage_texts(document: Document, passages: Sequence[Passage], titled: bool)
 
 
 def _cut(
-    content: str, starts: IntArray, sentences: list[int], first: int, later: int, overlap: int
+    content: str,
+    starts: IntArray,
+    sentences: list[int],
+    first: int,
+    later: int,
+    overlap: int,
+    section: tuple[int, int],
 ) -> Iterator[tuple[int, int]]:
-    """Passages of at most so many tokens of the whole document, whose tokens and sentences begin there."""
+    """Passages of at most so many tokens of a section; tokens and sentences of the document begin there."""
+    begin, stop = section
 
     def token(position: int, steps: int) -> int:
         """Where the token begins that is `steps` after the first one at a position or later."""
         i = int(np.searchsorted(starts, position)) + steps
-        return int(starts[max(i, 0)]) if i < len(starts) else len(content)
+        return min(int(starts[max(i, 0)]), stop) if i < len(starts) else stop
 
     def border(low: int, high: int, middle: int) -> int:
         """The best place in low + 1..high: a sentence's, a word's after the middle, or the last one."""
@@ -170,14 +228,14 @@ def _cut(
             return word
         return next((p for p in range(high, low, -1) if not within_character(content, p)), high)
 
-    start = covered = 0
+    start = covered = begin
     while True:
         high = token(start, later if start else first)
         if high <= covered:  # a character of more tokens than there is room for
             start, high = covered, max(token(covered, later), covered + 1)
-        while high < len(content) and content[high].isspace():
+        while high < stop and content[high].isspace():
             high += 1
-        if high == len(content):
+        if high == stop:
             yield start, high
             return
         least = max(covered, token(start, overlap))

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.encoders.base import Encoder, Kind, Progress
-from surprise_rerank.errors import DataError
 
 # Texts whose token vectors are in memory at a time.
 _TEXTS_AT_ONCE = 2048
@@ -29,21 +29,13 @@ def dense_vectors(
 def texts_of(X: Any) -> list[str] | None:  # noqa: N803
     """Texts as a list; None for what is not texts; a DataError for one string, a mixture, or none."""
     if isinstance(X, str | bytes):
-        raise DataError(
-            f"expected a list of texts, got one {type(X).__name__}: {X[:40]!r}; put it into a list"
-        )
+        border.refuse("X", X, "a list of texts", "put it into a list")
     if getattr(X, "ndim", 1) != 1 or (isinstance(X, np.ndarray) and X.dtype.kind not in "UOT"):
         return None
     rows = X.tolist() if hasattr(X, "tolist") else X
     if not isinstance(rows, list | tuple):
         return None
-    if not rows:
-        raise DataError("there are no texts or vectors; give at least one")
+    border.some("X", rows, "give texts or vectors")
     if not any(isinstance(row, str) for row in rows):
         return None
-    wrong = next((i for i, row in enumerate(rows) if not isinstance(row, str)), None)
-    if wrong is not None:
-        raise DataError(
-            f"text {wrong} is {rows[wrong]!r:.40} ({type(rows[wrong]).__name__}), expected a string"
-        )
-    return list(map(str, rows))
+    return border.texts("X", list(rows))

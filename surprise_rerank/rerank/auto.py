@@ -84,29 +84,14 @@ class AutoSettings:
 
     def __post_init__(self) -> None:
         for name in PARTS:
-            _require_in_range(name, getattr(self, name), np.inf, "a number, 0 or more")
-        _require_in_range("lengths", self.lengths, 1, "a share from 0 to 1")
+            border.number(name, getattr(self, name), 0)
+        border.share("lengths", self.lengths)
         if not any(getattr(self, name) for name in SCORERS):
             raise DataError(f"{', '.join(SCORERS)} are all 0; give one of them a weight")
-        if self.trust is not None and not _ascending(self.trust, 1):
-            raise DataError(f"trust={self.trust!r} is out of range; give two ascending numbers from 0 to 1")
-
-
-def _is_in_range(value: object, high: float) -> bool:
-    """Whether it is a finite number from 0 to `high`."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return 0 <= value <= high and value < np.inf
-
-
-def _ascending(pair: Sequence[object], high: float) -> bool:
-    """Whether it is a pair of ascending numbers from 0 to `high`."""
-    return len(pair) == 2 and all(_is_in_range(own, high) for own in pair) and pair[0] < pair[1]  # type: ignore[operator]
-
-
-def _require_in_range(name: str, value: object, high: float, expected: str) -> None:
-    if not _is_in_range(value, high):
-        raise DataError(f"{name}={value!r} is out of range; give {expected}")
+        if self.trust is not None:
+            shares = [border.share(f"trust[{i}]", own) for i, own in enumerate(self.trust)]
+            if len(shares) != 2 or shares[0] >= shares[1]:
+                border.refuse("trust", self.trust, "two ascending shares", "give some such as (.2, .4)")
 
 
 AUTO_DEFAULTS = AutoSettings()
@@ -146,15 +131,12 @@ class AutoReranker:
 
     def __post_init__(self) -> None:
         names = [*PARTS, *(scorer.name for scorer in self.more)]
-        if len(set(names)) < len(names):
-            raise DataError(f"the parts of a score need different names, got {', '.join(names)}")
+        border.distinct("the names of the parts of a score", names, "rename one of `more`")
         if self.corpus is not None and not is_linear(self.corpus.similarity):
             raise DataError(f"the ensemble compares by {self.corpus.similarity!r}; give one of dot or cosine")
-        unknown = sorted(set(self.weights) - set(names))
-        if unknown:
-            raise DataError(f"weights for {', '.join(unknown)}, but the parts are {', '.join(names)}")
+        border.choices("weights", list(self.weights), names)
         for name, weight in self.weights.items():
-            _require_in_range(f"the weight of {name}", weight, np.inf, "a number, 0 or more")
+            border.number(f"weights[{name!r}]", weight, 0)
 
     @property
     def needs(self) -> frozenset[Field]:

@@ -27,6 +27,7 @@ PairScores: TypeAlias = Callable[[str, Sequence[str]], npt.ArrayLike]
 
 # Pools whose scores are kept, for their moments: more than threads usually ask at once.
 _POOLS = 16
+_MODEL = "give a model with one label, one number for each text"
 # Questions whose moments over the sample are kept.
 _QUESTIONS = 1000
 
@@ -85,25 +86,16 @@ class CrossEncoderScorer(SharedByCopies):
         try:
             found = np.asarray(given, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise DataError(f"{self.name!r} gave scores that are no numbers: {error}") from error
-        if found.shape != (len(texts),):
-            raise DataError(
-                f"{self.name!r} gave scores of shape {found.shape} for {len(texts)} texts; it must give one "
-                "number for each (a model with one label)"
-            )
-        bad = np.flatnonzero(~np.isfinite(found))
-        if len(bad):
-            raise DataError(
-                f"{self.name!r} gave the score {found[bad[0]]} for text {bad[0]} of {len(texts)}; scores "
-                "must be finite numbers"
-            )
+            raise DataError(f"scores of {self.name!r} must be numbers: {error}; {_MODEL}") from error
+        shape = f"the shape of the scores of {self.name!r}"
+        border.equal(shape, found.shape, (len(texts),), _MODEL)
+        for i in np.flatnonzero(~np.isfinite(found)).tolist():
+            border.number(f"the score of {self.name!r} for text {i}", float(found[i]))
         return found
 
 
 def _texts(candidates: Candidates) -> list[str]:
-    if candidates.documents is None:
-        raise DataError("the candidates have no documents; have the retriever fetch the field 'documents'")
-    contents = [document.content for document in candidates.documents]
+    contents = [document.content for document in candidates.require_documents()]
     if candidates.passages is None:
         return contents
     return [own[p.start : p.end] for own, p in zip(contents, candidates.passages, strict=True)]
@@ -111,20 +103,16 @@ def _texts(candidates: Candidates) -> list[str]:
 
 def _pair_scores(model: Any) -> PairScores:
     """A model's scores as a function of question and texts."""
-    if not isinstance(model, type):
-        if callable(predict := getattr(model, "predict", None)):
-            return lambda question, texts: predict([(question, text) for text in texts])
-        if callable(rank := getattr(model, "rank", None)):
-            return lambda question, texts: _by_place(
-                rank(question, list(texts), doc_ids=list(range(len(texts))))
-            )
-        if callable(model):
-            scores: PairScores = model
-            return scores
-    raise DataError(
-        f"{model!r} scores no pairs; give a CrossEncoder or another object with predict(pairs), a ranker of "
-        "rerankers, or a function (question, texts) -> scores"
-    )
+    is_class = isinstance(model, type)
+    if callable(predict := getattr(model, "predict", None)) and not is_class:
+        return lambda question, texts: predict([(question, text) for text in texts])
+    if callable(rank := getattr(model, "rank", None)) and not is_class:
+        return lambda question, texts: _by_place(rank(question, list(texts), doc_ids=list(range(len(texts)))))
+    if is_class or not callable(model):
+        kinds = "a CrossEncoder or another object with predict(pairs), a ranker of rerankers, or a function"
+        border.refuse("model", model, kinds, "a function takes a question and texts, and returns scores")
+    scores: PairScores = model
+    return scores
 
 
 def _by_place(ranked: Any) -> list[Any]:

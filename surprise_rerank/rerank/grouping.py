@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from surprise_rerank import border
 from surprise_rerank.core.json_values import at
-from surprise_rerank.errors import DataError
 
 _METADATA = "metadata."
 
@@ -17,10 +17,7 @@ def group_path(path: str) -> str:
     Raises:
         DataError: if it names nothing.
     """
-    inner = path.removeprefix(_METADATA) if isinstance(path, str) else ""
-    if not all(inner.split(".")):
-        raise DataError(f"group_by={path!r}: give a path into the metadata, such as metadata.author")
-    return inner
+    return border.key("group_by", border.text("group_by", path).removeprefix(_METADATA), "metadata.author")
 
 
 def grouped(

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.json_values import at
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError
 
 _DAY = 86_400.0
 
@@ -39,10 +39,9 @@ class PayloadScorer:
     needs: ClassVar[frozenset[Field]] = frozenset({"documents"})
 
     def __post_init__(self) -> None:
-        if not all(self.key.split(".")):
-            raise DataError(f"key={self.key!r} is no key of the metadata; give one such as 'date'")
+        border.key("key", self.key, "date")
         if self.decay is not None and not self._halving > 0:
-            raise DataError(f"decay={self.decay!r} must be above 0; give days, or a timedelta")
+            border.refuse("decay", self.decay, "above 0", "give days, or a timedelta")
         object.__setattr__(self, "name", self.name or self.key.removeprefix("metadata."))
 
     def scores(self, query: Query, candidates: Candidates) -> Float64Array:
@@ -51,14 +50,12 @@ class PayloadScorer:
         Raises:
             DataError: if the candidates have no documents, or a decay of numbers has no origin.
         """
-        if candidates.documents is None:
-            raise DataError("the candidates have no documents; have the retriever fetch them")
-        found = [_value(document.metadata, self.key) for document in candidates.documents]
+        found = [_value(document.metadata, self.key) for document in candidates.require_documents()]
         values = np.array([_number(own) for own in found])
         if self.decay is None:
             return values
-        if self.origin is None and any(_is_number(own) for own in found):
-            raise DataError(f"{self.key!r} has numbers, of which none is now; give origin=, the best number")
+        if any(_is_number(own) for own in found):  # of which none is now
+            border.present(f"origin of the numbers in {self.key!r}", self.origin, "give the best number")
         best = _number(datetime.now(UTC) if self.origin is None else self.origin)
         return np.asarray(np.exp2(-np.abs(values - best) / self._halving))
 

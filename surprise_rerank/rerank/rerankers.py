@@ -17,7 +17,6 @@ from surprise_rerank.core.arrays import (
     VectorSimilarity,
     is_linear,
 )
-from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import (
     POOL_SCALES,
     FusionMethod,
@@ -185,13 +184,11 @@ class FusionReranker:
         if not is_list or not all(hasattr(scorer, "moments") for scorer in self.scorers):
             border.refuse("scorers", self.scorers, "a list of scorers", "each has name, needs and scores")
         names = [scorer.name for scorer in self.scorers]
-        if not names or len(set(names)) < len(names):
-            raise DataError(f"a fusion needs scorers of different names, got {names}")
+        border.some("scorers", names, "give a list of scorers")
+        border.distinct("the names of scorers", names, "rename one")
         border.choice("method", self.method, get_args(FusionMethod))
         border.mapping("weights", self.weights, border.number)
-        unknown = sorted(set(self.weights) - set(names))
-        if unknown:
-            raise DataError(f"weights for {', '.join(unknown)}, but the scorers are {', '.join(names)}")
+        border.choices("weights", list(self.weights), names)
 
     @property
     def needs(self) -> frozenset[Field]:

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array, FloatArray, VectorSimilarity, pair_similarities
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -112,16 +112,12 @@ class RetrievedScorer:
 
     def scores(self, query: Query, candidates: Candidates) -> FloatArray:
         """(n,) the retriever's scores; a DataError if no retriever of that name filled them in."""
-        if self.name not in candidates.scores:
-            known = ", ".join(candidates.scores) or "none"
-            raise DataError(f"the candidates have no scores of {self.name!r} (they have: {known})")
-        return candidates.scores[self.name]
+        return candidates.scores[border.choice("the candidates' scores", self.name, candidates.scores)]
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """The moments that the retriever filled in; a DataError if it did not."""
-        if self.name not in candidates.corpus_moments:
-            raise DataError(f"the retriever {self.name!r} gave no moments over the corpus; use rrf or minmax")
-        return candidates.corpus_moments[self.name]
+        moments = candidates.corpus_moments.get(self.name)
+        return border.present(f"moments of {self.name!r} over the corpus", moments, "use rrf or minmax")
 
 
 def dense_similarities(query: Query, candidates: Candidates, similarity: VectorSimilarity) -> Float64Array:
@@ -131,10 +127,7 @@ def dense_similarities(query: Query, candidates: Candidates, similarity: VectorS
         DataError: if dense vectors are missing or of another dimension than the query's.
     """
     dense, vectors = query.require_dense(), candidates.require_dense()
-    if dense.shape != vectors.shape[1:]:
-        raise DataError(
-            f"the query's vector has shape {dense.shape}, the candidates' have {vectors.shape[1:]}"
-        )
+    border.equal("the shape of the query's vector", dense.shape, vectors.shape[1:], "use one encoder")
     return pair_similarities(vectors, dense, similarity)
 
 

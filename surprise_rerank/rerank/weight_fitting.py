@@ -16,6 +16,7 @@ from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 from surprise_rerank.errors import DataError
@@ -236,18 +237,15 @@ def _lessons(
     for query, pool, given in judged:
         name = query.id or query.text
         if name in found:
-            raise DataError(f"the question {name!r} comes twice; give each question once, with all its gains")
-        gains = {document: float(gain) for document, gain in given.items() if not gain <= 0}
-        bad = next((document for document, gain in gains.items() if not np.isfinite(gain)), None)
-        if bad is not None:
-            raise DataError(
-                f"the question {name!r} has the gain {gains[bad]} for {bad!r}; give finite numbers"
+            border.refuse(
+                "a question", name, "another than those before", "give each once, with all its gains"
             )
+        numbers = border.mapping(f"the gains of {name!r}", given, border.number)
+        gains = {document: gain for document, gain in numbers.items() if gain > 0}
         if gains:
             bare = Candidates(pool.ids, passages=pool.passages, best=pool.best)
             found[name] = _Lesson(bare, reranker.parts(query, pool), gains)
-    if not found:
-        raise DataError("no question has a relevant document; give judgements above 0 for some documents")
+    border.some("questions with a relevant document", found, "give judgements above 0")
     return [found[name] for name in sorted(found)]
 
 

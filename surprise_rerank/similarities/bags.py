@@ -13,12 +13,13 @@ from typing import Literal, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank import border
+from surprise_rerank.core.arrays import Float64Array, FloatArray, require_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder, Kind, require_token_encoder
-from surprise_rerank.errors import DataError
 
 T = TypeVar("T")
+_WORDS = "fill `words` with Encoder.words first"
 _ONE_ENCODER = "take both from one encoder and one text, as it was indexed"
 Input: TypeAlias = Literal["vectors", "words", "query words"]
 
@@ -33,22 +34,19 @@ class Bag:
     def __post_init__(self) -> None:
         if self.tokens is None:
             return
-        if self.tokens.ndim != 2:
-            raise DataError(f"token vectors have shape {self.tokens.shape}, expected (tokens, d)")
-        if not np.isfinite(self.tokens).all():
-            raise DataError("token vectors hold NaN or infinite values; remove or replace them first")
-        if self.words is not None and len(self.words) != len(self.tokens):
-            raise DataError(f"{len(self.words)} words for {len(self.tokens)} token vectors; {_ONE_ENCODER}")
+        require_rows(self.tokens, "token vectors")
+        if self.words is not None:
+            border.equal("the number of words", len(self.words), len(self.tokens), _ONE_ENCODER)
 
     @property
     def vectors(self) -> FloatArray:
         """(m, d) token vectors."""
-        return _there(self.tokens, "token vectors", "encode it")
+        return border.present("the text's token vectors", self.tokens, "encode it first")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The m words."""
-        return _there(self.words, "words", "fill `words` with Encoder.words")
+        return border.present("the text's words", self.words, _WORDS)
 
     def known(self) -> Bag:
         """The bag without the tokens whose vector is zero."""
@@ -69,15 +67,9 @@ class Texts:
     def __post_init__(self) -> None:
         if self.tokens is None or self.words is None:
             return
-        if len(self.words) != len(self.tokens):
-            raise DataError(f"the words of {len(self.words)} texts for the vectors of {len(self.tokens)}")
-        lengths = np.array([len(words) for words in self.words], dtype=np.int64)
-        wrong = np.flatnonzero(lengths != self.tokens.lengths)
-        if len(wrong):
-            i = int(wrong[0])
-            raise DataError(
-                f"text {i} has {lengths[i]} words for {self.tokens.lengths[i]} token vectors; {_ONE_ENCODER}"
-            )
+        border.equal("the number of texts with words", len(self.words), len(self.tokens))
+        lengths = [len(words) for words in self.words]
+        border.equal("the numbers of words of texts", lengths, self.tokens.lengths.tolist(), _ONE_ENCODER)
 
     @classmethod
     def encode(
@@ -107,18 +99,12 @@ class Texts:
     @property
     def batch(self) -> TokenBatch:
         """The token vectors."""
-        return _there(self.tokens, "token vectors", "encode it")
+        return border.present("the texts' token vectors", self.tokens, "encode them first")
 
     @property
     def names(self) -> tuple[tuple[str, ...], ...]:
         """The words of each text."""
-        return _there(self.words, "words", "fill `words` with Encoder.words")
-
-
-def _there(part: T | None, what: str, remedy: str) -> T:
-    if part is None:
-        raise DataError(f"this similarity reads {what}, and the text has none; {remedy} first")
-    return part
+        return border.present("the texts' words", self.words, _WORDS)
 
 
 def word_lists(
@@ -135,21 +121,9 @@ def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
     return known
 
 
-def require_finite(tokens: FloatArray, whose: str) -> None:
-    """Refuse token vectors that are no matrix of finite numbers."""
-    if np.ndim(tokens) != 2 or not np.isfinite(tokens).all():
-        raise DataError(
-            f"the {whose}'s token vectors have shape {np.shape(tokens)}, expected finite numbers (m, d)"
-        )
-
-
 def same_dimension(query: FloatArray, dimension: int) -> None:
     """Refuse to compare vectors of two dimensions."""
-    if query.ndim != 2 or query.shape[1] != dimension:
-        raise DataError(
-            f"the query's token vectors have shape {query.shape}, expected (m, {dimension}), the documents' "
-            "dimension; use one encoder for both"
-        )
+    border.equal("the dimension of the query's tokens", query.shape[1:], (dimension,), "use one encoder")
 
 
 def as_float64(vectors: FloatArray, *, unit: bool) -> Float64Array:

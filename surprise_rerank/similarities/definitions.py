@@ -15,9 +15,16 @@ from typing import Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, matrix, unit_rows
+from surprise_rerank import border
+from surprise_rerank.core.arrays import (
+    Float32Array,
+    Float64Array,
+    FloatArray,
+    matrix,
+    require_rows,
+    unit_rows,
+)
 from surprise_rerank.core.extras import import_extra
-from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import Bag, Input, Texts, as_float64, same_dimension
 from surprise_rerank.similarities.dynamax import DynaMax, Measure, SetMeasure
 
@@ -28,6 +35,7 @@ Pooling: TypeAlias = Literal["max", "avg", "sum", "min"]
 VECTORS, WORDS, BOTH = (frozenset[Input](i) for i in (("vectors",), ("words",), ("vectors", "words")))
 # Sums of terms that cancel have at most this size, relative to theirs, because of rounding.
 _CANCELLED = 1e-5
+_FITTED_ON = "fit it on vectors of the same encoder"
 _CANCELLED_SUM = 1e-6
 # SIF's a: the frequency that halves a weight (Arora et al.).
 _SIF = 1e-3
@@ -73,7 +81,7 @@ class WordStatistics:
     def __post_init__(self) -> None:
         bad = next((w for w, count in self.counts.items() if not 0 <= count < math.inf), None)
         if bad is not None:
-            raise DataError(f"the count of the word {bad!r} is {self.counts[bad]}; counts are at least 0")
+            border.refuse(f"the count of {bad!r}", self.counts[bad], "a number of at least 0", "leave it out")
         object.__setattr__(self, "total", sum(self.counts.values()))
 
     @classmethod
@@ -223,11 +231,8 @@ def fuzzy_bag(
 
     def memberships(text: Bag) -> Float64Array:
         tokens = as_float64(text.known().vectors, unit=unit)
-        if vectors is not None and vectors.shape[1] != tokens.shape[1]:
-            raise DataError(
-                f"the universe has dimension {vectors.shape[1]}, the token vectors have dimension "
-                f"{tokens.shape[1]}; fit it on vectors of the same encoder"
-            )
+        if vectors is not None:
+            border.equal("the universe's dimension", vectors.shape[1], tokens.shape[1], _FITTED_ON)
         products = tokens if vectors is None else tokens @ vectors.T
         if not len(tokens):
             return np.zeros(products.shape[1])
@@ -252,8 +257,7 @@ def vocabulary(texts: Texts, size: int | None = None, *, unit: bool) -> Float32A
     """
     known = [texts[i].known() for i in range(len(texts))]
     ranked = [word for word, _ in Counter(w for text in known for w in text.names).most_common(size)]
-    if not ranked:
-        raise DataError("a vocabulary needs texts with known words; give some to fit on")
+    border.some("the known words of texts to fit on", ranked, "give more texts")
     row = {word: i for i, word in enumerate(ranked)}
     sums, times = np.zeros((len(ranked), texts.batch.dimension)), np.zeros(len(ranked))
     for text in known:
@@ -304,22 +308,16 @@ class Removal:
         Viswanath, ICLR 2018). A DataError if there is nothing to fit on, or values are NaN or infinite.
         """
         rows = np.atleast_2d(np.asarray(vectors, np.float64))
-        if not np.isfinite(rows).all():
-            raise DataError("the vectors to fit on hold NaN or infinite values; remove or replace them first")
+        require_rows(rows, "the vectors to fit on")
         rows = rows[np.any(rows != 0, axis=1)]
-        if not len(rows):
-            raise DataError("principal components need vectors to fit on that are not zero; give more texts")
+        border.some("the vectors to fit on that are not zero", rows, "give more texts")
         centre = rows.mean(axis=0) if centred else np.zeros(rows.shape[1])
         _, values, axes = np.linalg.svd(rows - centre, full_matrices=False)
         return cls(centre, axes[:size][values[:size] > _CANCELLED * values[0]])
 
     def __call__(self, vectors: FloatArray) -> Float64Array:
         """(n, d) the vectors without that part; a DataError if it was fitted in another dimension."""
-        if vectors.shape[-1] != len(self.centre):
-            raise DataError(
-                f"the components were fitted in dimension {len(self.centre)}, the token vectors have "
-                f"dimension {vectors.shape[-1]}; fit them on vectors of the same encoder"
-            )
+        border.equal("the components' dimension", len(self.centre), vectors.shape[-1], _FITTED_ON)
         centred = vectors - self.centre
         removed: Float64Array = centred - (centred @ self.axes.T) @ self.axes
         return removed

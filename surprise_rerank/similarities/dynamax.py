@@ -21,11 +21,10 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from surprise_rerank import border
-from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, unit_rows
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, require_rows, unit_rows
 from surprise_rerank.core.threads import products, row_products
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.errors import DataError
-from surprise_rerank.similarities.bags import known_tokens, require_finite, same_dimension
+from surprise_rerank.similarities.bags import known_tokens, same_dimension
 
 Measure: TypeAlias = Literal["jaccard", "otsuka", "dice", "cosine", "tversky", "inclusion"]
 Universe: TypeAlias = Literal["joint", "query"]
@@ -147,7 +146,7 @@ class DynaMax:
         Weights are those of the tokens in the universe, (m,) and (k,) where it is joint; 1 by default.
         """
         for name, tokens in (("query", query), ("document", document)):
-            require_finite(tokens, name)
+            require_rows(tokens, f"the {name}'s token vectors")
         same_dimension(query, document.shape[1])
         x, y = (unit_rows(query), unit_rows(document)) if self.unit_tokens else (query, document)
         joint = self.universe == "joint"
@@ -183,7 +182,7 @@ class DynaMax:
         x = np.array(query, dtype=np.float32, order="C")  # a copy: torch refuses reversed views
         if len(documents):
             same_dimension(x, documents.dimension)
-        require_finite(x, "query")
+        require_rows(x, "the query's token vectors")
         if self.unit_tokens:
             x = unit_rows(x)
         joint = self.universe == "joint"
@@ -224,8 +223,7 @@ def _filled(weights: FloatArray | None, size: int) -> Float64Array:
     """The weights of a text's tokens, 1 where there are none given."""
     if weights is None:
         return np.ones(size)
-    if np.shape(weights) != (size,):
-        raise DataError(f"weights of shape {np.shape(weights)} for {size} tokens")
+    border.equal("the shape of the weights", np.shape(weights), (size,), "give one for each token")
     return np.asarray(weights, np.float64)
 
 

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.encoders.base import Encoder, token_dimension
-from surprise_rerank.errors import DataError, near_or_all
 from surprise_rerank.similarities import definitions as by
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.dynamax import DynaMax, Measure
@@ -43,8 +43,7 @@ class CorpusStatistics:
         statistics: by.WordStatistics | None = None,
     ) -> CorpusStatistics:
         """What of these texts a similarity is fitted on; `statistics` may be of a larger corpus."""
-        if not len(texts):
-            raise DataError("there are no texts to fit on; give some of the corpus")
+        border.some("texts", texts, "give some of the corpus to fit on")
         words = word_lists(encoder, texts)
         sample = Texts()
         if "texts" in fitted_on:
@@ -74,16 +73,9 @@ def similarity_names() -> tuple[str, ...]:
     return tuple(SIMILARITIES)
 
 
-def is_similarity(name: str) -> bool:
-    """Whether there is a similarity of this name."""
-    named = SIMILARITIES.get(name.removesuffix(RAW))
-    return named is not None and (named.has_raw or not name.endswith(RAW))
-
-
 def find_similarity(name: str) -> NamedSimilarity:
     """The similarity of this name, over raw lengths with `-raw` behind it; a DataError if it is not known."""
-    if not is_similarity(name):
-        raise DataError(f"unknown similarity {name!r}; {near_or_all(name, with_raw())}")
+    border.choice("similarity", name, with_raw())
     named = SIMILARITIES[name.removesuffix(RAW)]
     if not name.endswith(RAW):
         return named

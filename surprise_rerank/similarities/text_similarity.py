@@ -68,11 +68,7 @@ class SimilarityReranker:
                 "the candidates are passages, whose words are not known apart from their documents'; use an "
                 "index without passages, or a similarity that reads no words"
             )
-        if candidates.documents is None:
-            raise DataError(
-                "the candidates have no documents; have the retriever fetch the field 'documents'"
-            )
-        contents = [document.content for document in candidates.documents]
+        contents = [document.content for document in candidates.require_documents()]
         return Texts(tokens, word_lists(self.encoder, contents))
 
 
@@ -133,8 +129,7 @@ class TextSimilarity:
     def pairs(self, first: Sequence[str], second: Sequence[str]) -> Float64Array:
         """(n,) the similarity of each text of `first` to the same one of `second`, by the reference form."""
         first, second = border.texts("first", first), border.texts("second", second)
-        if len(first) != len(second):
-            raise DataError(f"{len(first)} first texts and {len(second)} second ones; give as many of both")
+        border.equal("the number of second texts", len(second), len(first))
         inputs = self.similarity.inputs
         # Both sides as documents: then a symmetric similarity is symmetric also for models with prompts.
         a = Texts.encode(self.encoder, first, inputs, reads_words="query words" in inputs)

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import FloatArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.bags import same_dimension
 from surprise_rerank.similarities.dynamax import membership
 
@@ -63,11 +63,7 @@ def token_matches(
         ("query", len(query), query_words),
         ("document", int(document.token_counts.sum()), document_words),
     ):
-        if count != len(words):
-            raise DataError(
-                f"{len(words)} words for {count} token vectors of the {name}; take both from one "
-                "encoder and one text"
-            )
+        border.equal(f"the number of the {name}'s words", len(words), count, "take both from one encoder")
     if not len(query):
         return []
     same_dimension(query, document.dimension)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import (
     Float32Array,
     Float64Array,
@@ -30,7 +31,6 @@ from surprise_rerank.core.arrays import (
     row_norms,
 )
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import (
     Surprise,
@@ -67,10 +67,9 @@ class AnchorScores:
     def __init__(self, anchors: npt.ArrayLike, surprise: Surprise) -> None:
         ensemble = surprise.ensemble
         if not isinstance(ensemble, Ensemble) or not is_linear(ensemble.similarity):
-            raise DataError("anchors need an Ensemble of vectors under the cosine or the dot product")
+            border.refuse("ensemble", ensemble, "one under the cosine or the dot product", "make it so")
         self._anchors = matrix(anchors, "anchors", ensemble.dimension)
-        if not len(self._anchors):
-            raise DataError("no anchors; give at least one label or centre")
+        border.some("anchors", self._anchors, "give a label or a centre")
         self._prepared = prepared(self._anchors, ensemble.similarity)
         self._ensemble = ensemble
         self._cosine = ensemble.similarity == "cosine"
@@ -130,8 +129,7 @@ class AnchorScores:
 
     def _blocks(self, keys: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
         given = np.asarray(keys)
-        if given.ndim != 2 or given.shape[1] != self._anchors.shape[1]:
-            raise DataError(f"keys must have shape (n, {self._anchors.shape[1]}), got {given.shape}")
+        border.equal("the shape of a key", given.shape[1:], self._anchors.shape[1:], "use one model for all")
         size = max(_LEAST_ROWS, _BLOCK_VALUES // max(given.shape[1], len(self)))
         for start in range(0, len(given), size):
             rows = slice(start, start + size)

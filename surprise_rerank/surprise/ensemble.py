@@ -154,9 +154,7 @@ class Ensemble:
                 batch, sample_size=sample_size, model=model, similarity=similarity, copies=copies
             )
             total = part if total is None else total.merge(part)
-        if total is None:
-            raise DataError("an ensemble needs at least one batch of vectors; got none")
-        return total
+        return border.present("a batch of vectors", total, "give at least one")
 
     @property
     def dimension(self) -> int:
@@ -191,9 +189,9 @@ class Ensemble:
         """The union of two disjoint ensembles, exact up to rounding."""
         border.instance("other", other, Ensemble)
         for what in ("dimension", "model", "similarity"):
-            ours, theirs = getattr(self, what), getattr(other, what)
-            if ours != theirs:
-                raise DataError(f"ensembles of {what} {ours!r} and {theirs!r} cannot be merged")
+            border.equal(
+                f"the {what} of other", getattr(other, what), getattr(self, what), "merge equal ones"
+            )
         count = self.count + other.count
         share = other.count / max(count, 1)
         delta = other.mean - self.mean
@@ -273,9 +271,9 @@ class Ensemble:
         """Refuse a population of anchors that are compared otherwise than the members."""
         border.instance("anchors", anchors, Ensemble)
         for what in ("dimension", "similarity"):
-            ours, theirs = getattr(self, what), getattr(anchors, what)
-            if ours != theirs:
-                raise DataError(f"anchors of {what} {theirs!r} do not fit an ensemble of {what} {ours!r}")
+            border.equal(
+                f"the {what} of anchors", getattr(anchors, what), getattr(self, what), "use one model"
+            )
 
     def similarities(self, anchors: npt.ArrayLike) -> Float64Array:
         """(n, s) similarities of (n, d) anchors to the sampled members."""

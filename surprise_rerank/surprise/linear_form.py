@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, Float64Array, matrix
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.score import has_spread
 
 
@@ -56,8 +56,7 @@ class LinearForm:
 def augmented_documents(vectors: npt.ArrayLike, form: LinearForm) -> Float32Array:
     """(n, d + 1) [d / sigma, -mu / sigma]: their dot product with an `augmented_query` is the surprise z."""
     documents = matrix(vectors, "document vectors")
-    if form.slope.shape != (len(documents),):
-        raise DataError(f"{len(documents)} documents need as many moments, got {form.slope.shape}")
+    border.equal("the shape of the moments", form.slope.shape, (len(documents),))
     out = np.empty((len(documents), documents.shape[1] + 1), np.float32)
     # Multiplied in float64 and rounded once, without a matrix of float64 in between.
     np.multiply(documents, form.slope[:, None], out=out[:, :-1], casting="same_kind")

@@ -99,7 +99,6 @@ def nearest(
         own: (m,) the rows of the queries among the keys, which are left out; None where they are not there.
         device: where to multiply: `cpu`, `cuda`, ...
     """
-    check_wanted(k, above)
     place = device_of(device)
     asked = torch.from_numpy(augmented_query(queries)).to(place)
 
@@ -130,16 +129,6 @@ def nearest(
             least = torch.from_numpy(best.z[last].astype(np.float32)).to(place)
             floor[torch.from_numpy(best.query[last]).to(place)] = least
     return scored_pairs(queries, keys, form, best.query, best.key).best(k, above)
-
-
-def check_wanted(k: int | None, above: float | None) -> None:
-    """Refuse, by a DataError, a request for no pairs, or for all."""
-    if k is None and above is None:
-        raise DataError("give k, the number of neighbours, or above, the smallest score, or both")
-    if k is not None and k < 1:
-        raise DataError(f"k must be at least 1, got {k}")
-    if above is not None and not np.isfinite(above):
-        raise DataError(f"above must be a finite score, got {above}")
 
 
 def _none() -> Neighbours:

@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank import border
+from surprise_rerank.core.arrays import Float64Array, require_rows
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError
 
 Anchors = TypeVar("Anchors")
 
@@ -37,16 +37,12 @@ class SampledEnsemble(Generic[Anchors]):
     count: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sampled <= self.count:
-            raise DataError(f"a sample of {self.sampled} cannot come from {self.count} members")
+        border.count("sampled", self.sampled, 0, self.count)
 
     def similarities(self, anchors: Anchors) -> Float64Array:
         """(n, s) similarities of the anchors to the sampled members."""
         values = np.asarray(self.similarity(anchors), dtype=np.float64)
-        if values.ndim != 2 or values.shape[1] != self.sampled or not np.isfinite(values).all():
-            raise DataError(
-                f"similarities must be finite, of shape (anchors, {self.sampled}), got {values.shape}"
-            )
+        require_rows(values, "similarities to the sampled members", self.sampled)
         return values
 
     def moments(self, anchors: Anchors) -> Moments:

@@ -39,6 +39,7 @@ from surprise_rerank.surprise.sampled import SampledEnsemble
 SurpriseModel: TypeAlias = Literal["gaussian", "pooled", "percentile", "empirical"]
 Weight: TypeAlias = float | Literal["crossover"]
 
+_ONE_OR_ALL = "give one for each similarity, or one for all"
 CROSSOVER_SIZE = 1000
 # Deviations below this share of the similarity's scale are rounding, not spread.
 _NO_SPREAD = 1e-7
@@ -159,11 +160,12 @@ def normalized_similarity_exact(similarity: npt.ArrayLike, ensemble: npt.ArrayLi
     The ensemble's and the (n,) similarities are to one anchor, the former in [0, 1].
     """
     psi, others = (np.asarray(a, dtype=np.float64) for a in (similarity, ensemble))
-    if not len(others) or others.min() < 0 or others.max() > 1:
-        raise DataError("Psi_hat needs a non-empty ensemble of similarities in [0, 1]")
+    border.some("the ensemble", others, "give similarities from 0 to 1")
+    border.share("the smallest similarity of the ensemble", float(others.min()))
+    border.share("the largest similarity of the ensemble", float(others.max()))
     split = float(np.median(others))
     if not 0 < split < 1:
-        raise DataError(f"Psi_hat is not defined: the ensemble's median similarity is {split}")
+        border.refuse("the ensemble's median similarity", split, "between 0 and 1", "Psi_hat is not defined")
     # With height h at the split, the mean over the ensemble is h * left + (1 - h) * right.
     left = float((np.minimum(others, split) / split).mean())
     right = float((np.maximum(others - split, 0.0) / (1 - split)).mean())
@@ -236,7 +238,7 @@ class Surprise:
         for name in ("shrink_mean", "shrink_deviation"):
             share = border.share(name, getattr(self, name))
             if share and self.model == "empirical":
-                raise DataError(f"the empirical model has no moments to move; set {name} to 0")
+                border.refuse(name, share, "0", "the empirical model has no moments to move")
         if isinstance(self.ensemble, Ensemble) and isinstance(self.anchors, Ensemble):
             self.ensemble.require_same_kind(self.anchors)
 
@@ -271,8 +273,8 @@ class Surprise:
         """
         q = np.atleast_2d(np.asarray(anchors)) if isinstance(self.ensemble, Ensemble) else anchors
         psi = _finite(similarity)
-        if len(q) not in (1, len(psi)):
-            raise DataError(f"{psi.shape} similarities need as many anchors or one, got {len(q)}")
+        if len(q) != 1:
+            border.equal("the number of anchors", len(q), len(psi), _ONE_OR_ALL)
         others = self.ensemble.similarities(q) if self.model == "empirical" else None
         return self._scores(psi, self.moments(q), others)
 
@@ -281,8 +283,8 @@ class Surprise:
         psi = _finite(similarity)
         if self.model == "empirical":
             raise DataError("the empirical model needs the ensemble's sample, not its moments; call scores()")
-        if np.ndim(moments.mean) and len(moments.mean) not in (1, len(psi)):
-            raise DataError(f"{psi.shape} similarities need as many moments or one, got {moments.mean.shape}")
+        if np.size(moments.mean) != 1:
+            border.equal("the number of moments", np.size(moments.mean), len(psi), _ONE_OR_ALL)
         return self._scores(psi, moments, None)
 
     def _over_anchors(self, *, percentiles: bool) -> Moments:
@@ -293,12 +295,8 @@ class Surprise:
             if isinstance(self.ensemble, Ensemble) and not percentiles:
                 return self.ensemble.pooled(population)
             return population.pooled_over_sample(own)
-        if self.anchors is None:
-            raise DataError(
-                "pooled moments and weights below 1 need a population of anchors: "
-                "give Surprise(..., anchors=)"
-            )
-        return own(self.anchors).pooled()
+        advice = "pooled moments and weights below 1 need a population of them"
+        return own(border.present("anchors", self.anchors, advice)).pooled()
 
     def _scores(self, psi: Float64Array, moments: Moments, others: Float64Array | None) -> SurpriseScores:
         """Equations (2), (4) and (5); (1) where the ensemble's similarities are given."""
@@ -329,10 +327,8 @@ def _shares(psi: Float64Array, others: Float64Array, defined: npt.NDArray[np.boo
 
 def _finite(similarity: npt.ArrayLike) -> Float64Array:
     psi = np.asarray(similarity, dtype=np.float64)
-    if psi.ndim != 1:
-        raise DataError(f"similarities must have shape (n,), got {psi.shape}")
-    if not np.isfinite(psi).all():
-        raise DataError("similarities hold NaN or infinite values")
+    if psi.ndim != 1 or not np.isfinite(psi).all():
+        border.refuse("similarity", psi.tolist(), "finite numbers of shape (n,)", "leave others out")
     return psi
 
 

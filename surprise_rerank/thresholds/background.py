@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Ranking, Verdict
+from surprise_rerank.candidates import Ranking, Unit, Verdict
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import DataError, NoBackgroundError
@@ -125,12 +125,10 @@ class QuestionBackground:
         for question, ranking in answers:
             if len(ranking):
                 own = ranking.scores_by_scorer
-                if names and tuple(own) != names:
-                    raise DataError(
-                        f"the background question {question!r} was scored by {', '.join(own)}, others by "
-                        f"{', '.join(names)}; rank all of them in one way"
-                    )
-                names = tuple(own)
+                names = names or tuple(own)
+                border.equal(
+                    f"the scorers of {question!r}", tuple(own), names, "rank all questions in one way"
+                )
                 tables[len(texts)] = np.array(list(own.values()), dtype=np.float64)
             texts.append(question)
         if len(tables) < FEWEST:
@@ -215,11 +213,8 @@ class QuestionBackground:
             return np.zeros(0)
         known = {*self.names, *SCORERS}
         own = {name: scores for name, scores in ranking.scores_by_scorer.items() if name in known}
-        if tuple(own) != self.names:
-            raise DataError(
-                f"the background is of the scores {', '.join(self.names)}, the ranking of {', '.join(own)}; "
-                "make the background with the pipeline that it is used with"
-            )
+        advice = "make the background with the pipeline that it is used with"
+        border.equal("the scorers of the ranking", tuple(own), self.names, advice)
         return self._totals(np.array(list(own.values()), dtype=np.float64), question)
 
     def percentiles(self, totals: Float64Array) -> Float64Array:
@@ -255,25 +250,29 @@ class QuestionBackground:
             verdict = verdicts.NO_MATCH
         elif min_percentile is not None and own.max() < min_percentile - ROUNDING:
             verdict = verdicts.refused(float(own.max()), min_percentile)
-        elif doubt := self._doubt(question, len(totals)):
+        elif doubt := self._doubt(question, len(totals), ranking.unit):
             verdict = Verdict("unknown", None, doubt)
         else:
             verdict = verdicts.of_chance(float((self.chance or USUAL_CHANCE).of(*self.standing(totals))))
         return replace(ranking, percentile=own, verdict=verdict)
 
-    def _doubt(self, question: str, compared: int) -> str:
+    def _doubt(self, question: str, compared: int, unit: Unit) -> str:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
         if self.doubt and self.chance is None:
             return self.doubt
         if self.staleness:
             return self.staleness
         needed = verdicts.FEWEST_DOCUMENTS
-        if 0 < self.documents < needed:
+        # A chance was fitted on pools of so many: passages fill one also where documents are few.
+        if unit == "passage" and 0 < self.documents < needed and compared < needed:
+            compared_of = f"{compared} passages of {self.documents} documents"
+            return f"{compared_of} are too few to tell; it takes {needed} passages"
+        if unit == "document" and 0 < self.documents < needed:
             return f"{self.documents} documents are too few to tell; it takes {needed}"
         if self.effective < verdicts.FEWEST_QUESTIONS - 0.5:
             return f"{self.size} are too few to tell; it takes {verdicts.FEWEST_QUESTIONS}"
         if compared < verdicts.FEWEST_COMPARED:
-            return f"{compared} documents were compared; to tell, it takes {verdicts.FEWEST_COMPARED}"
+            return f"{compared} {unit}s were compared; to tell, it takes {verdicts.FEWEST_COMPARED}"
         words, longest = len(question.split()), 0 if self.chance is None else self.chance.longest
         if longest and words > 2 * longest:
             return f"the chance is of questions of up to {longest} words, and this one has {words}"

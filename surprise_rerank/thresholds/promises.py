@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from surprise_rerank.errors import DataError
+from surprise_rerank import border
 from surprise_rerank.thresholds.background import ROUNDING, QuestionBackground
 
 # Counts that are less likely are drift.
@@ -54,8 +54,7 @@ def monitor(background: QuestionBackground, percentiles: Sequence[float], alpha:
     from scipy import stats
 
     p, n = 1 - np.asarray(percentiles, dtype=np.float64), background.effective
-    if not len(p):
-        raise DataError("no percentiles were given; give those of at least one question")
+    border.some("percentiles", p, "give those of a question")
     # Of the n + 1 values that p can have, those above a half and above three quarters.
     half, quarter = (n + 1 - math.floor(cut * (n + 1) + ROUNDING) for cut in (0.5, 0.75))
     above, upper = (int((p > cut + ROUNDING).sum()) for cut in (0.5, 0.75))

@@ -11,8 +11,8 @@ from importlib import resources
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.errors import DataError
 
 # Of the questions of a background that is made without being asked for. Known from 300: 5 % +- 1.3.
 USUAL = 300
@@ -31,11 +31,7 @@ def varied_questions(count: int = USUAL) -> tuple[str, ...]:
     """
     lines = resources.files(__package__).joinpath(_FILE).read_text("utf-8").splitlines()
     found = [line.partition("\t")[2] for line in lines if not line.startswith("#")]
-    if not 1 <= count <= len(found):
-        raise DataError(
-            f"there are {len(found)} varied questions, asked for are {count}; ask for 1 to {len(found)}"
-        )
-    return tuple(found[:count])
+    return tuple(found[: border.count("count", count, 1, len(found))])
 
 
 def question_shares(questions: Sequence[str]) -> Float64Array:

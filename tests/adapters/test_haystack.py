@@ -64,7 +64,7 @@ def test_top_k_of_a_run_goes_before_that_of_the_component(named_index: str) -> N
     retriever = SurpriseRetriever(index=named_index, system="dynamax", top_k=2)
     assert len(retriever.run(ON_TOPIC, top_k=1)["documents"]) == 1
     for run in (lambda: ranker().run("dog", [], top_k=0), lambda: retriever.run("dog", top_k=0)):
-        with pytest.raises(ValueError, match="top_k must be at least 1, got 0"):
+        with pytest.raises(ValueError, match="top_k must be a whole number of at least 1, got 0"):
             run()
 
 
@@ -166,7 +166,7 @@ def test_all_that_is_given_by_name_is_written_and_copied() -> None:
     filters = {"field": "meta.n", "operator": ">", "value": 1}
     written = {
         SurpriseRanker: names | {"top_k": 3, "meta_fields_to_embed": ["title"]},
-        SurpriseRetriever: names | {"top_k": 3, "depth": 7, "filters": filters},
+        SurpriseRetriever: names | {"top_k": 3, "depth": 7, "filters": filters, "unit": "document"},
     }
     for kind, parameters in written.items():
         data = kind(**parameters).to_dict()
@@ -214,7 +214,7 @@ def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch:
             "both reranker= and names",
         ),
         ({"model": "m", "encoder": len}, "are both given"),
-        ({"index": "i", "background": "b"}, "is for texts without an index"),
+        ({"index": "i", "background": "b"}, "index= and background= are both given"),
         ({"index": "http://me:secret@localhost/a"}, "index='http://localhost' came with a password"),
     ],
 )

@@ -71,7 +71,8 @@ def test_excerpts_are_parts_of_their_text_and_marks_are_words_in_order(parts, mo
 
 
 @pytest.mark.parametrize(
-    ("most", "language", "named"), [(19, "english", "most=19"), (80, "elvish", "elvish")]
+    ("most", "language", "named"),
+    [(19, "english", "most must be a whole number of at least 20, got 19"), (80, "elvish", "elvish")],
 )
 def test_what_cannot_be_is_refused(most, language, named):
     with pytest.raises(DataError, match=named):

@@ -87,7 +87,7 @@ def test_a_filter_of_qdrant_narrows_the_search(index: DocumentIndex) -> None:
     assert [d.id for d in narrowed.invoke(QUESTION, filter=early)] == ["2"]
     assert [d.id for d in asyncio.run(narrowed.ainvoke(QUESTION, filter=early))] == ["2"]
     elsewhere = replace(retriever.pipeline, retriever=Elsewhere())
-    with pytest.raises(DataError, match="go to a retriever of an index, not to a Elsewhere"):
+    with pytest.raises(DataError, match="retriever must be one of an index, got a Elsewhere"):
         SurpriseRetriever(pipeline=elsewhere).invoke(QUESTION, filter=early)
 
 

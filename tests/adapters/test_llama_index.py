@@ -167,7 +167,12 @@ def test_a_title_is_not_read_twice_and_a_passage_has_its_place(named_index: str)
     options = IndexOptions(passages=Passages(6, overlap=0))
     with DocumentIndex.open(":memory:", WordEncoder(), options=options) as index:
         index.sync([Document("long", text)])
-        (node,) = SurpriseRetriever(index.pipeline("dynamax")).retrieve("dog barks")
+        retriever = SurpriseRetriever(index.pipeline("dynamax"), similarity_top_k=3)
+        node, *others = retriever.retrieve("dog barks")
+        (whole,) = SurpriseRetriever(index.pipeline("dynamax"), unit="document").retrieve("dog barks")
+    assert [own.node.ref_doc_id for own in (node, *others)] == ["long"] * 3
+    assert len({own.node_id for own in (node, *others)}) == 3
+    assert (whole.node_id, whole.text) == ("long", node.text)
     assert isinstance(node.node, TextNode)
     assert "dog barks" in node.text
     assert len(node.text) < 60

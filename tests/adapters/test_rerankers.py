@@ -94,9 +94,9 @@ def test_a_number_is_a_place_and_no_stored_id() -> None:
 
 
 def test_what_makes_no_sense_is_refused(ranker: SurpriseRanker) -> None:
-    with pytest.raises(DataError, match="1 doc_ids for 2 documents"):
+    with pytest.raises(DataError, match="the length of doc_ids must be 2, got 1"):
         ranker.rank("q", ["a", "b"], doc_ids=["x"])
-    with pytest.raises(DataError, match="3 metadata for 1 documents"):
+    with pytest.raises(DataError, match="the length of metadata must be 1, got 3"):
         ranker.rank("q", "a", metadata=[{}, {}, {}])
     with pytest.raises(DataError, match=r"texts\[0\] must be a string, got None"):
         ranker.rank("q", [Document(document_type="image", base64="aGVsbG8=")])

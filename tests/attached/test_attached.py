@@ -599,10 +599,22 @@ REFUSED: dict[str, tuple[Made, dict[str, Any], str]] = {
     "no dense ones": (sparse_alone, {}, "no dense vectors and no multivectors.*it has 's'"),
     "no sparse ones": (of(), {"sparse": Bm25()}, "the collection has no sparse vector"),
     "NaN": (of(), {"embed": function(lambda texts: [[float("nan")] * 16 for _ in texts])}, "NaN"),
-    "too many": (of(), {"embed": function(lambda texts: [[1.0] * 16] * (len(texts) + 1))}, "6 vectors"),
-    "none": (of(), {"embed": function(lambda texts: [])}, "0 vectors"),
+    "too many": (
+        of(),
+        {"embed": function(lambda texts: [[1.0] * 16] * (len(texts) + 1))},
+        "the length of what the embedding function 'api' returned for texts 0 to 4 must be",
+    ),
+    "none": (
+        of(),
+        {"embed": function(lambda texts: [])},
+        "the length of what the embedding function 'api' returned for texts 0 to 4 must be",
+    ),
     "a failing model": (of(), {"embed": function(failing, attempts=2)}, "no route to the model"),
-    "no model": (of(), {"embed": None}, "give embed="),
+    "no model": (
+        of(),
+        {"embed": None},
+        "the model of the local Qdrant, collection 'foreign' must be there, got None",
+    ),
 }
 
 

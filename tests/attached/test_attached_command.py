@@ -89,7 +89,7 @@ def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:
     ("said", "wrong"),
     [
         ("texts = 'a'", "did you mean 'text'"),
-        ("text = 3", "text = 3; expected a string"),
+        ("text = 3", "papers.toml: text must be a string, got 3"),
         ("model = 'a'\n[embedding]\nmodel = 'b'", "give the model once"),
         ("[embedding]\nmodel = 'b'\nkey = 'secret'", "no setting 'key'"),
         ("text", "cannot be read as TOML"),

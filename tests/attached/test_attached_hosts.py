@@ -374,7 +374,7 @@ def test_what_cannot_be_attached_is_named(host: Host):
     for make in (host.attach_ranker, host.attach_retriever):
         with pytest.raises(DataError, match="has no setting 'tokn_encoder'; did you mean 'token_encoder'"):
             make(host.store, tokn_encoder="colbert")
-        with pytest.raises(DataError, match="unknown system 'surprize'"):
+        with pytest.raises(DataError, match="system='surprize' is not known"):
             make(host.store, system="surprize")
 
 

@@ -1,103 +1,291 @@
-"""An index and what is added beside a foreign collection are written alike, whatever the server does."""
+"""Everything that writes, against every fault: afterwards there is what there would be without one."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import json
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
-import httpx
 import pytest
-from qdrant_client import QdrantClient, models
-from qdrant_client.http.exceptions import UnexpectedResponse
+from faults import Broken, Fault, Faults, Status
+from qdrant_client import models
 from words import WordEncoder
 
 from surprise_rerank import Collection, Document, DocumentIndex
-from surprise_rerank.connectors.qdrant.engines.nodes import Node, Nodes
+from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions
+from surprise_rerank.connectors.qdrant.schema import BM25
+from surprise_rerank.connectors.qdrant.writing import indexing
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.systems.backgrounds import delete_background
+from surprise_rerank.connectors.systems.fitted_weights import delete_weights, store_weights
+from surprise_rerank.encoders.passages import Passages
+from surprise_rerank.errors import DataError, IndexingError, StoreError
+from surprise_rerank.rerank.weight_fitting import WeightFit
 
+QUICK = RetryPolicy(attempts=3, first_wait=0.001, longest_wait=0.002, time_limit=20)
 ENCODER = WordEncoder()
-DOCUMENTS = [Document(str(i), f"cats purr on mats number{i} of {i % 7}") for i in range(150)]
-SMALL = 20  # points of a request
+OPTIONS = IndexOptions(passages=Passages(tokens=8, overlap=2))
+FIT = WeightFit({"bm25": 0.2, "cosine": 1.3}, {"bm25": 0.5, "cosine": 1.0}, True, 40, 40, 0.4, 0.5, 0.02)
+QUESTIONS = [f"who saw number{i} and why{i}" for i in range(12)]
+MORE = ["why do cats purr", "where is the mat"]
 
 
-class Faulty(QdrantClient):
-    """Qdrant in memory: `fault(request, points)` may raise before a request is done."""
-
-    fault: Callable[[str, int], None] | None = None
-
-    def upsert(self, collection_name: str, points: Any, **more: Any) -> Any:
-        if self.fault is not None:
-            self.fault("upsert", len(points))
-        return super().upsert(collection_name, points, **more)
-
-    def retrieve(self, *arguments: Any, **more: Any) -> Any:
-        if self.fault is not None:
-            self.fault("retrieve", 0)
-        return super().retrieve(*arguments, **more)
+def documents(mark: str = "", count: int = 40) -> list[Document]:
+    """Some are split into passages; with a mark half of them are other texts."""
+    lengths = [1 + i % 12 if i < 15 else 1 for i in range(count)]
+    return [
+        Document(str(i), " ".join(f"cats{n} purr{i % 7}{mark * (i % 2)}" for n in range(length)))
+        for i, length in enumerate(lengths)
+    ]
 
 
-def refusal(status: int) -> UnexpectedResponse:
-    return UnexpectedResponse(status, "no", b'{"status": {"error": "no"}}', httpx.Headers())
+class Writer(NamedTuple):
+    """Something that writes: what is there before, and the call, which can be repeated."""
+
+    before: Callable[[Any], object]
+    call: Callable[[Any], object]
 
 
-def too_large(request: str, points: int) -> None:
-    if points > SMALL:
-        raise refusal(413)
+def filled(index: DocumentIndex) -> None:
+    index.sync(documents(), background=False)
 
 
-def away(name: str) -> Callable[[str, int], None]:
-    """The second request of a kind meets a server that restarts, and is sent again until it is back."""
-    calls = iter(range(1, 1000))
-
-    def fault(request: str, points: int) -> None:
-        if request == name and 2 <= next(calls) <= 4:
-            raise refusal(503)
-
-    return fault
+def measured(index: Any) -> None:
+    filled(index) if isinstance(index, DocumentIndex) else None
+    index.measure_background("cosine", QUESTIONS)
+    store_weights(index, "auto", FIT)
 
 
-@pytest.fixture(params=["sync", "enrich"])
-def written(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`written(fault)`: all documents are written while requests meet it; gives how many are stored."""
-    client = Faulty(":memory:")
+def with_ensemble(index: DocumentIndex) -> None:
+    filled(index)
+    index.set_ensemble(index.ensemble(), source="the corpus")
 
-    def sync(fault: Callable[[str, int], None]) -> int:
-        monkeypatch.setattr(
-            Nodes,
-            "of",
-            classmethod(
-                lambda kind, location: kind([Node(client)], "local", location.server, location.retries)
-            ),
-        )
-        with DocumentIndex.open(None, ENCODER, url="http://localhost:6333") as index:
-            client.fault = fault
-            assert index.sync(DOCUMENTS, background=False).added == len(DOCUMENTS)
-            client.fault = None
-            assert index.sync(DOCUMENTS, background=False).unchanged == len(DOCUMENTS)
-            return len(index)
 
-    def enrich(fault: Callable[[str, int], None]) -> int:
+def with_more_questions(index: DocumentIndex) -> None:
+    with_ensemble(index)
+    index.add_questions(MORE)
+
+
+def nothing(_: object) -> None:
+    """A place that is empty, or a collection as it was made."""
+
+
+INDEX: dict[str, Writer] = {
+    "sync": Writer(nothing, filled),
+    "sync of changed texts": Writer(filled, lambda index: index.sync(documents("s"), background=False)),
+    "prune": Writer(filled, lambda index: index.sync(documents("s", 30), prune=True, background=False)),
+    "delete": Writer(filled, lambda index: index.delete([str(i) for i in range(0, 40, 3)])),
+    "rebuild": Writer(measured, lambda index: index.rebuild(documents("s", 35), background=False)),
+    "purge": Writer(filled, lambda index: index.purge()),
+    "set_ensemble": Writer(filled, lambda index: index.set_ensemble(index.ensemble(), source="now")),
+    "set_ensemble again": Writer(
+        with_more_questions, lambda index: index.set_ensemble(index.ensemble(), shrink_mean=0.5)
+    ),
+    "refresh_statistics": Writer(with_more_questions, lambda index: index.refresh_statistics()),
+    "measure_background": Writer(filled, lambda index: index.measure_background("cosine", QUESTIONS)),
+    "weights": Writer(filled, lambda index: store_weights(index, "auto", FIT)),
+    "delete_background": Writer(measured, lambda index: delete_background(index, "cosine")),
+    "delete_weights": Writer(measured, lambda index: delete_weights(index, "auto")),
+}
+COLLECTION: dict[str, Writer] = {
+    "enrich": Writer(nothing, lambda index: index.enrich()),
+    "remove_enrichment": Writer(lambda index: index.enrich(), lambda index: index.remove_enrichment()),
+    "set_questions": Writer(nothing, lambda index: index.set_questions(QUESTIONS)),
+    "no questions": Writer(
+        lambda index: index.set_questions(QUESTIONS), lambda index: index.set_questions([])
+    ),
+    "collection's background": Writer(nothing, lambda index: index.measure_background("cosine", QUESTIONS)),
+    "collection's weights": Writer(nothing, lambda index: store_weights(index, "auto", FIT)),
+}
+# A call that adds, and is not to be repeated.
+ONCE = {"add_questions": Writer(with_ensemble, lambda index: index.add_questions(MORE))}
+WRITERS = INDEX | COLLECTION | ONCE
+
+# test_retries.py has all kinds. Here: what was not done, what was done, and an answer that cannot be read.
+PASSING: dict[str, Fault] = {
+    "not done": Status(503),
+    "done, and not answered": Broken.CUT,
+    "done, and half answered": Broken.HALF,
+}
+LASTING: dict[str, Fault] = {"not done": Status(500), "done, and not answered": Broken.CUT}
+CHANGES = (
+    *("upsert", "delete", "batch_update_points", "update_vectors", "create_collection", "update_collection"),
+    *("update_collection_aliases", "delete_collection", "create_payload_index"),
+)
+READS = ("retrieve", "scroll", "count", "get_collection", "get_aliases", "query_batch_points")
+
+
+@contextlib.contextmanager
+def opened(qdrant: Any, name: str, place: str) -> Iterator[Any]:
+    """An index at a place, or a collection that somebody else made there."""
+    url = qdrant.url
+    if name not in COLLECTION:
+        with DocumentIndex.open(
+            None, ENCODER, url=url, collection=place, options=OPTIONS, retries=QUICK, timeout=30
+        ) as index:
+            yield index
+        return
+    if not qdrant.store.collection_exists(place):
         size = models.VectorParams(size=ENCODER.dimension, distance=models.Distance.COSINE)
-        client.create_collection("papers", vectors_config=size)
-        vectors = ENCODER.encode([document.text for document in DOCUMENTS]).dense
-        points = [
-            models.PointStruct(id=i, vector=vectors[i].tolist(), payload={"text": document.text})
-            for i, document in enumerate(DOCUMENTS)
-        ]
-        client.upsert("papers", points)
-        collection = Collection.attach(client, "papers", embed=ENCODER)
-        client.fault = fault
-        assert collection.enrich().enriched == len(DOCUMENTS)
-        client.fault = None
-        assert collection.enrich().unchanged == len(DOCUMENTS)
-        return client.count("papers.surprise").count
-
-    yield {"sync": sync, "enrich": enrich}[request.param]
-    client.close()
+        qdrant.store.create_collection(place, vectors_config=size)
+        vectors = ENCODER.encode([document.text for document in documents()]).dense
+        qdrant.store.upsert(
+            place,
+            [
+                models.PointStruct(id=i, vector=vectors[i].tolist(), payload={"text": document.text})
+                for i, document in enumerate(documents())
+            ],
+            wait=True,
+        )
+    reached = Location(url=url, retries=QUICK, timeout=30)
+    with contextlib.closing(Collection.attach(reached, place, embed=ENCODER, keep="qdrant")) as collection:
+        yield collection
 
 
-@pytest.mark.parametrize("name", ["too large", "upsert away", "retrieve away"])
-def test_what_a_server_refuses_for_a_while_or_for_its_size_is_written_all_the_same(
-    written: Any, name: str
+class Stored(NamedTuple):
+    """What a collection holds: points by id, files by name, and what it remembers of how it was made."""
+
+    points: dict[str, Any]
+    files: dict[str, str]
+    metadata: Any
+
+    def files_but(self, *names: str) -> dict[str, str]:
+        return {name: text for name, text in self.files.items() if not any(own in name for own in names)}
+
+    def changes(self) -> list[int]:
+        content = [text for name, text in self.files.items() if "changes" in name]
+        return json.loads(base64.b64decode(content[0])) if content else [0, 0]
+
+
+def contents(qdrant: Faults, place: str) -> dict[str, Stored]:
+    """All that is stored, by the end of a collection's name."""
+    found = {}
+    for name in qdrant.collections():
+        if name.removeprefix(place)[:1] not in ("", "@", "."):
+            continue
+        points, files = {}, defaultdict(str)
+        for record in qdrant.store.scroll(name, limit=10_000, with_vectors=True)[0]:
+            if "data" in record.payload:
+                assert record.payload["parts"] == 1
+                files[record.payload["name"]] += record.payload["data"]
+            else:
+                points[str(record.id)] = (record.payload, record.vector)
+        metadata = qdrant.store.get_collection(name).config.metadata
+        # A rebuild that was interrupted begins another version.
+        own = re.sub(r"@\d+-\w+", "@", name.removeprefix(place))
+        assert own not in found
+        found[own] = Stored(points, dict(files), metadata)
+    return found
+
+
+def require_same(
+    found: dict[str, Stored], expected: dict[str, Stored], fault: object, *, counts: bool = True
 ) -> None:
-    faults = {"too large": too_large, "upsert away": away("upsert"), "retrieve away": away("retrieve")}
-    assert written(faults[name]) == len(DOCUMENTS)
+    """The same, and no fewer changes are counted: what is counted twice is measured again, no more."""
+    assert set(found) == set(expected), fault
+    for name, wanted in expected.items():
+        own = found[name]
+        assert own.points == wanted.points, fault
+        assert own.metadata == wanted.metadata, fault
+        # Of terms a mark may be there, which says that they are to be counted again, and an ensemble may stay
+        # behind that nobody names any more.
+        others = ("changes", "ensemble", "terms")
+        assert own.files_but(*others) == wanted.files_but(*others), fault
+        assert set(wanted.files_but("changes")) <= set(own.files), fault
+        if counts:
+            assert all(a >= b for a, b in zip(own.changes(), wanted.changes(), strict=True)), fault
+
+
+def sound(qdrant: Any, name: str) -> tuple[dict[str, Stored], list[tuple[str, int]]]:
+    """What is stored after a call without faults, and how many requests of each kind it makes."""
+    place = f"{qdrant.prefix}sound"
+    with opened(qdrant, name, place) as index:
+        WRITERS[name].before(index)
+        qdrant.heal()
+        WRITERS[name].call(index)
+        counts = [(request, qdrant.came(request)) for request in [*CHANGES, *READS]]
+    assert name == "purge" or any(count for request, count in counts if request in CHANGES)
+    return contents(qdrant, place), [(request, count) for request, count in counts if count]
+
+
+def require_right_terms(index: Any) -> None:
+    """What the index weighs words by is what a count of all its points gives."""
+    if isinstance(index, DocumentIndex):
+        counted = TermStatistics.counted(index.storage.engine.scroll((), (BM25,)))
+        assert index.term_statistics().to_bytes() == counted.to_bytes()
+
+
+@pytest.mark.parametrize("fault", PASSING)
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_fault_that_passes_changes_nothing_of_what_is_written(qdrant: Any, name: str, fault: str) -> None:
+    expected, requests = sound(qdrant, name)
+    for request, count in requests:
+        place = f"{qdrant.prefix}{request}"
+        with opened(qdrant, name, place) as index:
+            WRITERS[name].before(index)
+            qdrant.heal()
+            qdrant.fault(request, PASSING[fault], after=count - 1)
+            WRITERS[name].call(index)
+            qdrant.heal()
+            require_right_terms(index)
+        require_same(contents(qdrant, place), expected, request)
+
+
+@pytest.mark.parametrize("fault", LASTING)
+@pytest.mark.parametrize("name", INDEX | COLLECTION)
+def test_what_a_lasting_fault_stopped_is_finished_by_the_same_call(
+    qdrant: Any, name: str, fault: str
+) -> None:
+    expected, requests = sound(qdrant, name)
+    for request, count in requests:
+        for after in sorted({0, count - 1}) if request in CHANGES else ():
+            place = f"{qdrant.prefix}{request}{after}"
+            with opened(qdrant, name, place) as index:
+                WRITERS[name].before(index)
+                qdrant.heal()
+                qdrant.fault(request, LASTING[fault], after=after, times=1000)
+                with contextlib.suppress(StoreError):
+                    WRITERS[name].call(index)
+                qdrant.heal()
+                # A rebuild may have put its version into use all the same, which is found by opening it.
+                again = opened(qdrant, name, place) if name == "rebuild" else contextlib.nullcontext(index)
+                with again as index_then:
+                    WRITERS[name].call(index_then)
+                    require_right_terms(index_then)
+            # A new version has no background, whose age its changes would tell.
+            counts = name != "rebuild"
+            require_same(contents(qdrant, place), expected, (request, after), counts=counts)
+
+
+@pytest.mark.parametrize("name", ["sync", "enrich"])
+def test_what_is_too_large_for_a_server_is_written_in_parts(qdrant: Any, name: str) -> None:
+    expected, _ = sound(qdrant, name)
+    place = f"{qdrant.prefix}small"
+    with opened(qdrant, name, place) as index:
+        qdrant.heal()
+        qdrant.fault("upsert", Status(413, above=30_000), times=1000)
+        WRITERS[name].call(index)
+        assert qdrant.came("upsert") > 6
+    require_same(contents(qdrant, place), expected, name)
+
+
+def test_what_was_changed_before_an_error_is_counted(qdrant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By it a background is known to be old: of changed texts the number of documents says nothing."""
+    monkeypatch.setattr(indexing, "_CHUNK", 20)
+    changed = documents("s")
+    with opened(qdrant, "sync", qdrant.prefix) as index:
+        filled(index)
+        with pytest.raises(DataError, match="occurs twice"):
+            index.sync([*changed[:20], changed[0]], background=False)
+        assert index.changes().documents == 40 + 10
+        qdrant.fault("upsert", Status(500), times=1000, after=1)
+        with pytest.raises(IndexingError):
+            index.sync(changed, background=False)
+        qdrant.heal()
+        index.sync(changed, background=False)
+        assert index.changes().documents >= 40 + 20

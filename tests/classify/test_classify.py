@@ -199,45 +199,67 @@ def test_what_cannot_be_used_is_refused_in_one_line() -> None:
     several = plain(labels, exclusive=False)
     for message, call in {
         "same description": lambda: plain(["a", "b", "a"]).fit(points),
-        "labels is empty": lambda: plain([]).fit(points),
+        "labels must be at least one, got none": lambda: plain([]).fit(points),
         "must be a list of names": lambda: plain("sport").fit(points),
         "expected a text, a list of texts, or a vector": lambda: plain({"a": 3}).fit(points),
-        "is a tuple, expected a string or a number": lambda: plain({("a", 1): [1.0, 0.0]}).fit(np.eye(2)),
+        r"a label must be a string or a number, got \('a', 1\)": lambda: plain({("a", 1): [1.0, 0.0]}).fit(
+            np.eye(2)
+        ),
         "exactly once": lambda: plain(NAMES, template="this").fit(NEWS),
         r"\{\} exactly once": lambda: plain(NAMES, template="{:>9}").fit(NEWS),
-        "cannot be filled": lambda: plain(NAMES, template="{").fit(NEWS),
+        r"exactly once, got '\{'": lambda: plain(NAMES, template="{").fit(NEWS),
         "encoder must be": lambda: plain(NAMES, encoder=3).fit(points),
-        "none of the labels: team": lambda: plain(["team", "bank"], encoder=encoder).fit(NEWS, ["art"] * 6),
+        "one of the labels: team, bank, got 'art'": lambda: plain(["team", "bank"], encoder=encoder).fit(
+            NEWS, ["art"] * 6
+        ),
         "requires y to be passed": lambda: plain().fit(points),
-        "neither y nor labels are given": lambda: plain(encoder=encoder).fit(NEWS),
-        "one str: 'the team'": lambda: plain(NAMES, encoder=encoder).fit("the team"),
-        r"text 1 is 3 \(int\)": lambda: plain(NAMES, encoder=encoder).fit(["a", 3]),
-        "6 texts or vectors, and 2 y": lambda: plain(encoder=encoder).fit(NEWS, NAMES),
+        "y or labels must be there, got None": lambda: plain(encoder=encoder).fit(NEWS),
+        "X must be a list of texts, got 'the team'": lambda: plain(NAMES, encoder=encoder).fit("the team"),
+        r"X\[1\] must be a string, got 3": lambda: plain(NAMES, encoder=encoder).fit(["a", 3]),
+        "the length of y must be 6, got 2": lambda: plain(encoder=encoder).fit(NEWS, NAMES),
         "none_label is for exclusive": lambda: plain(NAMES, exclusive=False, none_label="x").fit(NEWS),
         "is a label, too": lambda: plain(["a", "b"], none_label="b").fit(NEWS),
         "threshold must be a number": lambda: plain(NAMES, threshold="high").fit(NEWS),
         "weight must be 'crossover'": lambda: SurpriseClassifier(labels, weight="auto").fit(points),
         "number from 0 to 1, got 2": lambda: SurpriseClassifier(labels, weight=2).fit(points),
-        "half-pooled, got 'normal'": lambda: plain(labels, model="normal").fit(points),
+        "model='normal' is not known; there are: gaussian, .*, half-pooled": lambda: plain(
+            labels, model="normal"
+        ).fit(points),
         "must be a FewShotTraining": lambda: plain(labels, training="some").fit(points, y),
         "training needs examples": lambda: plain(labels, training=FewShotTraining()).fit(points),
         "fine-tuning needs texts": lambda: plain(labels, training=FewShotTraining()).fit(points, y),
         "one text for every label": lambda: plain(encoder=encoder, training=FewShotTraining()).fit(
             NEWS, [0, 0, 1, 1, 0, 1]
         ),
-        "labels have dimension 16": lambda: plain(NAMES, encoder=encoder).fit(points),
-        "dimensions 2, 3": lambda: plain({"a": [1.0, 2], "b": [1.0, 2, 3]}).fit(points),
-        "expected 'cosine' and 12": lambda: plain(labels).fit(points, ensemble=Ensemble.from_vectors(points)),
-        r"shape \(n, 12\), got \(3, 4\)": lambda: plain(labels).fit(points).with_ensemble(np.ones((3, 4))),
+        "dimension of the labels must be 12, got 16": lambda: plain(NAMES, encoder=encoder).fit(points),
+        "dimension of label 1 must be 2, got 3": lambda: plain({"a": [1.0, 2], "b": [1.0, 2, 3]}).fit(points),
+        "similarity must be 'cosine', got 'dot'": lambda: plain(labels).fit(
+            points, ensemble=Ensemble.from_vectors(points)
+        ),
+        r"dimension of the ensemble must be \(12,\), got \(4,\)": lambda: (
+            plain(labels).fit(points).with_ensemble(np.ones((3, 4)))
+        ),
         "cannot go through the linear map": lambda: trained.fit(points, y, ensemble=own),
         "go through the linear": lambda: trained.fit(points, y).with_ensemble(own),
-        "is an indicator; give labels": lambda: plain(exclusive=False).fit(points, np.eye(3)[y]),
+        "labels for the columns of y must be there, got None": lambda: plain(exclusive=False).fit(
+            points, np.eye(3)[y]
+        ),
         "with 3 columns": lambda: several.fit(points, np.zeros((300, 2))),
-        "y holds None": lambda: plain(encoder=encoder).fit(NEWS, ["a", None, "b", "a", "b", "a"]),
-        "y holds nan": lambda: plain(encoder=encoder).fit(NEWS, ["a", np.nan, "b", "a", "b", "a"]),
-        "y holds {}": lambda: plain(encoder=encoder).fit(NEWS, ["a", {}, "b", "a", "b", "a"]),
-        "y holds strings and numbers": lambda: plain().fit(np.eye(6), ["a", 1, "b", "a", "b", "a"]),
-        "y holds no class": lambda: plain(encoder=encoder, none_label="none").fit(NEWS, ["none"] * 6),
+        "a class in y must be a string or a number, got None": lambda: plain(encoder=encoder).fit(
+            NEWS, ["a", None, "b", "a", "b", "a"]
+        ),
+        "a class in y must be a string or a number, got nan": lambda: plain(encoder=encoder).fit(
+            NEWS, ["a", np.nan, "b", "a", "b", "a"]
+        ),
+        "a class in y must be a string or a number, got {}": lambda: plain(encoder=encoder).fit(
+            NEWS, ["a", {}, "b", "a", "b", "a"]
+        ),
+        "y must be strings or numbers, got .* use either for all classes": lambda: plain().fit(
+            np.eye(6), ["a", 1, "b", "a", "b", "a"]
+        ),
+        "classes in y must be at least one, got none": lambda: plain(encoder=encoder, none_label="none").fit(
+            NEWS, ["none"] * 6
+        ),
     }.items():
         with pytest.raises(DataError, match=message) as caught:
             call()

@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from surprise_rerank import DocumentIndex, load_encoder
 from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.reports.one_line import one_line
@@ -82,6 +83,38 @@ def test_an_index_follows_its_sources(bench: Bench) -> None:
     assert (code, "0 removed; 19 documents" in out, "1 of the ids" in err) == (0, True, True)
 
 
+EMPTY_OR_UNREADABLE = {
+    "a folder without files": ({}, "holds no documents"),
+    "a folder of what is not read": ({"logo.png": "\0"}, "holds no documents (1 skipped: 1 of no kind"),
+    "a folder of files without text": ({"a.txt": " "}, "holds no documents (1 skipped: 1 no text"),
+    "a folder of damaged files": ({"a.parquet": "no"}, "holds no documents (1 skipped: 1 damaged"),
+    "a folder with a damaged file": ({"a.parquet": "no", "b.txt": "dogs"}, "nothing was removed"),
+    "a table without rows": ({"docs.csv": "id,text\n"}, "holds no documents"),
+    "a file without lines": ({"docs.jsonl": ""}, "holds no documents"),
+    "a file of malformed lines": ({"docs.jsonl": "{oops\n"}, "not valid JSON"),
+    "a BEIR folder without documents": ({"corpus.jsonl": ""}, "holds no documents"),
+}
+
+
+@pytest.mark.parametrize("change", ["--prune", "--rebuild"])
+@pytest.mark.parametrize("source", EMPTY_OR_UNREADABLE)
+def test_an_empty_or_unreadable_source_takes_nothing_away(bench: Bench, source: str, change: str) -> None:
+    files, reason = EMPTY_OR_UNREADABLE[source]
+    bench.fill("--set", "background=no")
+    folder = bench.folder / "source"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    place = folder / next(iter(files)) if next(iter(files), "").startswith("docs.") else folder
+    for sources in ([place], [bench.documents, place]):  # alone, and behind one that has documents
+        write_rows(bench.documents, corpus()[:20])
+        line = error_line(bench.run("index", *sources, "--index", bench.index, change))
+        assert reason in line
+        with DocumentIndex.open(bench.index, load_encoder(str(bench.model))) as index:
+            kept = set(index.documents([f"d{i}" for i in range(30)]))
+            assert kept == {f"d{i}" for i in range(30)}
+
+
 def test_files_folders_and_columns_are_read_as_asked(bench: Bench) -> None:
     letters = bench.folder / "letters"
     letters.mkdir()
@@ -124,7 +157,7 @@ def test_what_an_index_stores_is_set_and_kept_until_it_is_rebuilt(bench: Bench) 
         return bench.json("status", "--index", bench.index)["manifest"]["options"]
 
     assert stored() == {
-        "passages": {"tokens": None, "overlap": 32, "best": 2},
+        "passages": {"tokens": None, "overlap": 32, "best": 2, "follow": "structure"},
         "tokens": True,
         "pooling": 2.5,
         "surprise_vector": False,

@@ -184,7 +184,7 @@ def test_each_system_has_a_background_of_its_own(run: Run, values, others) -> No
 
 
 WRONG_USES = {
-    "tune weights --questions {}/queries.jsonl --qrels {}/strange.tsv": "1 of 1 judged questions have",
+    "tune weights --questions {}/queries.jsonl --qrels {}/strange.tsv": "got 'stranger'",
     "tune weights --questions {}/none.jsonl --qrels {}/few.tsv": "none.jsonl",
     "tune background --questions {}/short.txt": "2 of 2 background questions found candidates; give",
     "search ask1 --min-percentile .99": "give at least 99",

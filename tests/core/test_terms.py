@@ -76,5 +76,5 @@ def test_batches_are_cut_and_joined_as_lists_are(found, random):
     [([0, 2], [1], [1.0]), ([0, 1], [1], []), ([1, 1], [1], [1.0]), ([], [], [])],
 )
 def test_arrays_that_do_not_fit_are_refused(offsets, terms, values):
-    with pytest.raises(DataError, match="do not fit"):
+    with pytest.raises(DataError, match=r"the (first and the last offset|number of values) must be"):
         TermBatch(np.array(offsets, np.int64), np.array(terms, np.uint32), np.array(values))

@@ -80,10 +80,16 @@ def test_concatenating_parts_gives_the_whole(texts: tuple[list[np.ndarray], int]
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ([np.zeros((2, 3)), np.zeros((2, 4))], r"text 1 have shape \(2, 4\), expected \(tokens, 3\)"),
-        ([np.zeros((2, 3)), np.zeros(3)], r"text 1 have shape \(3,\)"),
-        ([np.zeros((2, 3)), np.full((1, 3), np.nan)], "text 1 hold NaN or infinite"),
-        ([np.full((1, 3), np.inf)], "NaN or infinite"),
+        (
+            [np.zeros((2, 3)), np.zeros((2, 4))],
+            r"the shape of text 1 behind its tokens must be \(3,\), got \(4,\)",
+        ),
+        ([np.zeros((2, 3)), np.zeros(3)], r"the shape of text 1 behind its tokens must be \(3,\), got \(\)"),
+        (
+            [np.zeros((2, 3)), np.full((1, 3), np.nan)],
+            "token vectors of text 1 must be finite, got NaN or infinity",
+        ),
+        ([np.full((1, 3), np.inf)], "token vectors of text 0 must be finite, got NaN or infinity"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(texts: Sequence[np.ndarray], message: str):

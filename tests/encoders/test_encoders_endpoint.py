@@ -133,7 +133,7 @@ def test_a_refusal_is_an_error_at_once_without_keys_and_passwords(
     ("answer", "kind", "message"),
     [
         (lambda texts: {"data": good(texts)["data"][:1]}, ModelError, "KeyError"),
-        (lambda texts: {"data": []}, DataError, "returned 0 vectors for 2 texts"),
+        (lambda texts: {"data": []}, DataError, "returned for texts 0 to 1 must be 2, got 0; it may"),
         (lambda texts: {"data": [{"index": 0}, {"index": 0}]}, ModelError, "embedding"),
         (lambda texts: b"<html>", ModelError, "something else than OpenAI's embeddings"),
         (lambda texts: [], ModelError, "something else"),

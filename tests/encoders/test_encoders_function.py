@@ -83,16 +83,40 @@ def test_faults_of_the_program_are_not_tried_again(fault: Exception):
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (lambda texts: WORDS.encode(texts[1:]).dense, r"returned 2 vectors for 3 texts \(texts 4 to 6\)"),
-        (lambda texts: WORDS.encode([*texts, "x"]).dense, "returned 4 vectors for 3 texts"),
-        (lambda texts: [[1.0] * 16, [float("nan")] * 16, [1.0] * 16], "texts 4 to 6 holds NaN"),
-        (lambda texts: [[1.0] * 16, [1.0] * 16, [1e300] * 16], "texts 4 to 6 holds NaN"),
-        (lambda texts: [[1.0] * 3] * 3, "texts 4 to 6 has dimension 3, expected 16"),
+        (
+            lambda texts: WORDS.encode(texts[1:]).dense,
+            "the length of what the embedding function 'words' returned for texts 4 to 6 must be",
+        ),
+        (
+            lambda texts: WORDS.encode([*texts, "x"]).dense,
+            "the length of what the embedding function 'words' returned for texts 4 to 6 must be",
+        ),
+        (
+            lambda texts: [[1.0] * 16, [float("nan")] * 16, [1.0] * 16],
+            "what the embedding function 'words' returned for texts 4 to 6 must be finite, got",
+        ),
+        (
+            lambda texts: [[1.0] * 16, [1.0] * 16, [1e300] * 16],
+            "what the embedding function 'words' returned for texts 4 to 6 must be finite, got",
+        ),
+        (
+            lambda texts: [[1.0] * 3] * 3,
+            r"what the embedding function 'words' returned for texts 4 to 6 must be of shape \(n,",
+        ),
         (lambda texts: [[1.0] * 16, [1.0] * 3, [1.0] * 16], "must be numbers of shape"),
         (lambda texts: [[1.0] * 16, None, ["a"] * 16], "must be numbers of shape"),
-        (lambda texts: np.ones((3, 4, 16)), r"must have shape \(n, d\), got \(3, 4, 16\)"),
-        (lambda texts: [1.0, 2.0, 3.0], "has dimension 3, expected 16"),
-        (lambda texts: None, "returned NoneType, expected"),
+        (
+            lambda texts: np.ones((3, 4, 16)),
+            r"what the embedding function 'words' returned for texts 4 to 6 must be of shape \(n,",
+        ),
+        (
+            lambda texts: [1.0, 2.0, 3.0],
+            r"what the embedding function 'words' returned for texts 4 to 6 must be of shape \(n,",
+        ),
+        (
+            lambda texts: None,
+            r"what the embedding function 'words' returned must be an array of shape \(n, d\), got",
+        ),
     ],
 )
 def test_a_wrong_answer_is_an_error_at_once_that_names_texts_and_function(answer: Any, message: str):

@@ -61,11 +61,13 @@ def test_an_index_of_two_models(open_index: Opener):
 
 
 def test_mixtures_that_make_no_sense_are_errors(open_index: Opener):
-    with pytest.raises(DataError, match="'api' has no token vectors"):
+    with pytest.raises(DataError, match="token vectors of the encoder 'api' must be there, got None"):
         PairedEncoder(WordEncoder(), api())
     pair = PairedEncoder(api(), WordEncoder())
     for one, other in ((pair, WordEncoder()), (WordEncoder(), pair)):
-        with pytest.raises(DataError, match="a pair of encoders already"):
+        with pytest.raises(
+            DataError, match="an encoder must be one that is no pair already, got a PairedEncoder"
+        ):
             PairedEncoder(one, other)
-    with pytest.raises(DataError, match="give encoder="):
+    with pytest.raises(DataError, match="encoder must be there, got None"):
         open_index(None, token_encoder=WordEncoder())

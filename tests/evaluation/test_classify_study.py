@@ -209,19 +209,22 @@ def test_the_command_writes_the_report_and_tells_malformed_rows(files: Path, tmp
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"templates": ("a matter",)}, "template must hold {} exactly once"),
+        (
+            {"templates": ("a matter",)},
+            r"template must be a string that holds \{\} exactly once, got 'a matter'",
+        ),
         ({"inductive": True}, "inductive compares with the texts of train"),
         ({"few_shot": (3,), "ensemble_size": (3,)}, "two studies; give one"),
         ({"few_shot": (3,), "templates": ("{}", "a {}")}, "takes one of templates"),
         ({"test_size": 3}, "test_size is for few_shot"),
         ({"draws": 3}, "draws is for few_shot and ensemble_size"),
-        ({"draws": 0, "few_shot": (3,)}, "draws=0: give whole numbers from 1"),
+        ({"draws": 0, "few_shot": (3,)}, "draws must be a whole number of at least 1, got 0"),
         ({"few_shot": (3,), "systems": ("bm25",)}, "there is no system 'bm25'; choose from cosine, surprise"),
         ({"few_shot": (20,)}, "all 60 texts are examples, none is left to test"),
         ({"few_shot": (21,)}, "the class 'house_pets' has 20 texts, 21 examples are asked for"),
         ({"few_shot": (3,), "test_size": 60}, "the test takes all texts of the class 'house_pets'"),
         ({"ensemble_size": (60,)}, "has 60 texts, the smallest ensemble 60: no text is left"),
-        ({"models": ()}, "no model to evaluate"),
+        ({"models": ()}, "models must be at least one, got none"),
     ],
 )
 def test_settings_that_do_not_fit_are_told_before_a_model_is_loaded(

@@ -144,7 +144,7 @@ def test_what_cannot_be_done_is_told(call: Call, file: Path, tmp_path: Path) -> 
         ([file, "--set", "clusters=61"], "61 clusters for 60 texts; ask for 60 at most"),
         ([file, "--set", "assignments=euclid"], "there is no assignment 'euclid'"),
         ([file, "--label-field", "topic"], "topic"),
-        ([file, twin], "two files are called 'topics.jsonl'"),
+        ([file, twin], "names of files must differ, got 'topics.jsonl' twice"),
         ([same], "every text has the label 'x'"),
     ):
         done = call(*arguments)

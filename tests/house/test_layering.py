@@ -23,8 +23,18 @@ MOST_LINES = 600  # a guide is 450; what belongs together stays together
 # The rooms from the ground up, as CONTRIBUTING.md draws them: a room may import those above it in this list,
 # and nothing below. A room is a folder or a file; the longest name that fits counts.
 ROOMS = [
-    *("errors", "border", "core", "documents", "candidates", "encoders", "surprise", "similarities"),
-    *("rerank", "thresholds", "classify", "explanation", "answers", "pipeline", "text_pool"),
+    *(
+        "errors",
+        "border",
+        "core",
+        "places",
+        "documents",
+        "candidates",
+        "encoders",
+        "surprise",
+        "similarities",
+    ),
+    *("rerank", "thresholds", "classify", "explanation", "packing", "answers", "pipeline", "text_pool"),
     "text_reranker",
     *("connectors.progress", "connectors.lucene"),
     *(
@@ -48,7 +58,7 @@ CORE_MAY = {
 # A class that derives from a framework's needs it at once; its module says how to install it.
 ADAPTERS = (
     *("haystack", "langchain", "llama_index", "mcp", "mteb", "pyterrier", "rerankers"),
-    *("server.app", "server.door"),
+    *("server.app", "server.connections", "server.documents", "server.door"),
 )
 
 

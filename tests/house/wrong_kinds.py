@@ -41,7 +41,7 @@ VALUES: dict[str, Any] = {
     "a thing": object(),
 }
 # Numbers that may be 0, negative ones too where a name is in the second set, and those from 0 to 1.
-FROM_ZERO = {"offset", "overlap", "documents", "seed", "sample_size", "random_state"}
+FROM_ZERO = {"offset", "context", "overlap", "documents", "seed", "sample_size", "random_state"}
 ANY_NUMBER = {"threshold", "weight", "alpha", "beta", "target_loss", "learning_rate", "timeout"}
 SHARES = {"min_percentile", "diversity", "collapse", "shrink_mean", "shrink_deviation"}
 # What only the package's own parts make and hand on: a function that takes one is not called by users.
@@ -65,8 +65,16 @@ LEFT_OUT: dict[str, str] = {
         ("SurpriseKMeans", "SurpriseAssignment", "SurpriseClassifier.load(encoder)"),
         "scikit-learn checks them, in the words that its own tests of estimators look for",
     ),
-    **dict.fromkeys(("Collection.count_changes", "DocumentIndex.count_changes"), "of what writes"),
+    **dict.fromkeys(
+        (
+            f"{owner}.{method}"
+            for owner in ("Collection", "DocumentIndex")
+            for method in ("count_changes", "counting_changes")
+        ),
+        "of what writes",
+    ),
     "Surprise.scores": "an array for insiders",
+    "Document.place": "of passages, which know their characters",
     "TextReranker()(reranker)": "None is the usual one",
     "Pipeline.fit(questions)": "of the pipeline in the table, which has no weights",
     "Ensemble.update(vectors)": "refused by dimension",
@@ -161,6 +169,7 @@ class Things:
             "encoder": encoder,
             "embed": embed,
             "name": "dynamax",
+            "unit": "passage",
             "model": encoder,
             "location": str(folder / "index"),
             "path": folder / "ensemble.npz",

@@ -214,7 +214,7 @@ def test_the_command_rebuilds_what_cannot_be_opened(
     monkeypatch.setattr("surprise_rerank.eval.cli.surprise_rerank.index.load_model", load)
     arguments = ("index", documents, "--index", folder)
     assert exit_code(main, "surprise-rerank", *arguments) == 2
-    assert "schema version 5, this version reads 8; make it anew" in capsys.readouterr().err
+    assert "schema version 5, this version reads 9; make it anew" in capsys.readouterr().err
     assert exit_code(main, "surprise-rerank", *arguments, "--rebuild") == 0
     assert loaded == [WordEncoder(D).name], "its own model"
     with DocumentIndex.open(folder, WordEncoder(D)) as index:
@@ -226,7 +226,7 @@ def test_an_index_of_another_schema_on_a_server_is_made_anew(qdrant: Any) -> Non
     with DocumentIndex.open(place, WordEncoder(D)) as index:
         index.sync(DOCUMENTS)
         index.storage.save(replace(index.manifest, schema=5))
-    with pytest.raises(UnreadableIndexError, match=r"schema version 5, this version reads 8"):
+    with pytest.raises(UnreadableIndexError, match=r"schema version 5, this version reads 9"):
         DocumentIndex.open(place, WordEncoder(D))
     assert DocumentIndex.renew(place, MORE, WordEncoder(D)).added == len(MORE)
     with DocumentIndex.open(place, WordEncoder(D)) as index:

@@ -76,7 +76,7 @@ def test_one_collection_answers_as_it_does_alone(pets: DocumentIndex) -> None:
 
 
 def test_wrong_uses_are_told(pets: DocumentIndex, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no collection to ask"):
+    with pytest.raises(DataError, match="collections must be at least one, got none"):
         Collections([])
     with DocumentIndex.open(tmp_path / "new", WordEncoder(48)) as new:
         new.sync(PETS[:3], background=False)

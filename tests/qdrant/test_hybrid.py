@@ -49,7 +49,7 @@ class Overlap:
 
 
 def test_a_filter_that_does_not_reach_the_words_is_refused(index: DocumentIndex):
-    with pytest.raises(DataError, match="a filter or a tenant does not reach a Overlap; leave it out"):
+    with pytest.raises(DataError, match="filter, tenant and unit do not reach a Overlap; leave them out"):
         HybridRetriever(index, Overlap()).among(models.Filter())
 
 

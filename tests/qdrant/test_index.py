@@ -122,7 +122,7 @@ def test_bad_documents_are_refused_before_anything_is_stored(open_index: Opener)
     with open_index(WordEncoder()) as index:
         with pytest.raises(DataError, match="'1' occurs twice"):
             index.sync([DOCUMENTS[0], DOCUMENTS[0]])
-        with pytest.raises(DataError, match="empty id"):
+        with pytest.raises(DataError, match="a document's id must be a string that is not empty, got ''"):
             index.sync([Document("", "text")])
         with pytest.raises(DataError, match="document 'm': metadata"):
             index.sync([DOCUMENTS[0], Document("m", "text", metadata={"a": {1, 2}})])
@@ -193,7 +193,7 @@ def test_a_url_in_the_place_of_a_folder_is_a_collection_of_a_server() -> None:
 
 
 def test_a_location_is_a_folder_or_a_server_and_shows_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(DataError, match="folder 'index' and the url 'http://host' are both given"):
+    with pytest.raises(DataError, match="folder= and url= are both given; give the one where"):
         Location("index", "http://me:hidden@host")
     place = Location(url="http://me:hidden@host", collection="books", api_key="s3cr3t-key")
     assert repr(place) == "Location('http://host', collection='books')"

@@ -124,9 +124,11 @@ def test_ensembles_that_do_not_fit_are_named(open_index: Opener) -> None:
             index.refresh_statistics()
         with pytest.raises(IndexMismatchError, match=r"'another'.*'words'"):
             index.set_ensemble(ensemble(encoder, QUESTIONS, model="another"))
-        with pytest.raises(DataError, match="dimension 8, the index 16"):
+        with pytest.raises(DataError, match="the ensemble's dimension must be 16, got 8"):
             index.set_ensemble(Ensemble.from_vectors(np.eye(8)))
-        with pytest.raises(DataError, match="at least 2 members"):
+        with pytest.raises(
+            DataError, match="the ensemble's number of members must be a whole number of at least 2, got 1"
+        ):
             index.set_ensemble(ensemble(encoder, QUESTIONS[:1]))
         with pytest.raises(DataError, match="shrink_mean"):
             index.set_ensemble(ensemble(encoder, QUESTIONS), shrink_mean=2.0)

@@ -124,17 +124,17 @@ def test_every_language_is_one_that_qdrant_has() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"k": -0.1}, "BM25's k is -0.1; give a number from 0 on"),
-        ({"k": math.nan}, "k is nan"),
-        ({"k": math.inf}, "k is inf"),
-        ({"b": 1.5}, "b is 1.5; give a number between 0 and 1"),
-        ({"b": math.nan}, "b is nan"),
-        ({"average_length": 0.0}, "average_length is 0.0; give a number above 0"),
-        ({"average_length": math.inf}, "average_length is inf"),
-        ({"language": "klingon"}, "language is 'klingon'; give another; there are 31, such as arabic"),
-        ({"language": "English"}, "language is 'English'"),
-        ({"k": "1.2"}, "k is '1.2'"),
-        ({"b": None}, "b is None"),
+        ({"k": -0.1}, r"Bm25\.k must be a number of at least 0, got -0\.1"),
+        ({"k": math.nan}, r"Bm25\.k must be a number of at least 0, got nan"),
+        ({"k": math.inf}, r"Bm25\.k must be a number of at least 0, got inf"),
+        ({"b": 1.5}, r"Bm25\.b must be a number from 0 to 1, got 1\.5"),
+        ({"b": math.nan}, r"Bm25\.b must be a number from 0 to 1, got nan"),
+        ({"average_length": 0.0}, r"Bm25\.average_length must be a number above 0, got 0\.0"),
+        ({"average_length": math.inf}, r"Bm25\.average_length must be a number of at least 0, got inf"),
+        ({"language": "klingon"}, r"Bm25\.language='klingon' is not known"),
+        ({"language": "English"}, r"Bm25\.language='English' is not known"),
+        ({"k": "1.2"}, r"Bm25\.k must be a number of at least 0, got '1\.2'"),
+        ({"b": None}, r"Bm25\.b must be a number from 0 to 1, got None"),
     ],
 )
 def test_settings_out_of_range_are_told(wrong: dict[str, float], told: str) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
 import time
 import traceback
 import uuid
@@ -10,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -49,7 +55,8 @@ TOLD: list[tuple[Fault, str, type[StoreError]]] = [
     *((Status(own, "because\n of that"), "because of that", StoreError) for own in (400, 404, 405, 422, 500)),
     *((Status(own, "because\n of that"), str(own), StoreError) for own in (307, 501)),
     *((Status(own, page=b"Invalid API key or JWT"), "set QDRANT_API_KEY", StoreError) for own in (401, 403)),
-    *((Status(own, page=None), "set QDRANT_API_KEY", StoreError) for own in (401, 403)),
+    *((Status(own, ""), "set QDRANT_API_KEY", StoreError) for own in (401, 403)),
+    *((Status(403, own), "set QDRANT_API_KEY", NoAccess) for own in ("forbidden", "key doesn't exist")),
     *(
         (Status(200, page=own), "does not answer like Qdrant; check the url", StoreError)
         for own in (b"{}", b"[]", b'{"message": "hello"}', b'{"result": {"count": "many"}}')
@@ -60,6 +67,20 @@ TOLD: list[tuple[Fault, str, type[StoreError]]] = [
         f"the disk of {WHERE} is full ({FULL}); make room there, and run it again",
         StoreError,
     ),
+    (
+        Status(500, f"1 of 1 shards failed to apply operation: {FULL}"),
+        f"the disk of {WHERE} is full",
+        StoreError,
+    ),
+    (Status(507, "Insufficient Storage"), f"the disk of {WHERE} is full", StoreError),
+    *(
+        (Status(own, "Storage quota exceeded", {"Retry-After": "60"}), "the quota of", StoreError)
+        for own in (403, 429, 503)
+    ),
+    (Status(403, "Write operations are forbidden: back-up"), "is locked (Write operations", StoreError),
+    (Status(423, "because"), f"{WHERE} is locked (because)", StoreError),
+    (Status(403, "Forbidden: Max vector storage size is reached"), "forbids this (Forbidden: Max", NoAccess),
+    (Status(403, "Forbidden: Global manage access is required"), "set QDRANT_API_KEY", NoAccess),
     (Status(404, "Not found: Collection `x` doesn't exist!"), "any more; index again", CollectionGone),
     (Status(409, "Wrong input: Collection `x` already exists!"), "exists already", CollectionExists),
     (Status(418, page=b"<p>your headers were: api-key=secret</p>"), "answered 418", StoreError),
@@ -270,3 +291,76 @@ def test_grpc_codes_are_told_apart(
     assert type(error) is kind
     assert words in str(error)
     assert len(came) == times
+
+
+def test_a_server_that_does_not_speak_tls_is_told_at_once(server: Proxy) -> None:
+    server.heal()
+    client = QdrantClient(url=server.url.replace("http:", "https:"), check_compatibility=False, timeout=1)
+    request = Counted(lambda: client.count("x"))
+    said = str(failure(request))
+    assert "does not speak TLS as it should" in said
+    assert "http:// or https://" in said
+    assert request.times == 1
+
+
+def test_a_certificate_that_nobody_signed_is_told_with_what_to_set(tmp_path: Path) -> None:
+    files = [tmp_path / "key.pem", tmp_path / "certificate.pem"]
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    subprocess.run([*made, "-keyout", files[0], "-out", files[1]], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files[1], files[0])
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as threads:
+
+        def shake_hands() -> None:
+            connection, _ = listening.accept()
+            with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True):
+                pass
+
+        threads.submit(shake_hands)
+        url = f"https://localhost:{listening.getsockname()[1]}"
+        client = QdrantClient(url=url, check_compatibility=False, timeout=2)
+        request = Counted(lambda: client.count("x"))
+        said = str(failure(request))
+    assert "is not trusted (self-signed certificate)" in said.replace("self signed", "self-signed")
+    assert "SSL_CERT_FILE" in said
+    assert request.times == 1
+
+
+@pytest.mark.parametrize("details", ["Ssl handshake failed: CERTIFICATE_VERIFY_FAILED", "failed to connect"])
+def test_what_grpc_says_of_tls_is_told_at_once(details: str) -> None:
+    class Unavailable(grpc.RpcError, grpc.Call):
+        def code(self) -> Any:
+            return grpc.StatusCode.UNAVAILABLE
+
+        def details(self) -> str:
+            return details
+
+    def refused() -> None:
+        raise Unavailable
+
+    request = Counted(refused)
+    said = str(failure(request))
+    assert (request.times == 1) == ("CERTIFICATE" in details) == ("is not trusted" in said)
+
+
+def test_docker_is_advised_for_this_machine_alone() -> None:
+    def refused() -> None:
+        raise ResponseHandlingException(httpx.ConnectError("refused"))
+
+    for where, advised in (("http://localhost:6333", True), ("https://qdrant.example", False)):
+        with pytest.raises(StoreError) as caught:
+            call(refused, f"the Qdrant server at {where}", RetryPolicy(attempts=1))
+        assert ("docker compose" in str(caught.value)) == advised

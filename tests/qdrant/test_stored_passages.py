@@ -152,7 +152,7 @@ def test_given_vectors_are_of_whole_documents(open_index: Opener) -> None:
     assert model.encoded_texts == []
     with (
         open_index(encoder(), options=IndexOptions(passages=None)) as index,
-        pytest.raises(DataError, match="dense vectors of shape"),
+        pytest.raises(DataError, match=r"the shape of the dense vectors must be \(1, 16\), got \(1, 8\)"),
     ):
         index.sync([Document("n", "new")], encoded=WordEncoder(8).encode(["new"]))
 

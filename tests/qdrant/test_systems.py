@@ -122,7 +122,7 @@ def test_an_index_re_ranks_texts_from_elsewhere(index: DocumentIndex) -> None:
     for system in (None, "cosine", "dynamax"):
         best = index.text_reranker(system).rank("wing lift", texts)[0]
         assert best.position == 1
-    with pytest.raises(DataError, match=r"unknown system 'cosin'; did you mean 'cosine'\?"):
+    with pytest.raises(DataError, match="system='cosin' is not known"):
         index.pipeline("cosin")
     with pytest.raises(DataError, match="given texts take one of auto, cosine, surprise"):
         index.text_reranker("bm25")

@@ -15,7 +15,7 @@ from qdrant_client import models
 from words import WordEncoder
 
 from surprise_rerank.candidates import Field
-from surprise_rerank.connectors.qdrant import DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
+from surprise_rerank.connectors.qdrant import ALL, DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
 from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SparseRetriever, narrowable
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
@@ -59,11 +59,11 @@ def ids(tenant: str) -> set[str]:
 def test_a_search_of_a_tenant_finds_its_documents_only(open_index: Opener) -> None:
     with open_index(WordEncoder(), options=BY_TENANT) as index:
         index.sync([*DOCUMENTS, Document("nobody's", "cats")])
-        assert "/nobody's" in hybrid(index)
+        assert "/nobody's" in hybrid(index.of_tenant(ALL))
         assert hybrid(index.of_tenant("")) == {"nobody's"}
         for name in TENANTS:
             assert hybrid(index.of_tenant(name)) == ids(name)
-            filtered = hybrid(index, SearchOptions(filter=of(name)))
+            filtered = hybrid(index.of_tenant(ALL), SearchOptions(filter=of(name)))
             assert filtered == {f"{name}/{own}" for own in ids(name)}
         assert not hybrid(index.of_tenant("nobody"))
         steps = DenseRetriever(index.of_tenant("acme")).steps(query(), 5)
@@ -114,7 +114,7 @@ def test_an_id_is_of_its_tenant(open_index: Opener) -> None:
         report = index.sync(SAME_IDS)
         assert (report.added, report.updated, report.split) == (4, 0, 2)
         assert index.sync(SAME_IDS).unchanged == 4
-        assert held(index) == {key: own.text for key, own in TEXTS.items()}
+        assert held(index.of_tenant(ALL)) == {key: own.text for key, own in TEXTS.items()}
         for tenant, ids in {"acme": ["1"], "bolt": ["1", "2"], "": ["1"]}.items():
             assert held(index.of_tenant(tenant)) == {name: TEXTS[f"{tenant}/{name}"].text for name in ids}
         (candidate,) = set(index.fetch(["1"], frozenset(), tenant="acme").ids)
@@ -124,10 +124,10 @@ def test_an_id_is_of_its_tenant(open_index: Opener) -> None:
         with pytest.raises(DataError, match=r"not in the index, such as '2' of tenant 'acme'"):
             index.fetch(["2"], frozenset(), tenant="acme")
 
-        with pytest.raises(DataError, match="has tenants, and an id is one of its tenant's"):
+        with pytest.raises(DataError, match="has tenants, and nobody says whose documents"):
             index.delete(["1"])
         assert index.delete(["1", "2"], tenant="acme") == 1
-        assert held(index) == {key: own.text for key, own in TEXTS.items() if key != "acme/1"}
+        assert held(index.of_tenant(ALL)) == {key: own.text for key, own in TEXTS.items() if key != "acme/1"}
 
 
 def test_a_search_for_a_tenant_is_one_of_its_documents_by_both_doors(open_index: Opener) -> None:
@@ -168,7 +168,7 @@ def test_prune_and_rebuild_stay_inside_the_tenants_that_are_named(open_index: Op
         assert index.sync(bolts, prune=True).removed == 1
         left |= {"bolt/1": "Bolt has another plan."}
         del left["bolt/2"]
-        assert held(index) == left
+        assert held(index.of_tenant(ALL)) == left
 
         with pytest.raises(DataError, match="'1' is of tenant 'bolt', and the documents of tenant='acme'"):
             index.sync(bolts, prune=True, tenant="acme")
@@ -176,12 +176,12 @@ def test_prune_and_rebuild_stay_inside_the_tenants_that_are_named(open_index: Op
         assert index.sync([other], prune=True, tenant="acme").removed == 1
         del left["acme/1"]
         left["acme/4"] = other.text
-        assert held(index) == left
+        assert held(index.of_tenant(ALL)) == left
 
         report = index.rebuild([Document("9", "Cord has a plan, too.", metadata={"customer": "cord"})])
         assert report.added == len(index) == 4
         left["cord/9"] = "Cord has a plan, too."
-        assert held(index) == left
+        assert held(index.of_tenant(ALL)) == left
         again = index.sync([replace(SAME_IDS[2], id="3")], prune=True)  # of the source that bolt/1 is from
         assert (again.added, again.removed) == (1, 1)
 
@@ -199,7 +199,8 @@ def test_tenants_whose_names_hold_a_slash_do_not_meet(open_index: Opener) -> Non
             assert held(index.of_tenant(tenant)) == {document.id: document.text}
         assert index.sync(documents[:1], prune=True).removed == 0
         with pytest.raises(
-            DataError, match=r"the tenant of document '1' .* is \['a', 'b'\]; give it the name"
+            DataError,
+            match=r"the tenant of document '1' \(metadata 'customer'\) must be a string, got \['a', 'b'\]",
         ):
             index.sync([Document("1", "a", metadata={"customer": ["a", "b"]})])
 
@@ -238,5 +239,60 @@ def test_the_command_line_has_tenants(tmp_path: Path, monkeypatch: pytest.Monkey
     refused = CliRunner().invoke(command, ["index", "--delete", "1", *own])
     assert isinstance(refused.exception, DataError)
     assert "(--tenant NAME)" in str(refused.exception)
+    refused = CliRunner().invoke(command, ["search", "cats", *own])
+    assert "has tenants, and nobody says" in str(refused.exception)
+    every = json.loads(run("search", "cats", "--tenant", "*", "--json", "--top", "30"))
+    assert len(every["hits"]) == 30
     removed = json.loads(run("index", "--delete", "1", "--delete", "2", "--tenant", "bolt", "--json"))
     assert (removed["removed"], removed["documents"]) == (1, 29)  # 2 is cord's
+    condition = json.dumps({"must": [{"key": "id", "match": {"value": "2"}}]})
+    for where, left in ((condition, 28), ("{}", 19)):
+        removed = json.loads(run("index", "--delete-where", where, "--tenant", "cord", "--json"))
+        assert removed["documents"] == left
+
+
+def test_an_index_with_tenants_is_not_searched_for_nobody(open_index: Opener) -> None:
+    with open_index(WordEncoder(), options=BY_TENANT) as index:
+        index.sync(DOCUMENTS, background=False)
+        for system in ("auto", "cosine"):
+            for pipeline in (index.pipeline(system), index.of_tenant(ALL).pipeline(system)):
+                assert set(pipeline.search("cats", 30, tenant="bolt").ids) == ids("bolt")
+            with pytest.raises(DataError, match=r"has tenants, and nobody says .* give tenant="):
+                index.pipeline(system).search("cats")
+            every = index.pipeline(system, tenant=ALL)
+            assert set(every.search("cats", 30).ids) == {
+                f"{d.metadata['customer']}/{d.id}" for d in DOCUMENTS
+            }
+            narrowed = every.search("cats", 30, filter=of("acme"))
+            assert set(narrowed.ids) == {f"acme/{name}" for name in ids("acme")}
+        with pytest.raises(DataError, match=r"is '\*', which stands for all of them; give"):
+            index.sync([Document("1", "cats", metadata={"customer": ALL})], background=False)
+        with pytest.raises(DataError, match="has tenants, and nobody says"):
+            list(index.ids())
+
+
+def test_documents_are_listed_and_deleted_by_filter_and_by_tenant(open_index: Opener) -> None:
+    even = [
+        Document(d.id, d.text * 30, metadata={**d.metadata, "even": int(d.id) % 2 == 0}) for d in DOCUMENTS
+    ]
+    is_even = models.FieldCondition(key="metadata.even", match=models.MatchValue(value=True))
+    condition = models.Filter(must=[is_even])
+    options = IndexOptions(tenant="customer", passages=Passages(tokens=64))
+    with open_index(WordEncoder(), options=options) as index:
+        assert index.sync(even, background=False).split == 30
+        bolts = {name for name in ids("bolt") if int(name) % 2 == 0}
+        assert set(index.ids(filter=condition, tenant="bolt")) == bolts
+        assert len(set(index.ids(filter=condition, tenant=ALL))) == 15
+        assert list(index.ids(tenant=ALL)) == list(index.ids(tenant=ALL))
+        assert index.delete(filter=condition, tenant="bolt") == 5
+        assert set(index.ids(tenant="bolt")) == ids("bolt") - bolts
+        some = ["0", "3", "9", "1"]
+        assert index.delete(some, filter=condition, tenant="acme") == 1  # 1 is bolt's, 3 and 9 are odd
+        assert index.delete(tenant="cord") == 10
+        assert len(index) == 14
+        assert index.delete(["acme/3", "cord/2"], tenant=ALL) == 1
+        for tenant in (None, ALL):
+            with pytest.raises(DataError, match="say what is to be deleted"):
+                index.delete(tenant=tenant)
+        assert index.delete(filter=condition, tenant=ALL) == 4
+        assert not any(int(name.partition("/")[2]) % 2 == 0 for name in index.ids(tenant=ALL))

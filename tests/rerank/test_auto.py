@@ -239,12 +239,12 @@ def test_each_part_can_be_taken_away(part):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"bm25": -1}, "bm25=-1 is out of range"),
-        ({"words": math.nan}, "words=nan is out of range"),
-        ({"lengths": -0.1}, "a share from 0 to 1"),
-        ({"trust": (0.6, 0.5)}, "two ascending numbers"),
-        ({"trust": ("a", "b")}, "two ascending numbers"),
-        ({"trust": (0.1,)}, "two ascending numbers"),
+        ({"bm25": -1}, "bm25 must be a number of at least 0, got -1"),
+        ({"words": math.nan}, "words must be a number of at least 0, got nan"),
+        ({"lengths": -0.1}, r"lengths must be a number from 0 to 1, got -0\.1"),
+        ({"trust": (0.6, 0.5)}, r"trust must be two ascending shares, got \(0\.6, 0\.5\)"),
+        ({"trust": ("a", "b")}, r"trust\[0\] must be a number from 0 to 1, got 'a'"),
+        ({"trust": (0.1,)}, r"trust must be two ascending shares, got \(0\.1,\)"),
         ({"bm25": 0, "cosine": 0, "dynamax": 0}, "give one of them a weight"),
     ],
 )
@@ -255,7 +255,7 @@ def test_numbers_out_of_range_are_told(wrong, message):
 
 def test_weights_of_no_part_and_ensembles_of_distances_are_refused():
     drawn = Drawn(6, 3)
-    with pytest.raises(DataError, match="weights for colour, but the parts are bm25"):
+    with pytest.raises(DataError, match=r"weights\[0\]='colour' is not known"):
         drawn.reranker.weighted({"colour": 1.0})
     with pytest.raises(DataError, match="weights\\['bm25'\\] must be a number, got nan"):
         drawn.reranker.weighted({"bm25": math.nan})

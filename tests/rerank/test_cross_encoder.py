@@ -67,7 +67,9 @@ def test_a_cross_encoder_of_sentence_transformers_scores_on_the_surprise_scale(t
     np.testing.assert_allclose(ranking.parts["cross-encoder"], expected[rows], atol=1e-5)
     np.testing.assert_allclose(ranking.raw["cross-encoder"], own[rows], atol=1e-6)
     assert list(rows) == sorted(range(5), key=lambda i: -own[i])
-    with pytest.raises(DataError, match=r"gave scores of shape \(5, 3\) for 5 texts; it must give one"):
+    with pytest.raises(
+        DataError, match=r"the shape of the scores of 'cross-encoder' must be \(5,\), got \(5, 3\)"
+    ):
         CrossEncoderScorer(tiny_cross_encoder(tmp_path, labels=3)).scores(query, pool)
 
 
@@ -137,17 +139,29 @@ def test_it_is_one_more_part_of_auto():
     assert np.abs(halved.parts["reader"]).max() == pytest.approx(np.abs(ranking.parts["reader"]).max() / 2)
     left = auto.rerank(query, replace(pool, documents=None))
     assert left.notes[-1] == "without texts: the candidates have none, so reader was left out"
-    with pytest.raises(DataError, match="need different names, got bm25, cosine, dynamax"):
+    with pytest.raises(DataError, match="the names of the parts of a score must differ, got 'cosine' twice"):
         replace(auto, more=(CrossEncoderScorer(Shared(), name="cosine"),))
 
 
 @pytest.mark.parametrize(
     ("model", "told"),
     [
-        (lambda question, texts: [1.0], r"gave scores of shape \(1,\) for 5 texts"),
-        (lambda question, texts: [float("nan")] * len(texts), "gave the score nan for text 0 of 5"),
-        (lambda question, texts: [1.0, float("inf"), 0, 0, 0], "gave the score inf for text 1 of 5"),
-        (lambda question, texts: ["a"] * len(texts), "gave scores that are no numbers"),
+        (
+            lambda question, texts: [1.0],
+            r"the shape of the scores of 'cross-encoder' must be \(5,\), got \(1,\)",
+        ),
+        (
+            lambda question, texts: [float("nan")] * len(texts),
+            "the score of 'cross-encoder' for text 0 must be a number, got nan",
+        ),
+        (
+            lambda question, texts: [1.0, float("inf"), 0, 0, 0],
+            "the score of 'cross-encoder' for text 1 must be a number, got inf",
+        ),
+        (
+            lambda question, texts: ["a"] * len(texts),
+            "scores of 'cross-encoder' must be numbers: could not convert string to float: 'a'",
+        ),
     ],
 )
 def test_scores_that_cannot_be_used_are_told(model, told):
@@ -160,7 +174,10 @@ def test_scores_that_cannot_be_used_are_told(model, told):
 
 def test_what_is_no_model_and_no_sample_is_refused():
     for wrong in (3, "bge-reranker", Shared, None):
-        with pytest.raises(DataError, match=r"scores no pairs; give a CrossEncoder"):
+        with pytest.raises(
+            DataError,
+            match=r"model must be a CrossEncoder or another object with predict\(pairs\), a ranker of",
+        ):
             CrossEncoderScorer(wrong)
     with pytest.raises(DataError, match="sample must be a list of strings"):
         CrossEncoderScorer(Shared(), "text")

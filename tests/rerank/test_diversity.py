@@ -130,7 +130,7 @@ def test_what_is_new_comes_before_copies_and_every_line_keeps_its_own_score():
     assert [(hit.id, hit.duplicates) for hit in among] == [("d0", ("d1",))]
     assert len(Diversity(0.5).applied(ranking, COPIES, among=[])) == 0
     bare = replace(COPIES, dense=None)
-    with pytest.raises(DataError, match="the candidates have no dense vectors"):
+    with pytest.raises(DataError, match="the candidates' dense vectors must be there, got None"):
         Diversity(0.5).applied(ranking, bare)
 
 

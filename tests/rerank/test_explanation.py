@@ -80,7 +80,7 @@ def test_a_match_of_merged_tokens_shows_the_words_that_were_merged() -> None:
     assert nothing.matched(3) == ""
     assert nothing.members == ()
     for document, count in ((merged, 5), (batch[0], 5)):
-        with pytest.raises(DataError, match=rf"2 words for {count} token vectors of the document"):
+        with pytest.raises(DataError, match=rf"the document's words must be {count}, got 2"):
             token_matches(np.array([heart]), document, ["x"], ["b", "c"])
 
 

@@ -178,11 +178,20 @@ def _in_passages(pool: Candidates) -> Candidates:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda judged: [], "no question has a relevant document"),
-        (lambda judged: [(q, pool, {}) for q, pool, _ in judged], "no question has a relevant document"),
-        (lambda judged: [*judged, judged[0]], "the question 'q0' comes twice"),
-        (lambda judged: [(*judged[0][:2], {"d0": math.nan})], "'q0' has the gain nan for 'd0'"),
-        (lambda judged: [(*judged[0][:2], {"d0": math.inf})], "'q0' has the gain inf for 'd0'"),
+        (lambda judged: [], "questions with a relevant document must be at least one, got none"),
+        (
+            lambda judged: [(q, pool, {}) for q, pool, _ in judged],
+            "questions with a relevant document must be at least one, got none",
+        ),
+        (lambda judged: [*judged, judged[0]], "a question must be another than those before, got 'q0'"),
+        (
+            lambda judged: [(*judged[0][:2], {"d0": math.nan})],
+            r"the gains of 'q0'\['d0'\] must be a number, got nan",
+        ),
+        (
+            lambda judged: [(*judged[0][:2], {"d0": math.inf})],
+            r"the gains of 'q0'\['d0'\] must be a number, got inf",
+        ),
     ],
 )
 def test_judgements_that_cannot_be_learned_from_are_refused(change, message: str):
@@ -239,7 +248,10 @@ def test_a_pipeline_with_fitted_weights_is_another_one():
 @pytest.mark.parametrize(
     ("qrels", "message"),
     [
-        ({"q0": {"d1": 1.0}, "q99": {"d1": 1.0}}, "1 of 2 judged questions have no text, the first is 'q99'"),
+        (
+            {"q0": {"d1": 1.0}, "q99": {"d1": 1.0}},
+            "a question of qrels must be one of the questions, got 'q99'",
+        ),
         ({}, "none of 0 judged questions has a relevant document"),
         ({"q0": {"d1": 0.0}}, "none of 1 judged questions has a relevant document"),
     ],

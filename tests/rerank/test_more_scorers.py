@@ -129,11 +129,27 @@ def test_a_system_of_the_users_own_ranks_any_collection(collection: Ranked) -> N
     ("system", "more", "told"),
     [
         ("cosine", {"scorers": [RECENT]}, "'cosine' has one score"),
-        ("auto", {"scorers": [Reader]}, "scores no pairs"),
-        ("auto", {"scorers": [7]}, "scores no pairs"),
-        ("auto", {"scorers": [RECENT, RECENT]}, "different names"),
-        ("auto", {"weights": {"recency": 1}}, "weights for recency, but the parts are"),
-        ("auto", {"scorers": [RECENT], "weights": {"recency": -1}}, "a number, 0 or more"),
+        (
+            "auto",
+            {"scorers": [Reader]},
+            r"model must be a CrossEncoder or another object with predict\(pairs\), a ranker of",
+        ),
+        (
+            "auto",
+            {"scorers": [7]},
+            r"model must be a CrossEncoder or another object with predict\(pairs\), a ranker of",
+        ),
+        (
+            "auto",
+            {"scorers": [RECENT, RECENT]},
+            "the names of the parts of a score must differ, got 'recency' twice",
+        ),
+        ("auto", {"weights": {"recency": 1}}, r"weights\[0\]='recency' is not known"),
+        (
+            "auto",
+            {"scorers": [RECENT], "weights": {"recency": -1}},
+            r"weights\['recency'\] must be a number of at least 0, got -1\.0",
+        ),
     ],
 )
 def test_what_cannot_be_added_is_refused(
@@ -171,12 +187,12 @@ def test_values_of_a_payload() -> None:
 
 
 def test_wrong_uses_of_a_payload_are_told() -> None:
-    wrong = [*((key, 1, "is no key of the metadata") for key in ("", "a..b", "."))]
+    wrong = [*((key, 1, "key must be a key of the metadata, got") for key in ("", "a..b", "."))]
     wrong += [("a", decay, "must be above 0") for decay in (0, -1, timedelta(0), float("nan"))]
     for key, decay, told in wrong:
         with pytest.raises(DataError, match=told):
             PayloadScorer(key, decay=decay)
-    with pytest.raises(DataError, match="give origin=, the best number"):
+    with pytest.raises(DataError, match=r"origin of the numbers in 'a\.b' must be there, got None"):
         scored(PayloadScorer("a.b", decay=3), 7)
-    with pytest.raises(DataError, match="have the retriever fetch them"):
+    with pytest.raises(DataError, match="the candidates' documents must be there, got None"):
         PayloadScorer("a").scores(Query("q"), Candidates(("1",), {}))

@@ -107,7 +107,7 @@ def test_a_call_has_its_own_options():
         ({"dept": 3}, "search has no setting 'dept'; did you mean 'depth'.*collapse.*filter.*min_percentile"),
         (
             {"filter": object()},
-            "go to a retriever of an index, not to a Pool; leave them out",
+            "retriever must be one of an index, got a Pool",
         ),
         ({"min_percentile": 0.5}, "min_percentile"),
     ]:

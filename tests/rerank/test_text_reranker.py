@@ -147,11 +147,11 @@ def test_vectors_of_another_model_are_not_used_which_is_told(caplog: pytest.LogC
     ("vectors", "told"),
     [
         ([[1.0, 2.0]], "1 vectors for 4 texts; give one for each"),
-        ([[1.0, math.nan], None, None, None], r"vectors\[0\] holds NaN"),
-        ([None, [[1.0]], None, None], r"vectors\[1\] has shape \(1, 1\)"),
-        ([None, [], None, None], r"vectors\[1\] has shape \(0, 0\)"),
+        ([[1.0, math.nan], None, None, None], r"vectors\[0\] must be finite, got NaN or infinite values"),
+        ([None, [[1.0]], None, None], r"vectors\[1\] must be of shape \(dimension,\), got \(1, 1\)"),
+        ([None, [], None, None], r"vectors\[1\] must be of shape \(dimension,\), got \(0, 0\)"),
         ([None, ["wing"], None, None], r"vectors\[1\] must be numbers"),
-        ([[1.0], [1.0, 2.0], None, None], "dimensions 1 and 2; give those of one model"),
+        ([[1.0], [1.0, 2.0], None, None], r"the dimension of vectors\[1\] must be 1, got 2"),
     ],
 )
 def test_vectors_that_cannot_be_used_are_refused(reranker: TextReranker, vectors: list, told: str):

@@ -21,10 +21,11 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Hit
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.server import Service, create_app, service_app
+from surprise_rerank.connectors.server import ServerOptions, Service, create_app, service_app
 from surprise_rerank.connectors.server.ranking import shown_scores
 from surprise_rerank.connectors.systems.backgrounds import store_background
 from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
 from surprise_rerank.text_pool import OUTSIDE
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.varied_questions import varied_questions
@@ -332,3 +333,66 @@ def test_a_system_that_is_being_made_keeps_no_other_waiting(index: DocumentIndex
         assert asking.post("/v1/search", json={"query": QUESTION}).status_code == 200
     assert (busy.status_code, busy.headers["Retry-After"]) == (503, "2")
     assert asking.post("/v1/search", json={"query": QUESTION, "system": "cosine"}).status_code == 200
+
+
+# Forms of other services
+
+
+def test_documents_at_the_route_of_tei_are_answered_as_cohere_does(client: TestClient) -> None:
+    body = {"query": "dogs bark", "documents": ["cats sleep", "dogs bark at night"], "top_n": 1}
+    answer, cohere = (client.post(path, json=body).json() for path in ("/rerank", "/v1/rerank"))
+    assert answer["results"] == cohere["results"]
+    assert answer["results"][0]["index"] == 1
+    for wrong, said in (
+        ({"documents": [1]}, "documents[0]"),
+        ({"texts": ["a", 1]}, "texts[1]"),
+        ({}, "texts"),
+    ):
+        refused = client.post("/rerank", json={"query": "q", **wrong})
+        assert refused.status_code == 422
+        assert refused.json()["error"].startswith(f"{said}: ")
+
+
+def test_scores_of_pairs_are_similarities_from_0_to_1_on_one_scale(client: TestClient) -> None:
+    texts = ["dogs bark", "cats sleep", "dogs"]
+
+    def scores(one: object, two: object) -> list[float]:
+        answer = client.post("/score", json={"text_1": one, "text_2": two, "model": "any"}).json()
+        assert [own["index"] for own in answer["data"]] == list(range(len(answer["data"])))
+        return [own["score"] for own in answer["data"]]
+
+    of_one = scores("dogs bark", texts)
+    assert of_one[0] == pytest.approx(1, abs=1e-3)
+    assert of_one[0] > of_one[2] > of_one[1] >= 0
+    assert scores(["dogs bark"] * 3, texts) == pytest.approx(of_one)
+    assert scores(["dogs bark", "cats sleep"], ["dogs", "cats sleep"])[0] == pytest.approx(of_one[2])
+    assert scores("dogs bark", "dogs") == pytest.approx(of_one[2:])
+    refused = client.post("/v1/score", json={"text_1": ["a", "b"], "text_2": ["a", "b", "c"]})
+    assert refused.status_code == 422
+    assert "2 in text_1 and 3 in text_2" in refused.json()["message"]
+
+
+def test_the_model_is_listed_as_openai_does(client: TestClient) -> None:
+    (model,) = client.get("/v1/models").json()["data"]
+    assert model["id"] == client.get("/info").json()["model_id"]
+
+
+def test_pages_of_other_origins_may_ask_where_a_setting_says_so() -> None:
+    shop, body = "https://shop.example", {"query": "q", "texts": ["a"]}
+    asked = {"Origin": shop, "Access-Control-Request-Method": "POST"}
+    asked["Access-Control-Request-Headers"] = "authorization,content-type"
+    for token in (None, "a-token-of-this-test"):
+        options = ServerOptions(origins=(shop,), token=token)
+        client = client_of(create_app(words_reranker(), options=options, logger=Log().logger()))
+        before = client.options("/rerank", headers=asked)
+        assert before.status_code == 200
+        assert before.headers["access-control-allow-origin"] == shop
+        answer = client.post(
+            "/rerank", json=body, headers={"Origin": shop, "Authorization": f"Bearer {token}"}
+        )
+        assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, shop)
+        other = client.post("/rerank", json=body, headers={"Origin": "https://evil.example"})
+        assert other.status_code == (403 if token is None else 401)
+        assert "access-control-allow-origin" not in other.headers
+    with pytest.raises(DataError, match="lets every web page in"):
+        ServerOptions(origins=("*",))

@@ -184,7 +184,7 @@ HEAD = (
 
 
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    options = ServerOptions(timeout=0.3)
+    options = ServerOptions(read_timeout=0.3)
     log = Log()
     with served(create_app(words_reranker(), options=options, logger=log.logger())) as url:
         port = httpx.URL(url).port

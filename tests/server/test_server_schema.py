@@ -24,8 +24,9 @@ from surprise_rerank.connectors.server import service_app
 from surprise_rerank.documents import Document
 
 PATHS = (
+    *("/score", "/v1/score", "/v1/models"),
     *("/info", "/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/search"),
-    *("/v1/documents", "/v1/documents/{id}"),
+    *("/v1/documents", "/v1/documents/{id}", "/v1/documents/delete", "/v1/documents/ids"),
 )
 TOKEN = "a-long-random-one"
 

@@ -171,7 +171,7 @@ def test_groups_are_chains_of_near_duplicates_the_largest_first():
     found = similar_documents(([f"d{i}" for i in range(9)], x), SimilaritySettings(k=1))
     rows = [(r["group"], r["document"], r["size"]) for r in found.groups(0.9).to_pylist()]
     assert rows == [(1, "d0", 3), (1, "d1", 3), (1, "d2", 3), (2, "d7", 2), (2, "d8", 2)]
-    with pytest.raises(DataError, match="above 0 and at most 1"):
+    with pytest.raises(DataError, match=r"the threshold of duplicates must be a number above 0, got 0\.0"):
         found.groups(0.0)
 
 
@@ -241,7 +241,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, monkeypatch):
     [
         ([], "no documents"),
         ([("a", "one"), ("a", "two")], "'a' is empty, or of two texts"),
-        ((["a"], corpus(2)), "1 ids for 2 vectors"),
+        ((["a"], corpus(2)), "the number of ids must be 2, got 1"),
     ],
 )
 def test_documents_that_cannot_be_compared_are_refused(documents, told, encoder):
@@ -373,9 +373,9 @@ def test_the_command_writes_pairs_and_groups_by_their_suffix(tmp_path, source, s
         (["--out", "docs.jsonl"], "would be written where it is read"),
         (["--out", "n.csv", "--groups", "n.csv"], "choose two places"),
         (["--out", "n.csv", "--set", "duplicate=.9"], "belongs to --groups"),
-        (["--out", "n.csv", "-k", "0"], "k must be from 1 to 1,000"),
+        (["--out", "n.csv", "-k", "0"], "k must be a whole number from 1 to 1000, got 0"),
         (["--out", "n.csv", "--set", "workers=3"], "belongs to --set ray"),
-        (["--out", "n.csv", "--set", "search=graph"], "need an index"),
+        (["--out", "n.csv", "--set", "search=graph"], "index must be there, got None; give one"),
         (["--out", "n.csv", "--set", "device=toaster"], "'toaster' cannot be used"),
     ],
 )

@@ -103,7 +103,7 @@ assert "torch" not in sys.modules
 
 def test_threads_and_devices_that_there_are_not_are_refused():
     query, documents = scene(4)
-    with pytest.raises(DataError, match="threads must be at least 1, got 0"):
+    with pytest.raises(DataError, match="threads must be a whole number of at least 1, got 0"):
         pool_maxima(query, documents, unit_tokens=True, of_documents=True, threads=0)
     with pytest.raises(DataError, match="the device 'abacus' cannot be used"):
         pool_maxima(query, documents, unit_tokens=True, of_documents=True, device="abacus")

@@ -100,7 +100,7 @@ def test_word_counts_give_sif_and_idf():
     np.testing.assert_allclose(statistics.idf(["a", "b", "c"]), [a, b, c])
     expected = (a + 2 * b) / (sqrt(a**2 + (2 * b) ** 2) * sqrt(2))
     assert_scored(by.cosine_of_averages(statistics.idf, unit=False), X, Y, expected)
-    with pytest.raises(DataError, match="the count of the word 'a' is -1"):
+    with pytest.raises(DataError, match="the count of 'a' must be a number of at least 0, got -1"):
         by.WordStatistics({"a": -1})
 
 

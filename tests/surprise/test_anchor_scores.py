@@ -114,9 +114,9 @@ def test_an_anchor_of_zeros_takes_the_scale_of_the_others(model: str, weight: fl
 def test_bad_shapes_are_refused() -> None:
     keys, members, anchors = drawn(2)
     surprise = surprise_of(members, anchors, "gaussian", 1.0)
-    with pytest.raises(DataError, match="at least one label"):
+    with pytest.raises(DataError, match="anchors must be at least one, got none"):
         AnchorScores(np.zeros((0, 8)), surprise)
-    with pytest.raises(DataError, match=r"\(n, 8\), got \(40, 7\)"):
+    with pytest.raises(DataError, match=r"the shape of a key must be \(8,\), got \(7,\)"):
         AnchorScores(anchors, surprise).scores(keys[:, :7])
-    with pytest.raises(DataError, match="under the cosine"):
+    with pytest.raises(DataError, match="ensemble must be one under the cosine"):
         AnchorScores(anchors, Surprise(Ensemble.from_vectors(members, similarity="euclidean")))

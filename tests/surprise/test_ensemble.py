@@ -168,9 +168,9 @@ def test_pooled_moments_are_averages_over_all_anchors(seed: int, similarity: str
 def test_ensembles_of_other_similarities_do_not_mix():
     one, other = (Ensemble.from_vectors(np.eye(3), similarity=s) for s in ("dot", "euclidean"))
     assert one.identity != other.identity
-    with pytest.raises(DataError, match="similarity 'dot' and 'euclidean'"):
+    with pytest.raises(DataError, match="the similarity of other must be 'dot', got 'euclidean'"):
         one.merge(other)
-    with pytest.raises(DataError, match="anchors of similarity 'euclidean'"):
+    with pytest.raises(DataError, match="the similarity of anchors must be 'dot', got 'euclidean'"):
         one.pooled(other)
     with pytest.raises(DataError, match="similarity='hamming' is not known"):
         Ensemble.from_vectors(np.eye(3), similarity="hamming")

@@ -181,3 +181,15 @@ def test_nothing_is_told_of_words_that_neither_the_model_nor_a_document_knows(tm
             # The model knows a word of the first, a document one of the second.
             for question in ("how qwer", "oil3 qwer"):
                 assert pipeline.search(question).verdict != verdicts.NO_WORD
+
+
+def test_passages_are_what_is_compared_where_documents_are_few(index: DocumentIndex) -> None:
+    background = index.pipeline().current_background()
+    assert background is not None
+    of_few = replace(index.pipeline(unit="passage"), background=replace(background, documents=3))
+    enough = of_few.search(GOOD, depth=100).verdict
+    assert enough is not None
+    assert enough.status == "answered"
+    narrow = models.Filter(must=[models.FieldCondition(key="metadata.n", range=models.Range(lt=60))])
+    reason = "60 passages of 3 documents are too few to tell; it takes 100 passages"
+    assert of_few.search(GOOD, filter=narrow).verdict == Verdict("unknown", None, reason)

@@ -183,8 +183,13 @@ class ClientEngine:
     def claim(self) -> None:
         """Before a change: nothing, as a server orders the changes of its clients."""
 
+    is_grown = False  # a server optimises by itself
+
     def finish(self) -> None:
-        """After many writes: nothing, as a server optimises by itself."""
+        """After many writes: nothing."""
+
+    def leave_to_others(self) -> None:
+        """Build no approximate index from now on: never done here."""
 
     def count(self, condition: models.Filter | None = None) -> int:
         """Number of stored points, or of those that a filter lets through."""

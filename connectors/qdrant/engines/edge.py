@@ -13,7 +13,7 @@ import qdrant_edge
 from pydantic import BaseModel
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard
+from surprise_rerank.connectors.qdrant.engines.edge_shard import Shard, grown_mark_of
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.manifest import Manifest
@@ -142,6 +142,15 @@ class EdgeEngine:
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk."""
         self._shard.finish()
+
+    def leave_to_others(self) -> None:
+        """Build no approximate index from now on; see `Shard.leave_to_others`."""
+        self._shard.leave_to_others()
+
+    @property
+    def is_grown(self) -> bool:
+        """Whether something came that the approximate index lacks."""
+        return grown_mark_of(Path(self.where)).exists()
 
     def close(self) -> None:
         """Flush and release the folder's lock, after the requests of other threads."""

@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -81,6 +82,7 @@ class Shard:
         self._shard: qdrant_edge.EdgeShard | None = None
         self._lock: FolderLock | None = None
         self._opening = threading.Lock()
+        self._optimizes = True
         self._inherits = False  # in a forked process that has not opened it yet
         with disk_errors(self.where):
             if not folder.exists():
@@ -159,16 +161,25 @@ class Shard:
     def finish(self) -> None:
         """Build the approximate index where there is enough to index, and write everything to disk.
 
-        Edge keeps Python's lock: no other thread runs meanwhile.
+        Edge keeps Python's lock: no other thread runs meanwhile. After `leave_to_others` only a mark is set.
 
         Raises:
             StoreError: if it fails, or the disk has no room.
         """
         self.claim()
         self._require_room()
+        mark = grown_mark_of(self._folder)
         with self.use() as shard:
-            shard.optimize()
+            if self._optimizes:
+                shard.optimize()
+                mark.unlink(missing_ok=True)
+            else:
+                mark.touch()
             shard.flush()
+
+    def leave_to_others(self) -> None:
+        """Build no approximate index from now on; see `optimize_elsewhere`."""
+        self._optimizes = False
 
     def close(self) -> None:
         """Flush and release the folder's lock, after the requests of other threads."""
@@ -259,6 +270,40 @@ class Shard:
                 text += f"; if this stays so, {MADE_ANEW}"
                 kind = UnreadableIndexError if self._shard is None else StoreError
             raise kind(f"Qdrant Edge cannot use {self.where}: {text}") from error
+
+
+def grown_mark_of(folder: Path) -> Path:
+    """Return the file that is beside a shard while something came that its approximate index lacks."""
+    return folder.with_name(f"{folder.name}.grown")
+
+
+def optimize_elsewhere(folder: Path) -> None:
+    """Build the approximate index of a shard that grew, in another process: Edge keeps Python's lock for it.
+
+    Nothing happens where the shard did not grow; one that is in use, or cannot be changed, stays as it is.
+    """
+    if not grown_mark_of(folder).exists():
+        return
+    # Not multiprocessing, which runs the user's script again. -P: no module of the current folder.
+    code = f"from {__name__} import optimize_here; optimize_here({str(folder)!r})"
+    path = os.pathsep.join(filter(None, sys.path))
+    subprocess.run([sys.executable, "-P", "-c", code], env={**os.environ, "PYTHONPATH": path}, check=False)
+
+
+def optimize_here(name: str) -> None:
+    """Build the approximate index of the shard in a folder, and release it; see `optimize_elsewhere`."""
+    folder = Path(name)
+    with contextlib.suppress(OSError, StoreError):
+        shard, lock = open_to_change(folder)
+        try:
+            shard.optimize()
+            shard.flush()
+            shard.close()
+            if CAN_SHARE:
+                settle(folder)
+            grown_mark_of(folder).unlink()
+        finally:
+            lock.close()
 
 
 def _read_ahead(folder: Path) -> None:

@@ -197,7 +197,7 @@ class Nodes:
         """
         end = time.monotonic() + _SETTLED
         for node in self.nodes:
-            with contextlib.suppress(ApiException, grpc.RpcError):  # away: it is used when it has caught up
+            with contextlib.suppress(*retries.FAULTS):  # away: it is used when it has caught up
                 while node.is_up and not is_seen(node.quick) and time.monotonic() < end:
                     time.sleep(_SETTLING)
 

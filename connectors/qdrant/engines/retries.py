@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import ssl
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
@@ -53,8 +54,16 @@ _TOO_LARGE = re.compile(
 )
 _NO_COLLECTION = re.compile(r"collection .*(doesn't exist|does not exist|not found)", re.IGNORECASE)
 _COLLECTION_EXISTS = re.compile(r"collection .*already exists", re.IGNORECASE)
-_NO_ROOM = re.compile(r"no space left|disk space", re.IGNORECASE)
-_FAULTS = (ApiException, QdrantException, grpc.RpcError, ValueError, AssertionError)
+_NO_ROOM = re.compile(r"no space left|disk space|disk (is )?full|insufficient storage", re.IGNORECASE)
+# What a plan or strict mode allows of storage; not so many requests a minute, which pass.
+_QUOTA = re.compile(r"quota|plan('s)? limit|insufficient (memory|resources)", re.IGNORECASE)
+_LOCKED = re.compile(r"\block(ed|s)?\b|operations? (are|is) forbidden", re.IGNORECASE)
+# Why 403 is not the key's fault: Qdrant says so of its strict mode, and a proxy anything of a key.
+_SETTING = re.compile(r"forbidden: (?!.*(access|api.?key|token|jwt))", re.IGNORECASE)
+_CERTIFICATE = re.compile(r"certificate", re.IGNORECASE)
+_TLS = re.compile(r"certificate|wrong_version_number|tlsv1|ssl handshake|tsi_protocol", re.IGNORECASE)
+_HERE = re.compile(r"//(localhost|127\.|\[::1\])")
+FAULTS = (ApiException, QdrantException, grpc.RpcError, ValueError, AssertionError)
 _SILENT = 3.0  # seconds that a request may wait without a word
 _SHOWN = 200  # characters of a message from outside
 
@@ -104,7 +113,7 @@ def call(request: Callable[[], T], where: str, policy: RetryPolicy = DEFAULT_RET
     try:
         with disk_errors(where):
             return retrying(request)
-    except _FAULTS as error:
+    except FAULTS as error:
         shown = _store_error(error, where)
         if shown is None:  # a bug
             raise
@@ -153,17 +162,40 @@ def _asked_wait(error: BaseException | None) -> float | None:
 def _is_transient(error: BaseException) -> bool:
     answer = _answer(error)
     if answer is not None:
+        if answer.status == 503 and _TLS.search(answer.reason):  # of gRPC's client
+            return False
         known = answer.status in _TRANSIENT or is_lost_shard(error)
-        return known and not _TOO_LARGE.search(answer.reason)
+        return known and not (_TOO_LARGE.search(answer.reason) or _lasts(answer.reason))
+    if isinstance(error, ResponseHandlingException) and _tls_reason(error.source):
+        return False
     # An answer that is no JSON was cut off, or is the page of a proxy whose server is away; or it is
     # another service's, which the last attempt reports.
-    return is_away(error) or _is_no_json(error) or isinstance(error, QdrantException)
+    is_busy = isinstance(error, QdrantException) and not _lasts(str(error))
+    return is_away(error) or _is_no_json(error) or is_busy
 
 
 def is_lost_shard(error: BaseException) -> bool:
     """Whether a node answers that the node of a shard is away: an internal error that passes."""
     answer = _answer(error)
-    return answer is not None and answer.status == 500 and bool(_LOST_SHARD.search(answer.reason))
+    if answer is None or answer.status != 500 or _lasts(answer.reason):
+        return False
+    return bool(_LOST_SHARD.search(answer.reason))
+
+
+def _lasts(reason: str) -> bool:
+    """Whether a server says what does not pass by itself: a full disk, a lock, a quota that is used up."""
+    return any(words.search(reason) for words in (_NO_ROOM, _QUOTA, _LOCKED))
+
+
+def _tls_reason(error: BaseException | None) -> str:
+    """What is wrong with TLS, if that is what failed; a connection that ends in a handshake may pass."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(
+            error, ssl.SSLEOFError | ssl.SSLZeroReturnError
+        ):
+            return _line(getattr(error, "verify_message", "") or error.reason or error)
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def is_away(error: BaseException) -> bool:
@@ -213,6 +245,8 @@ def _store_error(error: Exception, where: str) -> StoreError | None:
         if _is_no_json(error) or (isinstance(error, AssertionError) and "returned None" in str(error)):
             return _not_qdrant(where)
         return _missing_or_there(str(error), where)
+    if _QUOTA.search(str(error)):
+        return _answered(_Answer(429, "429", _line(error)), where, asked)
     wait = "" if asked is None else f" and asks to wait for {asked:.0f} s"
     return StoreError(f"{where} is overloaded{wait}; try again later")
 
@@ -221,17 +255,23 @@ def _answered(answer: _Answer, where: str, asked: float | None) -> StoreError:
     status, reason = answer.status, answer.reason
     if status == 413 or _TOO_LARGE.search(reason):
         return _too_large(where, reason or str(status))
-    if status in (401, 403):
+    if status == 507 or _NO_ROOM.search(reason):
+        return StoreError(f"the disk of {where} is full ({reason}); make room there, and run it again")
+    if status == 423 or _LOCKED.search(reason):
+        return StoreError(f"{where} is locked ({reason or answer.shown}); have it unlocked, and run it again")
+    if _QUOTA.search(reason):
+        return StoreError(f"the quota of {where} is used up ({reason}); raise it, or remove something there")
+    if status == 401 or (status == 403 and not _SETTING.match(reason)):
         kind = StoreError if status == 401 else NoAccess
         return kind(
             f"{where} refuses access ({answer.shown} {reason}); set QDRANT_API_KEY to a key or a token that "
             "may do this"
         )
+    if status == 403:
+        return NoAccess(f"{where} forbids this ({reason}); see its settings")
     known = _missing_or_there(reason, where) if status != 409 else _exists(where)
     if known is not None:
         return known
-    if _NO_ROOM.search(reason):
-        return StoreError(f"the disk of {where} is full ({reason}); make room there, and run it again")
     advice = f"; it asks to wait for {asked:.0f} s" if asked else ""
     return StoreError(f"{where} answered {answer.shown}: {reason or 'without a reason'}{advice}")
 
@@ -245,6 +285,8 @@ def _missing_or_there(reason: str, where: str) -> StoreError | None:
 
 def _transport_error(source: Exception, where: str) -> StoreError:
     reason = _line(source) or type(source).__name__
+    if (problem := _tls_reason(source)) or (isinstance(source, httpx.ConnectError) and _TLS.search(reason)):
+        return _not_trusted(problem or reason, where)
     match source:
         case httpx.LocalProtocolError():
             return StoreError(
@@ -252,9 +294,8 @@ def _transport_error(source: Exception, where: str) -> StoreError:
                 "see that QDRANT_API_KEY is one line of plain characters"
             )
         case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.UnsupportedProtocol():
-            return StoreError(
-                f"cannot reach {where} ({reason}); start it with 'docker compose up -d' or check the url"
-            )
+            start = "start it with 'docker compose up -d' or " if _HERE.search(where) else ""
+            return StoreError(f"cannot reach {where} ({reason}); {start}check the url")
         case httpx.WriteTimeout() | httpx.WriteError():
             # A server that refuses a request by its length may stop to read it, and its answer is lost.
             return _too_large(where, "it stopped to read")
@@ -263,6 +304,19 @@ def _transport_error(source: Exception, where: str) -> StoreError:
         case httpx.TransportError() | httpx.DecodingError():
             return StoreError(f"the connection to {where} was lost ({reason}); see whether it still runs")
     return _not_qdrant(where)  # JSON, but of another form
+
+
+def _not_trusted(problem: str, where: str) -> StoreError:
+    """The error of a connection that TLS ends."""
+    if _CERTIFICATE.search(problem) or "self-signed" in problem or "expired" in problem:
+        return StoreError(
+            f"the certificate of {where} is not trusted ({problem}); name a file with its authority in "
+            "SSL_CERT_FILE, for gRPC in GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
+        )
+    return StoreError(
+        f"{where} does not speak TLS as it should ({problem}); see whether its url begins with http:// or "
+        "https://, and its port"
+    )
 
 
 def _too_large(where: str, reason: str) -> TooLarge:

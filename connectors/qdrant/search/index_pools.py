@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS, stored_tokens
 from surprise_rerank.connectors.qdrant.schema import (
+    ALL,
     BM25,
     DENSE,
     DOCUMENT_FIELDS,
@@ -31,6 +34,7 @@ from surprise_rerank.connectors.qdrant.schema import (
 )
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search, scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
+    NO_OPTIONS,
     AskedInclusion,
     SearchOptions,
     Stage,
@@ -45,6 +49,8 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, NotStoredError
 
+_LOOKED_UP = 1000  # documents in a request
+
 
 class IndexPools(Pools):
     """Makes candidate pools of one index, or of one tenant's documents in it.
@@ -52,8 +58,9 @@ class IndexPools(Pools):
     Args:
         storage: of the index.
         density: points per document, about.
-        tenant: whose documents they are; the empty string for documents without a tenant. None where the
-            index has no tenants, or for the documents of all: these are named by their keys.
+        tenant: whose documents they are; the empty string for documents without a tenant. Those of `ALL`
+            are named by their keys. Where None, an index with tenants reads documents by their keys, and is
+            not searched.
     """
 
     def __init__(self, storage: Storage, density: float, tenant: str | None = None) -> None:
@@ -68,7 +75,7 @@ class IndexPools(Pools):
     @property
     def splits(self) -> bool:
         """Whether a document may have several points."""
-        return self.storage.manifest.options.passages is not None
+        return self._has_passages
 
     def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds, in one request."""
@@ -110,6 +117,22 @@ class IndexPools(Pools):
             for i, own in enumerate(chosen)
         ]
 
+    def request(
+        self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
+    ) -> models.QueryRequest:
+        """A request for a number of points of a search; a DataError if nobody said whose they are."""
+        self.require_tenant()
+        return super().request(stages, limit, search, options)
+
+    def require_tenant(self) -> None:
+        """Refuse, by a DataError, to look through an index with tenants for nobody's sake."""
+        options = self.storage.manifest.options
+        if self.tenant is None and options.tenant is not None:
+            raise DataError(
+                f"{self.storage.where} has tenants, and nobody says whose documents are searched; give "
+                f"tenant= (--tenant NAME), '' for those of no tenant, {ALL!r} for those of all"
+            )
+
     def _unskipped(self, search: Search, limit: int) -> models.QueryRequest:
         return self.request(search.plan(limit), limit, search, replace(search.options, offset=None))
 
@@ -124,14 +147,14 @@ class IndexPools(Pools):
     ) -> Candidates:
         """Documents by id, in this order; see `Searched.fetch`."""
         names = self.payload_of(fields)
-        counted = (*names, PASSAGES) if self.splits else names
+        counted = (*names, PASSAGES) if self._has_passages else names
         keys = self.keys(ids)
         firsts = self._retrieve([point_id(key) for key in keys.values()], counted, fields)
         missing = [name for name in ids if point_id(keys[name]) not in firsts]
         if missing and not skip_missing:
             whose = ""
             if self.storage.manifest.options.tenant is not None:
-                whose = f" of tenant {self.tenant!r}" if self.tenant is not None else " (say tenant=)"
+                whose = " (say tenant=)" if self._is_of_all else f" of tenant {self.tenant!r}"
             raise NotStoredError(
                 f"{len(missing)} documents are not in the index, such as {missing[0]!r}{whose}; sync it"
             )
@@ -165,9 +188,28 @@ class IndexPools(Pools):
         options, conditions = self.storage.manifest.options, list[models.Condition]()
         if options.passages is not None:
             conditions.append(models.FieldCondition(key=NUMBER, match=models.MatchValue(value=0)))
-        if self.tenant is not None:
-            conditions.append(options.tenant_filter(self.tenant))
+        if self.tenant is not None and (whose := options.tenant_filter(self.tenant)) is not None:
+            conditions.append(whose)
         return models.Filter(must=conditions) if conditions else None
+
+    def first_points(
+        self, fields: Sequence[str], condition: models.Filter | None = None, ids: Iterable[str] | None = None
+    ) -> Iterator[Record]:
+        """Yield the first points of documents: of those that a filter lets through, and of these ids.
+
+        Raises:
+            DataError: if the index has tenants and nobody says whose documents these are.
+        """
+        self.require_tenant()
+        engine, options = self.storage.engine, NO_OPTIONS.among(condition).among(self.firsts())
+        if ids is None:
+            yield from chain.from_iterable(engine.scroll(fields, condition=options.filter))
+            return
+        points = [point_id(key) for key in self.keys(border.texts("ids", ids)).values()]
+        for start in range(0, len(points), _LOOKED_UP):
+            named = models.HasIdCondition(has_id=list(points[start : start + _LOOKED_UP]))
+            wanted = options.among(models.Filter(must=[named])).filter
+            yield from chain.from_iterable(engine.scroll(fields, condition=wanted))
 
     def points_of(self, pool: Candidates) -> list[PointId]:
         """The points of candidates."""
@@ -196,7 +238,7 @@ class IndexPools(Pools):
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
         if self._key_field != ID:
             names = (*names, self._key_field)
-        if self.splits:
+        if self._has_passages:
             names = (*names, *PASSAGE_FIELDS)
         return (*names, *TOKEN_FIELDS) if "tokens" in fields else names
 
@@ -204,8 +246,8 @@ class IndexPools(Pools):
         """What is read of other points to make candidates of these: whole documents."""
         if "documents" not in fields:
             return {}
-        heads = {self.key(record) for record in records if record.payload.get(NUMBER, 0) == 0}
-        headless = [key for key in self._documents_of(records) if key not in heads]
+        heads = {self._document(record) for record in records if record.payload.get(NUMBER, 0) == 0}
+        headless = [key for key in dict.fromkeys(map(self._document, records)) if key not in heads]
         if not headless:
             return {}
         return {
@@ -219,7 +261,7 @@ class IndexPools(Pools):
         if "documents" not in fields:
             return list(records)
         documents = self._documents([*records, *answers.get("documents", ())])
-        return [record for record in records if self.key(record) in documents]
+        return [record for record in records if self._document(record) in documents]
 
     def made(
         self,
@@ -233,7 +275,7 @@ class IndexPools(Pools):
         has_texts = "documents" in fields
         documents = self._documents([*records, *answers.get("documents", ())]) if has_texts else {}
         payloads = [record.payload for record in records]
-        name_field = self._key_field if self.tenant is None else ID
+        name_field = self._key_field if self._is_of_all else ID
         passages = manifest.options.passages
         found = Candidates(
             ids=tuple(p[name_field] for p in payloads),
@@ -241,7 +283,7 @@ class IndexPools(Pools):
             dense=_dense(records, manifest.dimension) if "dense" in fields else None,
             tokens=self.tokens_of(records) if "tokens" in fields else None,
             terms=to_terms(records) if "terms" in fields else None,
-            documents=tuple(documents[self.key(record)] for record in records) if has_texts else None,
+            documents=tuple(documents[self._document(record)] for record in records) if has_texts else None,
         )
         if passages is None:
             return found
@@ -249,16 +291,19 @@ class IndexPools(Pools):
 
     def key(self, record: Record) -> str:
         """What the document is known by; see `schema.document_key`."""
+        return self._document(record)
+
+    def _document(self, record: Record) -> str:
         return str(record.payload[self._key_field])
 
     def names(self, records: Sequence[Record]) -> dict[str, str]:
         """Every point has its document's id."""
-        name_field = self._key_field if self.tenant is None else ID
+        name_field = self._key_field if self._is_of_all else ID
         return {self.key(record): str(record.payload[name_field]) for record in records}
 
     def keys(self, ids: Sequence[str]) -> dict[str, str]:
         """The ids themselves, or those of the tenant."""
-        return {name: document_key(name, self.tenant) for name in ids}
+        return {name: name if self._is_of_all else document_key(name, self.tenant) for name in ids}
 
     def among(self, keys: Sequence[str]) -> models.Filter:
         """A filter for all points of these documents."""
@@ -305,6 +350,14 @@ class IndexPools(Pools):
         )
 
     @property
+    def _is_of_all(self) -> bool:
+        return self.tenant in (None, ALL)
+
+    @property
+    def _has_passages(self) -> bool:
+        return self.storage.manifest.options.passages is not None
+
+    @property
     def _key_field(self) -> str:
         return self.storage.manifest.options.key_field
 
@@ -315,7 +368,43 @@ class IndexPools(Pools):
     def _documents(self, records: Sequence[Record]) -> dict[str, Document]:
         """Documents by key: the first point of each holds the text."""
         firsts = (record for record in records if record.payload.get(NUMBER, 0) == 0)
-        return {self.key(record): to_document(record.payload) for record in firsts}
+        return {self._document(record): to_document(record.payload) for record in firsts}
+
+
+class PassagePools(IndexPools):
+    """Makes candidate pools of passages: each point of an index is one, and `depth` counts them.
+
+    Ids are still those of documents, and `keys` and `fetch` are of whole documents; what a search has found
+    is known by its point.
+    """
+
+    @property
+    def density(self) -> float:
+        """Points per candidate."""
+        return 1.0
+
+    @property
+    def splits(self) -> bool:
+        """Whether a candidate may have several points."""
+        return False
+
+    def key(self, record: Record) -> str:
+        """The id of the point."""
+        return record.id
+
+    def among(self, keys: Sequence[str]) -> models.Filter:
+        """A filter for these points."""
+        return models.Filter(must=[models.HasIdCondition(has_id=list(keys))])
+
+    def made(
+        self,
+        records: Sequence[Record],
+        fields: frozenset[Field],
+        scores: Mapping[str, Float64Array],
+        answers: Mapping[str, Sequence[Record]],
+    ) -> Candidates:
+        """Points as candidates, each a line of its own; see `Pools.made`."""
+        return replace(super().made(records, fields, scores, answers), unit="passage")
 
 
 class WithOtherTenants:

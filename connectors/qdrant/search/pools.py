@@ -17,7 +17,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     AskedInclusion,
     SearchOptions,
     Stage,
-    dense_vector,
     request,
 )
 from surprise_rerank.core.arrays import Float32Array, Float64Array
@@ -131,7 +130,7 @@ class Pools(ABC):
 
     def asked(self, query: Query) -> Float32Array:
         """What `near` takes: the question's dense vector; see `dense_vector`."""
-        return dense_vector(query)
+        return query.require_dense()
 
     @abstractmethod
     def near(self, dense: Float32Array, limit: int) -> Stage:

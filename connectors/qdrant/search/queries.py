@@ -26,7 +26,6 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.connectors.qdrant.search.filters import require_tests
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.tokens import TokenBatch
-from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.linear_form import augmented_query
 
@@ -45,12 +44,9 @@ class SearchOptions:
     params: models.SearchParams | None = None
 
     def __post_init__(self) -> None:
-        if self.filter is not None and not isinstance(self.filter, models.Filter):
-            raise DataError(
-                f"the filter must be a qdrant_client.models.Filter, got {type(self.filter).__name__}"
-            )
         if self.filter is not None:
-            require_tests(self.filter)
+            advice = "make one with qdrant_client.models.Filter(...)"
+            require_tests(border.instance("filter", self.filter, models.Filter, advice))
         border.optional(border.count, "offset", self.offset, 0)
 
     def among(self, condition: models.Filter | None) -> SearchOptions:
@@ -96,17 +92,6 @@ class Stage:
     name: str
     limit: int
     params: models.SearchParams | None = None
-
-
-def dense_vector(query: Query) -> Float32Array:
-    """The query's dense vector.
-
-    Raises:
-        DataError: if it has none.
-    """
-    if query.dense is None:
-        raise DataError("the query has no dense vector; encode it with the index's encoder first")
-    return query.dense
 
 
 def dense_stage(query: Float32Array, limit: int) -> Stage:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, get_args
@@ -12,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple, Self, get_args
 from qdrant_client import models
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
-from surprise_rerank.connectors.qdrant.schema import PointId
+from surprise_rerank.connectors.qdrant.schema import ALL, PointId
 from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, AskedInclusion, SearchOptions
 from surprise_rerank.connectors.qdrant.storage import Storage
@@ -23,15 +25,18 @@ from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.arrays import VectorSimilarity
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.errors import StoreError
 from surprise_rerank.thresholds.background import QuestionBackground
 
 if TYPE_CHECKING:  # which needs torch
     from surprise_rerank.rerank.rerankers import SurpriseReranker
 
 _CHANGES = "changes.json"
+_counting = PerProcess(threading.Lock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,7 @@ class Searched(ABC):
     tenant: str | None = None  # whose documents they are, of one tenant's in an index
     # As this process last saw them; None before that.
     last_changes: Changes | None = None
+    _uncounted: int = 0  # documents that were changed while the count could not be stored
     _encoder: Encoder | None = None
 
     @property
@@ -84,9 +90,21 @@ class Searched(ABC):
     def of_tenant(self, tenant: str) -> Searched:
         """One tenant's documents, searched and named by their ids alone; '' for those without a tenant.
 
+        Those of `ALL`, of all tenants, are named as TENANT/ID.
+
         Raises:
             DataError: if it is no index with tenants, or is another tenant's already.
         """
+
+    def by_unit(self, unit: Unit) -> Searched:
+        """The same where candidates of a search are documents, or their passages where these are stored."""
+        return self
+
+    @property
+    def every_tenant(self) -> str | None:
+        """What `tenant=` is for the documents of all tenants: `ALL`, or None where there are no others."""
+        has_tenants = self.storage is not None and self.storage.manifest.options.tenant is not None
+        return ALL if has_tenants and self.tenant is None else None
 
     @property
     @abstractmethod
@@ -192,11 +210,28 @@ class Searched(ABC):
 
     def count_changes(self, documents: int = 0, measured: int = 0) -> None:
         """Remember that so many documents were changed, or backgrounds measured."""
-        before = self.changes()
-        after = Changes(before.documents + documents, before.measured + measured)
-        if after != before:
-            self.files.write_file(_CHANGES, json.dumps(after).encode())
-            self.last_changes = after
+        with _counting.get():  # a background is measured in one thread, while documents come in another
+            self._uncounted += documents
+            before = self.changes()
+            after = Changes(before.documents + self._uncounted, before.measured + measured)
+            if after != before:
+                self.files.write_file(_CHANGES, json.dumps(after).encode())
+                self.last_changes = after
+            self._uncounted = 0
+
+    @contextmanager
+    def counting_changes(self, changed: Callable[[], int]) -> Iterator[None]:
+        """Count the documents that the block changes, also where it fails: what it stored before stays."""
+        try:
+            yield
+        except StoreError:  # the next change stores it: this one has waited long enough
+            self._uncounted += changed()
+            raise
+        except BaseException:
+            with suppress(StoreError):
+                self.count_changes(changed())
+            raise
+        self.count_changes(changed())
 
     def changed_since(self, background: QuestionBackground) -> int:
         """How many documents came, changed or went since a background was measured.

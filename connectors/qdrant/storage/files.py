@@ -14,7 +14,7 @@ import pybase64
 from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
-from surprise_rerank.connectors.qdrant.schema import Point, point_id
+from surprise_rerank.connectors.qdrant.schema import ALL, Point, point_id
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.errors import StoreError
 
@@ -75,12 +75,12 @@ class TenantFiles(Files):
 
     Args:
         shared: returns the files of the index; a rebuild puts others in their place.
-        tenant: its name, of which file names have a digest.
+        tenant: its name, of which file names have a digest; the files of `ALL` are those of the index.
     """
 
     def __init__(self, shared: Callable[[], Files], tenant: str) -> None:
         self._shared = shared
-        self._prefix = f"tenant-{digest_of(tenant.encode())}-"
+        self._prefix = "" if tenant == ALL else f"tenant-{digest_of(tenant.encode())}-"
 
     def read_file(self, name: str) -> bytes | None:
         """The tenant's file, or that of the whole index; None if there is neither."""

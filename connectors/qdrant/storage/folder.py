@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +14,12 @@ from types import MappingProxyType
 from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
+from surprise_rerank.connectors.qdrant.engines.edge_shard import optimize_elsewhere
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
 from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
 from surprise_rerank.core.files import disk_errors, whole_file
-from surprise_rerank.core.process import NeverCopied
+from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.errors import (
     MADE_ANEW,
     IndexMismatchError,
@@ -29,6 +31,7 @@ from surprise_rerank.errors import (
 MANIFEST_FILE = "manifest.json"
 VERSION_FILE = "index.json"  # which version is in use
 _POINTS = "edge"  # the folder of a version that Edge has
+_remembering = PerProcess(threading.Lock)
 
 
 class FolderStorage(NeverCopied, FolderFiles):
@@ -141,13 +144,15 @@ class FolderStorage(NeverCopied, FolderFiles):
     def write_file(self, name: str, content: bytes) -> None:
         """Keep a file, and remember that there is one; others may read the index meanwhile."""
         super().write_file(name, content)
-        if name not in self.manifest.files:
-            self._remember_files({*_read_manifest(self._own).files, name})
+        with _remembering.get():
+            if name not in self.manifest.files:
+                self._remember_files({*_read_manifest(self._own).files, name})
 
     def delete_file(self, name: str) -> None:
         """Delete a file; nothing happens if there is none."""
-        if name in self.manifest.files:
-            self._remember_files({*_read_manifest(self._own).files} - {name})
+        with _remembering.get():
+            if name in self.manifest.files:
+                self._remember_files({*_read_manifest(self._own).files} - {name})
         super().delete_file(name)
 
     def _remember_files(self, names: set[str]) -> None:
@@ -190,6 +195,12 @@ class FolderStorage(NeverCopied, FolderFiles):
     def close(self) -> None:
         """Close the engine."""
         self.engine.close()
+
+
+def optimize_grown(folder: Path) -> None:
+    """Build, in another process, the approximate index of what came while the index was served."""
+    if (version := _current(folder)) is not None:
+        optimize_elsewhere(folder / str(version) / _POINTS)
 
 
 def require_index(folder: Path) -> None:

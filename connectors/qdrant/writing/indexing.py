@@ -13,6 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Protocol
 
+from surprise_rerank import border
 from surprise_rerank.border import instances
 from surprise_rerank.connectors.progress import Advance
 from surprise_rerank.connectors.qdrant.engines import Engine
@@ -125,21 +126,27 @@ class Indexer:
                     later = map(self.maker.options.key_of, source) if isinstance(documents, Sequence) else ()
                     writer.give_up(self._seen, list(later))
             writer.finish(self._seen)
-        removed, kept = 0, set[str]()
+        kept = set[str]()
         if known is not None:
             if known and not self._seen:
                 raise no_documents(len(known), "the index")
             gone = gone_documents(known, self._seen, self._sources, self.maker.options, self.tenant)
             kept = unusable_documents(gone, documents, self.maker.options)
             gone -= kept
+            if gone:
+                self.engine.claim()
+            self._counts["removed"] = len(gone)
             delete_documents(self.points, [(key, known[key].passages) for key in sorted(gone)])
-            removed = len(gone)
-        done = self._counts
-        if removed or done["added"] or done["updated"]:
+        if self.changed or self.engine.is_grown:
             self.engine.finish()
-        return SyncReport(
-            done["added"], done["updated"], done["unchanged"], removed, done["split"], len(kept)
-        )
+        names = ("added", "updated", "unchanged", "removed", "split")
+        report = SyncReport(*(self._counts[name] for name in names))
+        return replace(report, kept=len(kept))
+
+    @property
+    def changed(self) -> int:
+        """How many documents were stored or removed, or handed over for it where that failed."""
+        return sum(self._counts[name] for name in ("added", "updated", "removed"))
 
     def _chunk(
         self,
@@ -232,7 +239,8 @@ class Indexer:
         keys = []
         for document in documents:
             if not document.id:
-                raise DataError(f"a document has an empty id (its text begins {document.text[:40]!r})")
+                advice = f"name the one whose text begins {document.text[:40]!r}"
+                border.refuse("a document's id", document.id, "a string that is not empty", advice)
             key = self.maker.options.key_of(document)
             if self.tenant is not None and key != document_key(document.id, self.tenant):
                 raise DataError(
@@ -429,11 +437,8 @@ class PointMaker:
             DataError: if there is not one vector of the index's dimension for every piece, or the index
                 stores token vectors and they are missing or of another dimension.
         """
-        if encoded.dense.shape != (len(pieces), self.encoder.dimension):
-            raise DataError(
-                f"{len(pieces)} texts need dense vectors of shape ({len(pieces)}, {self.encoder.dimension}), "
-                f"got {encoded.dense.shape}"
-            )
+        expected = (len(pieces), self.encoder.dimension)
+        border.equal("the shape of the dense vectors", encoded.dense.shape, expected)
         vectors: list[dict[str, StoredVector]] = [{DENSE: row} for row in encoded.dense]
         keys = [self.options.key_of(piece.document) for piece in pieces]
         payloads = [_payload(piece) for piece in pieces]

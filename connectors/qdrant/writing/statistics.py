@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from qdrant_client import models
 
+from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.manifest import Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.schema import (
     DENSE,
@@ -26,6 +28,9 @@ from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents
 from surprise_rerank.surprise.score import has_spread
+
+if TYPE_CHECKING:  # which needs torch
+    from surprise_rerank.rerank.rerankers import SurpriseReranker
 
 _BATCH = 1000  # points that are refreshed together
 
@@ -54,16 +59,9 @@ class Statistics:
         Raises:
             DataError: if the ensemble has fewer than two members, or compares otherwise than by dot product.
         """
-        if ensemble.count < 2:
-            raise DataError(f"statistics need an ensemble of at least 2 members, got {ensemble.count}")
-        if ensemble.similarity != "dot":
-            raise DataError(
-                f"the ensemble compares by {ensemble.similarity!r}, Qdrant by dot product of unit vectors; "
-                "make it with similarity='dot'"
-            )
-        for name, share in (("shrink_mean", shrink_mean), ("shrink_deviation", shrink_deviation)):
-            if not 0 <= share <= 1:
-                raise DataError(f"{name} must be a number from 0 to 1, got {share!r}")
+        border.count("the ensemble's number of members", ensemble.count, 2)
+        advice = "Qdrant compares unit vectors so; make it with similarity='dot'"
+        border.equal("the ensemble's similarity", ensemble.similarity, "dot", advice)
         shrinks = bool(shrink_mean or shrink_deviation)
         pooled = ensemble.pooled(documents) if shrinks else Moments(np.zeros(()), np.zeros(()))
         record = StatisticsRecord(
@@ -138,6 +136,23 @@ def no_ensemble(where: str) -> IndexMismatchError:
     )
 
 
+def surprise_reranker(
+    kept: Statistics | None, where: str, documents: Callable[[], Ensemble]
+) -> SurpriseReranker:
+    """Return what orders given documents as the moments do that they carry; `documents` are all of them.
+
+    Raises:
+        IndexMismatchError: if they carry none.
+    """
+    from surprise_rerank.rerank.rerankers import SurpriseReranker
+
+    if kept is None:
+        raise no_ensemble(where)
+    shrinks = (kept.record.shrink_mean, kept.record.shrink_deviation)
+    anchors = documents() if any(shrinks) else None
+    return SurpriseReranker(kept.ensemble, "gaussian", 1.0, "document", *shrinks, anchors)
+
+
 def require_model(ensemble: Ensemble, model: str, where: str) -> None:
     """Refuse an ensemble of another model's vectors.
 
@@ -153,11 +168,8 @@ def require_model(ensemble: Ensemble, model: str, where: str) -> None:
 def require_same_space(ensemble: Ensemble, manifest: Manifest, where: str) -> None:
     """Refuse an ensemble of another model or dimension than an index; see `require_model`."""
     require_model(ensemble, manifest.model, where)
-    if ensemble.dimension != manifest.dimension:
-        raise DataError(
-            f"the ensemble has dimension {ensemble.dimension}, the index {manifest.dimension}; encode both "
-            "with one model"
-        )
+    dimension = ensemble.dimension
+    border.equal("the ensemble's dimension", dimension, manifest.dimension, "encode both with one model")
 
 
 def behind(storage: Storage, record: StatisticsRecord) -> int:

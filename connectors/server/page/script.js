@@ -171,6 +171,7 @@ function card(hit, rank, movement) {
   const title = element("bdi", "title", hit.title || hit.id);
   head.append(element("span", "rank", `${rank}.`), title, element("span", `moved ${movement.way}`, movement.said));
   item.append(head);
+  if (hit.place) item.append(cited(hit));
   if (hit.excerpt && hit.excerpt.text) item.append(marked(hit.excerpt));
   const numbers = element("p", "numbers");
   if (hit.percentile !== null) {
@@ -183,6 +184,18 @@ function card(hit, rank, movement) {
   numbers.append(element("span", "refusal", "would be refused"));
   item.append(numbers, whole_text(hit));
   return item;
+}
+
+// Where it stands, as a link where its metadata has an address: a browser opens a PDF at its page.
+function cited(hit) {
+  const line = element("p", "small"), url = String(hit.metadata.url || "");
+  const link = element(/^https?:\/\//.test(url) ? "a" : "bdi", "", hit.citation);
+  if (link.tagName === "A") {
+    link.href = hit.place.page ? `${url.split("#")[0]}#page=${hit.place.page}` : url;
+    link.rel = "noreferrer noopener";
+  }
+  line.append(link);
+  return line;
 }
 
 function marked(excerpt) {

@@ -68,12 +68,13 @@ def _parts(block: Block, indent: int) -> Iterable[RenderableType]:
 
 
 def _heading(hit: Hit, excerpt: Excerpt) -> Text:
-    """The title, or the first words of the text, and the id."""
+    """The title, or the first words of the text, the id, and where it stands."""
     title, text = shortened(hit.title), body(hit)
     if not title and not excerpt.text.startswith(text[:_HEADING]):
         title = shortened(text, _HEADING)
     heading = Text(title, style="bold")
-    return heading.append("  " if title else "").append(one_line(hit.id), style="not bold cyan")
+    heading.append("  " if title else "").append(one_line(hit.id), style="not bold cyan")
+    return heading.append(f"  {one_line(str(hit.place))}" if hit.place else "", style="not bold dim")
 
 
 def _measure(hit: Hit) -> Text:

@@ -91,6 +91,8 @@ def hit_json(hit: Hit, rank: int) -> dict[str, Any]:
         "title": hit.title,
         "text": hit.text,
         "passage": None if hit.passage is None else asdict(hit.passage),
+        "place": None if hit.place is None else hit.place.to_json(),
+        "citation": hit.citation,
         "metadata": dict(hit.metadata),
         "duplicates": hit.duplicates,
     }

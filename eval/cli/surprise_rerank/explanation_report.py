@@ -37,8 +37,8 @@ def explain(result: SearchResult, command: SearchCommand) -> tuple[dict[str, Any
     answer, offset = result.answer, command.settings.offset
     hits = list(answer.shown)
     # What is shown first, in its order, and then the others of the pool.
-    places = {name: place for place, name in enumerate(answer.ranking.ids)}
-    first = [places[hit.id] for hit in hits]
+    places = {name: place for place, name in enumerate(answer.ranking.line_ids)}
+    first = [places[name] for name in answer.shown.line_ids]
     others = [place for place in places.values() if place not in set(first)]
     ordered = answer.ranking.take([*others[:offset], *first, *others[offset:]]).with_scores_of(answer.pool)
     shown_rows = range(offset, offset + len(hits))

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.exits import Interrupted
-from surprise_rerank.eval.cli.opening import load_model, open_index
+from surprise_rerank.eval.cli.opening import load_model, open_index, read_filter
 from surprise_rerank.eval.cli.options import (
     filled_with,
     format_option,
@@ -138,6 +138,12 @@ def _kinds() -> tuple[type, ...]:
 )
 @click.option("--delete", metavar="ID", multiple=True, help="Remove this document. Several times.")
 @click.option(
+    "--delete-where",
+    "condition",
+    metavar="JSON",
+    help="Remove the documents that Qdrant's filter lets through; '{}' with --tenant NAME all of a tenant.",
+)
+@click.option(
     "--rebuild",
     is_flag=True,
     help="Index everything anew, with the model and the settings that are given; the old version answers "
@@ -147,7 +153,7 @@ def _kinds() -> tuple[type, ...]:
     "--tenant",
     metavar="KEY",
     help="The key of the metadata that says whose a document is, where many customers share an index. With "
-    "--delete the name of the tenant whose documents are removed.",
+    "--delete and --delete-where the name of the tenant whose documents are removed.",
 )
 @click.option(
     "--server",
@@ -170,6 +176,7 @@ def index(
     prune: bool,
     strict: bool,
     delete: tuple[str, ...],
+    condition: str | None,
     rebuild: bool,
     tenant: str | None,
     settings: Given,
@@ -196,10 +203,12 @@ def index(
         documents.end(strict=strict)
         return
     location = replace(location_of(target), prefer_grpc=filling.grpc)
-    if delete:
-        if sources or rebuild or prune:
-            raise click.UsageError("--delete goes without SOURCE, --prune and --rebuild")
-        _delete(location, out, delete, tenant)
+    if delete or condition is not None:
+        if sources or rebuild or prune or (delete and condition is not None):
+            raise click.UsageError(
+                "--delete and --delete-where go without each other, SOURCE, --prune and --rebuild"
+            )
+        _delete(location, out, delete, condition, tenant)
         return
     require_place(location)
     of_collection = filling.of_collection(location)
@@ -254,9 +263,13 @@ def _require_reading(settings: Given) -> None:
         raise click.UsageError(f"{' and '.join(given)}: the server has the index; leave it out with --server")
 
 
-def _delete(location: Location, out: Output, ids: Sequence[str], tenant: str | None) -> None:
+def _delete(
+    location: Location, out: Output, ids: Sequence[str], condition: str | None, tenant: str | None
+) -> None:
+    chosen = None if condition is None else read_filter("--delete-where", condition)
     with open_index(location) as opened:
-        removed, left = opened.delete(list(dict.fromkeys(ids)), tenant=tenant), len(opened)
+        removed = opened.delete(list(dict.fromkeys(ids)) or None, filter=chosen, tenant=tenant)
+        left = len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
     out.result(values, [f"{location}: {removed} removed; {left} documents"])
     missing = len(set(ids)) - removed

@@ -28,6 +28,7 @@ Examples:
   surprise-rerank search wings --index my-index --top 3 \\
       --filter '{"must": [{"key": "metadata.year", "range": {"gte": 1960}}]}'
   surprise-rerank search wings --index my-index --set group_by=metadata.author
+  surprise-rerank search wings --index my-index --passages --set max_per_document=2
   surprise-rerank search - --index my-index --json < questions.txt
   surprise-rerank search --index http://localhost:6333/papers -- "-1 as an index"
 """
@@ -62,7 +63,11 @@ def _kinds() -> tuple[type, ...]:
     metavar="JSON",
     help="Only documents that Qdrant's filter lets through; their metadata is at metadata.KEY.",
 )
-@click.option("--tenant", metavar="NAME", help="Only this tenant's documents, of an index with tenants.")
+@click.option(
+    "--tenant",
+    metavar="NAME",
+    help="Only this tenant's documents, of an index with tenants; '*' for those of all.",
+)
 @click.option(
     "--min-percentile",
     type=_share,
@@ -76,6 +81,11 @@ def _kinds() -> tuple[type, ...]:
 )
 @click.option(
     "--collapse", type=_share, help="Fold documents with this cosine to a better one into it, such as .95."
+)
+@click.option(
+    "--passages",
+    is_flag=True,
+    help="Find passages, several of a document where it has them, in place of documents.",
 )
 @click.option(
     "--explain",

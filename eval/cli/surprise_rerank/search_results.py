@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from surprise_rerank.answers import Answer, SearchSettings
 from surprise_rerank.connectors.qdrant.location import Location
-from surprise_rerank.connectors.qdrant.search.filters import filter_of
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.opening import give_model, open_any
+from surprise_rerank.eval.cli.opening import give_model, open_any, read_filter
 from surprise_rerank.eval.cli.output.console import Output
-
-if TYPE_CHECKING:
-    from qdrant_client.models import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +35,11 @@ class SetSettings:
         mode: where surprise is computed; here, by Qdrant's formula (its default), or by augmented vectors.
         exact: search without the approximate index.
         offset: pass over the first so many.
-        group_by: the best documents of each value at a path such as metadata.author; --top counts groups.
+        group_by: the best documents of each value at a path such as metadata.author, or the best passages
+            of each `document` with --passages; --top counts groups.
         group_size: most documents of a group.
+        max_per_document: most passages of one document, with --passages.
+        context: neighbours on each side that belong to a passage's text.
         grpc: talk to the server by gRPC instead of REST.
     """
 
@@ -51,6 +48,8 @@ class SetSettings:
     offset: int = 0
     group_by: str | None = None
     group_size: int = 3
+    max_per_document: int | None = None
+    context: int = 0
     grpc: bool = False
 
 
@@ -68,6 +67,7 @@ class SearchCommand:
     min_percentile: float | None
     diversity: float | None
     collapse: float | None
+    passages: bool
     model: str | None
     config: str | None
     settings: SetSettings
@@ -80,26 +80,17 @@ class SearchCommand:
     def search_settings(self) -> SearchSettings:
         """The options as every interface has them; a DataError if the filter is none."""
         return {
-            "filter": None if self.condition is None else _filter(self.condition),
+            "filter": None if self.condition is None else read_filter("--filter", self.condition),
             "tenant": self.tenant,
             "min_percentile": self.min_percentile,
             "depth": self.pool,
             "diversity": self.diversity,
             "collapse": self.collapse,
             "offset": self.settings.offset,
+            "unit": "passage" if self.passages else "document",
+            "max_per_document": self.settings.max_per_document,
+            "context": self.settings.context,
         }
-
-
-def _filter(text: str) -> Filter:
-    try:
-        return filter_of(json.loads(text))
-    except DataError as error:
-        raise DataError(f"--filter: {error}") from error
-    except ValueError as error:
-        raise DataError(
-            f"--filter is not JSON ({error}); write it like "
-            """'{"must": [{"key": "metadata.year", "match": {"value": 2024}}]}'"""
-        ) from error
 
 
 def search_results(location: Location, command: SearchCommand, out: Output) -> Iterator[SearchResult]:

@@ -29,7 +29,7 @@ def send(url: str, sources: Sources, out: Output) -> None:
         StoreError: if no server answers, or it fails.
         DataError: if the server refuses them, in its words.
     """
-    token = os.environ.get(TOKEN_VARIABLE)
+    token = os.environ.get(TOKEN_VARIABLE, "").partition(" ")[0]  # while one is replaced there are two
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     done, stored = Counter[str](), 0
     with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as client:

@@ -45,7 +45,7 @@ _WHICH = "which index? give --index with a folder, or a collection such as http:
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Where to listen. What other machines reach needs $SURPRISE_RERANK_TOKEN.",
+    help="Where to listen. What other machines reach needs $SURPRISE_RERANK_TOKEN, or tokens in --config.",
 )
 @click.option(
     "--port",
@@ -93,7 +93,7 @@ def serve(
         require_index(location_of(target))
     try:
         if mcp != "stdio":
-            process.listen(host, port, token).close()  # before all else is loaded
+            process.listen(host, port, asks_for_tokens=True).close()  # before all else is loaded
         from surprise_rerank.connectors.server.options import read_config
 
         settings, options = read_config(config, target, token)
@@ -134,7 +134,9 @@ def run_http(
     with process.ending_on_sigterm(), contextlib.ExitStack() as stack:
         settings.require_possible()
         try:
-            listening = stack.enter_context(process.listen(host, port, options.token))
+            listening = stack.enter_context(
+                process.listen(host, port, asks_for_tokens=options.asks_for_tokens)
+            )
         except DataError as error:
             raise click.UsageError(str(error)) from error
         service = _service(settings, options.model_copy(update={"hosts": (*options.hosts, host)}), said)
@@ -143,7 +145,7 @@ def run_http(
             from surprise_rerank.connectors.mcp import mcp_routes
 
             inside = mcp_routes(service)
-        server = process.make_server(service_app(service, inside), options.timeout)
+        server = process.make_server(service_app(service, inside), options)
         stop = functools.partial(setattr, server, "should_exit", True)
         stack.enter_context(service.loading(settings, stop))
         process.run(server, listening, service.logger, show)

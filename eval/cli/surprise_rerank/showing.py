@@ -78,6 +78,7 @@ class Shown:
                 "id": hit.id,
                 **({} if self._command.collapse is None else {"duplicates": " ".join(hit.duplicates)}),
                 "title": hit.title,
+                **({"place": str(hit.place or "")} if self._command.passages else {}),
                 "text": body(hit),
             }
             for value, own in groups

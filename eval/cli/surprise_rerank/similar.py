@@ -39,7 +39,7 @@ Examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparing:
+class SimilarOptions:
     """What `similar --set` has.
 
     Attributes:
@@ -90,7 +90,7 @@ class Comparing:
 @format_option
 @id_option
 @text_option
-@set_option(lambda: (Comparing,))
+@set_option(lambda: (SimilarOptions,))
 @json_option
 @quiet_option
 def similar(
@@ -111,7 +111,7 @@ def similar(
     """
     from surprise_rerank.connectors.similar.settings import SimilaritySettings, require_suffix
 
-    output, how = Output(as_json, quiet), settings.of(Comparing)
+    output, how = Output(as_json, quiet), settings.of(SimilarOptions)
     read = [*sources, *options["against"]]
     for path in filter(None, (out, groups)):
         require_suffix(path)
@@ -164,7 +164,7 @@ def _found(
     sources: tuple[str, ...],
     settings: SimilaritySettings,
     work: Path,
-    how: Comparing,
+    how: SimilarOptions,
     options: dict[str, Any],
     show_progress: bool,
 ) -> SimilarDocuments:

@@ -231,6 +231,7 @@ def _tune_background(given: _Given) -> None:
 
 
 def _tune_weights(given: _Given, system: str) -> None:
+    from surprise_rerank.answers import SearchOptions
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.building import build_system
     from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights, store_weights
@@ -251,7 +252,8 @@ def _tune_weights(given: _Given, system: str) -> None:
         count = sum(any(grade > 0 for grade in own.values()) for own in judgements.values())
         # With the usual weights, whatever was fitted before: fits do not build on each other.
         built = build_system(system, index, fitted=False)
-        pipeline = Pipeline(index.encoder, built.retriever, built.reranker)
+        options = SearchOptions(tenant=index.every_tenant)
+        pipeline = Pipeline(index.encoder, built.retriever, built.reranker, options)
         with Terminal(quiet=not given.out.shows_progress).bar("fitting", count, "questions") as advance:
             found = pipeline.fit(texts, judgements, on_progress=advance)
         if found.accepted:

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score, v_measure_score
 
+from surprise_rerank import border
 from surprise_rerank.classify.cluster import SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
@@ -19,7 +20,6 @@ from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
 from surprise_rerank.eval.studies.labelled import COSINE, SURPRISE, LabelledTexts, load_models, read_labelled
 from surprise_rerank.eval.studies.measurements import Key, Measurements
-from surprise_rerank.eval.studies.sentence_models import refuse_duplicates
 from surprise_rerank.eval.studies.settings import ClusterSettings, to_weight
 from surprise_rerank.surprise.score import SurpriseModel, Weight
 
@@ -110,7 +110,7 @@ def measure(
 
 def _clusters(data: Sequence[LabelledTexts], settings: ClusterSettings) -> dict[str, int]:
     """File -> number of clusters."""
-    refuse_duplicates([texts.name for texts in data], "files", "give each once, or rename one")
+    border.distinct("names of files", [texts.name for texts in data], "give each once, or rename one")
     found = {}
     for texts in data:
         if len(texts.classes) < 2:

@@ -6,7 +6,6 @@ all unknown words, a mean, is shorter than 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
@@ -16,7 +15,6 @@ import torch
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, row_norms
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.errors import DataError, near_or_all
 from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure
 from surprise_rerank.similarities.bags import Texts
 from surprise_rerank.similarities.definitions import Similarity
@@ -51,14 +49,6 @@ _NEIGHBOURS = 10
 _BLOCK = 512
 # The kernels of token vectors take maxima and sums of float32 products.
 _TOKEN_ROUNDING = 1e-5
-
-
-def check_measures(names: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse names that are not known."""
-    unknown = next((name for name in names if name not in known), None)
-    if unknown is not None or not names:
-        given = "no similarity" if unknown is None else f"unknown similarity {unknown!r}"
-        raise DataError(f"{given}; {near_or_all(unknown or '', known)}")
 
 
 def dense_measure(name: str, items: Items, *, as_published: bool = False) -> Measure:

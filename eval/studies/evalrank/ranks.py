@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.encoders.base import Progress
-from surprise_rerank.errors import DataError
 
 # Scores that are in memory together.
 _BLOCK = 1 << 21
@@ -62,8 +62,7 @@ def ranks(
         on_progress: called with the number of pairs of every finished block.
         block: how many scores are in memory together.
     """
-    if not len(pairs):
-        raise DataError("there are no pairs to rank; give at least one")
+    border.some("pairs", pairs, "give some to rank")
     limits = measure.limits(pairs[:, 0], pairs[:, 1])
     above = np.zeros(len(pairs), dtype=np.int64)
     for chosen, first, row_of in _blocks(pairs[:, 0], max(1, block // len(counts))):

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
@@ -15,7 +16,6 @@ from surprise_rerank.eval.studies.evalrank.data import RankingTask, read_sentenc
 from surprise_rerank.eval.studies.evalrank.measures import (
     DENSE_MEASURES,
     TokenMeasure,
-    check_measures,
     dense_measure,
 )
 from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankOutcome, rank_report, ranked
@@ -35,7 +35,8 @@ from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
 
 def evaluate_sentences(settings: RankSettings, terminal: Terminal) -> Report:
     """EvalRank of sentences."""
-    check_measures(settings.similarities, (*DENSE_MEASURES, *with_raw()))
+    border.some("similarities", settings.similarities, "name one")
+    border.choices("similarities", settings.similarities, (*DENSE_MEASURES, *with_raw()))
     task = read_sentence_ranking(settings.data)
     return rank_sentences(load_sentence_models(settings.models, terminal), task, settings, terminal)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
@@ -16,7 +17,7 @@ from surprise_rerank.eval.studies.evalrank.data import (
     read_word_ranking,
     read_word_similarity,
 )
-from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, check_measures, dense_measure
+from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, dense_measure
 from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankOutcome, rank_report, ranked
 from surprise_rerank.eval.studies.evalrank.ranks import Items
 from surprise_rerank.eval.studies.evalrank.vocabulary import Vocabulary
@@ -28,7 +29,8 @@ _AGREEMENT = (*map(Column, ("model", "similarity", "data set", "Pearson", "Spear
 
 def evaluate_words(settings: WordSettings, terminal: Terminal) -> Report:
     """EvalRank of words, and how similarities of words agree with people's."""
-    check_measures(settings.similarities, DENSE_MEASURES)
+    border.some("similarities", settings.similarities, "name one")
+    border.choices("similarities", settings.similarities, DENSE_MEASURES)
     task = read_word_ranking(settings.data, settings.vocabulary)
     sets = read_word_similarity(settings.data)
     return rank_words(load_sentence_models(settings.models, terminal), task, sets, settings, terminal)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.readers import Fields, open_documents
@@ -33,7 +34,6 @@ from surprise_rerank.eval.studies.off_topic.scores import (
     passed,
     totals,
 )
-from surprise_rerank.eval.studies.sentence_models import refuse_duplicates
 from surprise_rerank.eval.studies.settings import OffTopicSettings
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -109,7 +109,7 @@ def _sources(settings: OffTopicSettings) -> dict[str, Halves]:
     texts = [(own.name, [*own.queries().values()]) for own in map(open_source, settings.datasets)]
     texts += [(path.name.partition(".")[0], questions_of(path)) for path in dict.fromkeys(settings.files)]
     names = [name for name, _ in texts]
-    refuse_duplicates(names, "sources of questions", "give each once, or rename a file")
+    border.distinct("names of sources", names, "give each once, or rename a file")
     if len(names) < 2:
         raise DataError(
             f"{', '.join(names)} is the only source of questions; give more data sets, or --questions FILE "

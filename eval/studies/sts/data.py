@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.line_files import data_folder, number, read_lines, read_rows
@@ -88,15 +89,6 @@ class DataSet:
         return sum(len(task) for task in self.subtasks)
 
 
-def check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of data sets, once each."""
-    unknown = next((name for name in names if name not in NAMES), None)
-    if unknown is not None or not names:
-        given = "no data set" if unknown is None else f"unknown data set {unknown!r}"
-        raise DataError(f"{given}; choose of {', '.join(NAMES)}")
-    return tuple(dict.fromkeys(names))
-
-
 def read_data_sets(
     data: Path | None, names: Sequence[str] = PUBLISHED, *, other_parts: bool = False
 ) -> list[DataSet]:
@@ -107,7 +99,9 @@ def read_data_sets(
         names: some of `NAMES`.
         other_parts: whether the sentences of a data set's other parts are wanted.
     """
-    return [_read(data, name, other_parts) for name in check_names(names)]
+    border.some("sets", names, f"name some of {', '.join(NAMES)}")
+    border.choices("sets", list(names), NAMES)
+    return [_read(data, name, other_parts) for name in dict.fromkeys(names)]
 
 
 def _read(data: Path | None, name: str, other_parts: bool) -> DataSet:

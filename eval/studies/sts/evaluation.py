@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.errors import DataError
@@ -33,8 +34,8 @@ _WORDS = (
 
 def check_similarities(settings: StsSettings) -> None:
     """Refuse names that are no similarities."""
-    if settings.similarities is not None and not settings.similarities:
-        raise DataError(f"no similarity; give some, {COSINE!r} or {ALL!r}")
+    if settings.similarities is not None:
+        border.some("similarities", settings.similarities, f"give some, {COSINE!r} or {ALL!r}")
     if settings.baseline == ALL:
         raise DataError(f"the baseline is one similarity, not {ALL!r}")
     for name in {*(settings.similarities or ()), settings.baseline} - {COSINE, ALL}:

@@ -1,0 +1,130 @@
+"""Where passages stand in the files that they were read from, from the reader to the hit."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from qdrant_client import models
+from words import WordEncoder
+
+from surprise_rerank import DocumentIndex, Passages, Place
+from surprise_rerank.connectors.qdrant import IndexOptions
+from surprise_rerank.connectors.readers import open_documents
+from surprise_rerank.connectors.readers.places import page_starts
+from surprise_rerank.documents import Document
+
+ANIMALS = ("dogs", "cats", "owls", "frogs", "wolves", "mice")
+SENTENCE = "The {} of this page sleep all day, bark at night and warn their owners of strangers. "
+
+
+def pdf(path: Path, texts: list[list[str]]) -> Path:
+    """A PDF of a page for each list of lines, with an outline; the first two are numbered i and ii."""
+    pypdf = pytest.importorskip("pypdf")
+    pytest.importorskip("kreuzberg")
+    named, values = pypdf.generic.NameObject, pypdf.generic.DictionaryObject
+    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
+    fonts = values({named("/F"): values({named(key): named(value) for key, value in font.items()})})
+    writer = pypdf.PdfWriter()
+    for lines in texts:
+        shown = "".join(f"1 0 0 1 72 {740 - 14 * i} Tm ({line}) Tj " for i, line in enumerate(lines))
+        stream = pypdf.generic.DecodedStreamObject()
+        stream.set_data(f"BT /F 11 Tf {shown}ET".encode())
+        page = writer.add_blank_page(600, 800)
+        page[named("/Contents")] = writer._add_object(stream)
+        page[named("/Resources")] = values({named("/Font"): fonts})
+    writer.set_page_label(0, 1, "/r")
+    writer.set_page_label(2, len(texts) - 1, "/D", start=1)
+    part = writer.add_outline_item(title="Mammals", page_number=0)
+    writer.add_outline_item(title="Cats", page_number=1, parent=part)
+    writer.add_outline_item(title="Birds", page_number=2)
+    writer.write(path)
+    return path
+
+
+def handbook(folder: Path) -> Path:
+    folder.mkdir()
+    pages = [
+        [animal.title(), *[SENTENCE.format(animal)] * 4, f"page {i}"] for i, animal in enumerate(ANIMALS)
+    ]
+    return pdf(folder / "handbook.pdf", pages)
+
+
+def test_every_passage_of_a_pdf_has_its_page_its_label_and_its_heading(tmp_path: Path) -> None:
+    handbook(tmp_path / "in")
+    options = IndexOptions(passages=Passages(tokens=40, overlap=5))
+    with DocumentIndex.open(":memory:", WordEncoder(window=64), options=options) as index:
+        index.sync(open_documents(tmp_path / "in"), background=False)
+        pipeline = index.pipeline("bm25", unit="passage")
+        for number, animal in enumerate(ANIMALS, start=1):
+            hit = pipeline.search(animal, top_k=1)[0]
+            assert animal in hit.text
+            assert hit.place is not None
+            assert number in range(hit.place.page or 0, (hit.place.last_page or hit.place.page or 0) + 1)
+        hit = pipeline.search("cats", top_k=1)[0]
+        late = models.FieldCondition(key="place.page", range=models.Range(gte=5))
+        found = pipeline.search("bark at night", filter=models.Filter(must=[late]))
+    assert {own.place.page for own in found if own.place} <= {5, 6}
+    assert len(found)
+    assert hit.document is not None
+    start = hit.document.content.index("cats of this page")
+    place = hit.document.place(start, start + 10)
+    assert place == Place(page=2, label="ii", heading="Mammals > Cats")
+    assert hit.citation.startswith("handbook.pdf, p")
+
+
+def test_pages_are_found_where_what_repeats_is_left_out() -> None:
+    pages = [
+        (1, "Manual\nIntroduction\n1"),
+        (2, "Manual\nDogs bark\n2"),
+        (3, ""),
+        (4, "Manual\nDogs bark\n4"),
+    ]
+    assert page_starts("Introduction\n\nDogs bark\n\nDogs bark", pages) == [(0, 1), (14, 2), (25, 4)]
+
+
+def test_headings_of_pages_and_books_are_paths(tmp_path: Path) -> None:
+    html = "<title>Guide</title><nav>Setup</nav><h1>Guide</h1><p>Setup, then Windows.</p><h2>Setup</h2>"
+    html += "<p>First.</p><h3>Windows</h3><p>Run it.</p><h2>Use</h2><p>Start   it.</p>"
+    markdown = "# Guide\n\nSetup, then Windows.\n\n## Setup\n\nFirst.\n\n### Windows\n\nRun it.\n\n"
+    markdown += "## Use\n\nStart it.\n"
+    (tmp_path / "a.html").write_text(html)
+    (tmp_path / "b.md").write_text(markdown)
+    (tmp_path / "c.txt").write_text("one\r\n\r\nthree")
+    pages = {document.id: document for document in open_documents(tmp_path)}
+    for name in ("a.html", "b.md"):
+        assert place_at(pages[name], "then Windows") in (None, Place())
+        assert place_at(pages[name], "First.") == Place(heading="Setup")
+        assert place_at(pages[name], "Run it.") == Place(heading="Setup > Windows")
+        assert place_at(pages[name], "Start it.") == Place(heading="Use")
+    assert place_at(pages["c.txt"], "three") == Place(line=3)
+
+
+def test_headings_of_office_documents_are_paths(tmp_path: Path) -> None:
+    pytest.importorskip("kreuzberg")
+    space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+    def paragraph(text: str, style: str = "") -> str:
+        chosen = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
+        return f"<w:p>{chosen}<w:r><w:t>{text}</w:t></w:r></w:p>"
+
+    body = paragraph("Windows is in the contents.") + paragraph("Setup", "Heading1") + paragraph("First.")
+    body += paragraph("Windows", "Heading2") + paragraph("Run it.") + paragraph("Use", "Heading1")
+    styles = "".join(
+        f'<w:style w:type="paragraph" w:styleId="Heading{i}"><w:name w:val="heading {i}"/></w:style>'
+        for i in (1, 2)
+    )
+    with zipfile.ZipFile(tmp_path / "a.docx", "w") as archive:
+        types = '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
+        archive.writestr("[Content_Types].xml", types)
+        archive.writestr("word/document.xml", f"<w:document {space}><w:body>{body}</w:body></w:document>")
+        archive.writestr("word/styles.xml", f"<w:styles {space}>{styles}</w:styles>")
+    (document,) = open_documents(tmp_path)
+    assert place_at(document, "First.") == Place(heading="Setup")
+    assert place_at(document, "Run it.") == Place(heading="Setup > Windows")
+
+
+def place_at(document: Document, text: str) -> Place | None:
+    start = document.content.index(text)
+    return document.place(start, start + len(text))

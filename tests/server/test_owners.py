@@ -1,0 +1,270 @@
+"""Who may do what: tokens with rights and tenants, over every route."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
+
+from fastapi.testclient import TestClient
+from serving import Log, client_of, service_of
+from words import WordEncoder
+
+from surprise_rerank import Document, DocumentIndex
+from surprise_rerank.connectors.qdrant import ALL, IndexOptions
+from surprise_rerank.connectors.server import ServerOptions, Service, service_app
+from surprise_rerank.connectors.server.owners import Tokens
+from surprise_rerank.errors import DataError
+
+TENANTS = ("acme", "bolt")
+DOCUMENTS = [
+    Document(str(i), f"cats number {i}", metadata={"customer": name}) for name in TENANTS for i in range(3)
+]
+TOKENS = {
+    "reader": "reader-token-000000",
+    "acme": "acme-token-00000000",
+    "writer": "writer-token-000000",
+    "bolt": "bolt-token-00000000",
+    "watcher": "watcher-token-00000",
+    "owner": "owner-token-0000000",
+}
+FILE = """
+[reader]
+tokens = ["reader-token-000000"]
+rights = ["search"]
+[acme]
+tokens = ["acme-token-00000000", "acme-token-of-before"]
+rights = ["search"]
+tenant = "acme"
+[writer]
+tokens = ["writer-token-000000"]
+rights = ["write"]
+[bolt]
+tokens = ["bolt-token-00000000"]
+rights = ["search", "write"]
+tenant = "bolt"
+[watcher]
+tokens = ["watcher-token-00000"]
+rights = ["admin"]
+[owner]
+tokens = ["owner-token-0000000"]
+rights = ["search", "write", "admin"]
+"""
+QUERY: dict[str, Any] = {"query": "cats"}
+NOBODY: dict[str, Any] = {"must": [{"key": "metadata.customer", "match": {"value": "nobody"}}]}
+
+
+def new(tenant: str) -> dict[str, Any]:
+    return {"documents": [{"id": "0", "text": "cats number 0", "metadata": {"customer": tenant}}]}
+
+
+# What is asked -> whose token -> the status; 403 of all that are not named.
+RIGHTS: dict[tuple[str, str, str], tuple[Any, dict[str, int]]] = {
+    ("POST", "/v1/search", "of nobody"): (QUERY, {"reader": 422, "owner": 422, "acme": 200, "bolt": 200}),
+    ("POST", "/v1/search", "of acme"): (
+        {**QUERY, "tenant": "acme"},
+        {"reader": 200, "owner": 200, "acme": 200},
+    ),
+    ("POST", "/v1/search", "of bolt"): (
+        {**QUERY, "tenant": "bolt"},
+        {"reader": 200, "owner": 200, "bolt": 200},
+    ),
+    ("POST", "/v1/search", "of all"): ({**QUERY, "tenant": ALL}, {"owner": 200}),
+    ("POST", "/v1/rerank", "of acme"): (
+        {**QUERY, "documents": [{"id": "0", "text": "cats"}], "tenant": "acme"},
+        {"reader": 200, "owner": 200, "acme": 200},
+    ),
+    ("POST", "/rerank", "of nobody"): (
+        {**QUERY, "texts": ["cats"]},
+        {"reader": 200, "owner": 200, "acme": 200, "bolt": 200},
+    ),
+    ("POST", "/v1/documents/ids", "of acme"): (
+        {"tenant": "acme"},
+        {"reader": 200, "owner": 200, "acme": 200},
+    ),
+    ("POST", "/v1/documents/ids", "of all"): ({"tenant": ALL}, {"owner": 200}),
+    ("PUT", "/v1/documents", "of acme"): (new("acme"), {"writer": 200, "owner": 200, "bolt": 422}),
+    ("PUT", "/v1/documents", "of bolt"): (new("bolt"), {"writer": 200, "owner": 200, "bolt": 200}),
+    ("DELETE", "/v1/documents/none?tenant=acme", "of acme"): (None, {"writer": 200, "owner": 200}),
+    ("DELETE", "/v1/documents/none", "of nobody"): (None, {"writer": 422, "owner": 422, "bolt": 200}),
+    ("POST", "/v1/documents/delete", "by filter"): (
+        {"filter": NOBODY, "tenant": "bolt"},
+        {"writer": 200, "owner": 200, "bolt": 200},
+    ),
+    ("POST", "/v1/documents/delete", "of all by filter"): ({"filter": NOBODY, "tenant": ALL}, {"owner": 200}),
+    ("POST", "/v1/documents/delete", "a whole tenant"): ({"tenant": "nobody"}, {"owner": 200}),
+    ("GET", "/metrics", ""): (None, {"watcher": 200, "owner": 200}),
+    ("POST", "/score", ""): (
+        {"text_1": "cats", "text_2": "cats"},
+        {"reader": 200, "owner": 200, "acme": 200, "bolt": 200},
+    ),
+    ("GET", "/v1/models", ""): (None, dict.fromkeys(TOKENS, 200)),
+    ("GET", "/info", ""): (None, dict.fromkeys(TOKENS, 200)),
+    ("GET", "/openapi.json", ""): (None, dict.fromkeys(TOKENS, 200)),
+    ("GET", "/no/such/path", ""): (None, dict.fromkeys(TOKENS, 404)),
+}
+
+
+def private(path: Path, text: str = FILE) -> str:
+    path.write_text(text)
+    path.chmod(0o600)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("owners")
+    options = IndexOptions(tenant="customer")
+    with DocumentIndex.open(folder / "index", WordEncoder(), options=options) as index:
+        index.sync(DOCUMENTS, background=False)
+        yield service_of(index, "auto", tokens=private(folder / "tokens.toml"))
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> TestClient:
+    return client_of(service_app(service))
+
+
+def asked(client: TestClient, owner: str, method: str, path: str, body: Any = None) -> Any:
+    headers = {"Authorization": f"Bearer {TOKENS.get(owner, owner)}"}
+    return client.request(method, path, json=body, headers=headers)
+
+
+@pytest.mark.parametrize("owner", TOKENS)
+@pytest.mark.parametrize("route", RIGHTS, ids=" ".join)
+def test_a_token_may_what_its_rights_say_and_nothing_else(
+    client: TestClient, owner: str, route: tuple[str, str, str]
+) -> None:
+    body, allowed = RIGHTS[route]
+    answer = asked(client, owner, *route[:2], body)
+    assert answer.status_code == allowed.get(owner, 403), answer.text
+    assert not any(token in answer.text for token in TOKENS.values())
+
+
+def test_every_route_of_the_server_is_in_the_table(service: Service) -> None:
+    probes = {"/", "/health", "/ready", "/v2/rerank", "/v1/score"}
+    routes = {(method, own.path) for own in service_app(service).routes for method in own.methods or ()}
+    known = {(method, path.partition("?")[0].replace("none", "{id:path}")) for method, path, _ in RIGHTS}
+    unknown = {route for route in routes - known if route[0] != "HEAD" and route[1] not in probes}
+    assert {path for _, path in unknown} <= {"/page/style.css", "/page/script.js", "/page/icon.svg"}
+
+
+def test_a_tenants_token_sees_and_changes_the_tenants_documents_alone(client: TestClient) -> None:
+    found = asked(client, "acme", "POST", "/v1/search", QUERY).json()["results"]
+    assert {(hit["id"], hit["metadata"]["customer"]) for hit in found} == {(str(i), "acme") for i in range(3)}
+    every = asked(client, "owner", "POST", "/v1/search", {**QUERY, "tenant": ALL}).json()["results"]
+    assert {hit["id"] for hit in every} == {f"{name}/{i}" for name in TENANTS for i in range(3)}
+    assert asked(client, "acme", "GET", "/info").json()["documents"] == 3
+    assert asked(client, "owner", "GET", "/info").json()["documents"] == 6
+    assert asked(client, "owner", "GET", "/info").json()["examples"] == []
+    unnamed = {"documents": [{"id": "9", "text": "cats number 9"}]}
+    stored = asked(client, "bolt", "PUT", "/v1/documents", unnamed).json()
+    assert (stored["added"], stored["documents"]) == (1, 4)
+    listed = asked(client, "owner", "POST", "/v1/documents/ids", {"tenant": "bolt", "limit": 3}).json()["ids"]
+    more = asked(client, "bolt", "POST", "/v1/documents/ids", {"offset": 3}).json()["ids"]
+    assert sorted(listed + more) == ["0", "1", "2", "9"]
+    removed = asked(client, "bolt", "POST", "/v1/documents/delete", {"ids": ["9", "none"]}).json()
+    assert (removed["deleted"], removed["documents"]) == (1, 3)
+
+
+def test_stored_vectors_of_another_tenants_document_are_not_taken(client: TestClient) -> None:
+    texts = [{"id": "0", "text": "something else"}]
+    answers: Mapping[str, Any] = {
+        tenant: asked(
+            client, "owner", "POST", "/v1/rerank", {**QUERY, "documents": texts, "tenant": tenant}
+        ).json()
+        for tenant in ("acme", "nobody")
+    }
+    assert answers["acme"]["usage"]["total_tokens"] < answers["nobody"]["usage"]["total_tokens"]
+    unnamed = asked(client, "owner", "POST", "/v1/rerank", {**QUERY, "documents": texts}).json()
+    assert unnamed["results"] == answers["nobody"]["results"]
+
+
+def test_agents_see_the_tenants_documents_alone(service: Service) -> None:
+    mcp = pytest.importorskip("surprise_rerank.connectors.mcp", reason="the extra 'mcp' is not installed")
+    headers = {"Accept": "application/json, text/event-stream"}
+
+    def called(client: TestClient, token: str, name: str, **arguments: Any) -> Any:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+        body = {**call, "params": {"name": name, "arguments": arguments}}
+        answer = client.post("/mcp", json=body, headers={**headers, "Authorization": f"Bearer {token}"})
+        return answer.json()["result"] if answer.status_code == 200 else answer.status_code
+
+    with client_of(service_app(service, mcp.mcp_routes(service))) as client:
+        found = called(client, TOKENS["acme"], "search", question="cats")["structuredContent"]["results"]
+        assert len(found) == 3
+        refused = called(client, TOKENS["acme"], "search", question="cats", tenant="bolt")
+        assert refused["isError"]
+        assert "of another tenant" in refused["content"][0]["text"]
+        assert called(client, TOKENS["acme"], "status")["structuredContent"]["documents"] == 3
+        unnamed = called(client, TOKENS["owner"], "search", question="cats")
+        assert "has tenants, and nobody says" in unnamed["content"][0]["text"]
+        assert called(client, TOKENS["writer"], "status") == 403
+
+
+def test_an_agent_over_the_standard_streams_names_a_tenant(service: Service) -> None:
+    mcp = pytest.importorskip("surprise_rerank.connectors.mcp", reason="the extra 'mcp' is not installed")
+    client_class = pytest.importorskip("mcp").Client
+
+    async def ask(**arguments: Any) -> Any:
+        async with client_class(mcp.mcp_server(service)) as client:
+            return await client.call_tool("search", {"question": "cats", **arguments})
+
+    assert len(asyncio.run(ask(tenant="bolt")).structured_content["results"]) == 3
+    assert asyncio.run(ask()).is_error
+
+
+def test_two_tokens_are_valid_while_one_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surprise_rerank.connectors.server.owners._PATIENCE", 0.0)
+    log, file = Log(), tmp_path / "tokens.toml"
+    tokens = Tokens(ServerOptions(tokens=private(file), token="old-one new-one"), log.logger())
+
+    def name(token: str) -> str | None:
+        owner = tokens.owner(f"Bearer {token}")
+        return None if owner is None else owner.name
+
+    assert [name(own) for own in ("old-one", "new-one", "old", "old-one new-one")] == ["", "", None, None]
+    assert [name(own) for own in ("acme-token-00000000", "acme-token-of-before")] == ["acme", "acme"]
+    private(file, FILE.replace(', "acme-token-of-before"', ""))
+    assert [name(own) for own in ("acme-token-00000000", "acme-token-of-before")] == ["acme", None]
+    private(file, "[acme")
+    assert name("acme-token-00000000") == "acme"
+    file.unlink()
+    assert name("acme-token-00000000") == "acme"
+    said = [(line["level"], line.get("kept"), line.get("read")) for line in log.lines]
+    assert said == [("info", None, 8), ("error", 8, None), ("error", 8, None)]
+
+
+WRONG = {
+    "no tokens": ("", "has no tokens"),
+    "an unknown right": (FILE.replace('"admin"', '"root"'), "rights"),
+    "an unknown field": (FILE.replace("tenant", "tennant"), "did you mean 'tenant'"),
+    "a short token": (FILE.replace("reader-token-000000", "secret"), "16 letters"),
+    "a token of two": (FILE.replace("bolt-token-00000000", "reader-token-000000"), "somebody else's"),
+    "no rights": (FILE.replace('["write"]', "[]"), "rights"),
+}
+
+
+@pytest.mark.parametrize("which", WRONG)
+def test_a_file_that_cannot_be_is_refused_without_a_token_of_it(tmp_path: Path, which: str) -> None:
+    text, said = WRONG[which]
+    options = ServerOptions(tokens=private(tmp_path / "tokens.toml", text))
+    with pytest.raises(DataError, match=said) as refused:
+        Service(searches=False, options=options, logger=Log().logger())
+    assert not any(token in str(refused.value) for token in (*TOKENS.values(), "secret"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tokens.toml"
+    options = ServerOptions(tokens=private(file))
+    for mode in (0o640, 0o604, 0o620):
+        file.chmod(mode)
+        with pytest.raises(DataError, match="others may read it; run 'chmod 600"):
+            Tokens(options, Log().logger())
