@@ -18,9 +18,10 @@ from surprise_rerank import DocumentIndex, load_encoder
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.retrieval.datasets import load_dataset
-from surprise_rerank.rerank import CosineReranker, DynaMaxReranker, PoolAutoReranker
+from surprise_rerank.rerank import CosineScorer, DynaMaxScorer
+from surprise_rerank.rerank.auto import auto_of_texts
 
-RERANKERS = {"cosine": CosineReranker(), "dynamax": DynaMaxReranker(), "auto": PoolAutoReranker()}
+RERANKERS = {"cosine": CosineScorer(), "dynamax": DynaMaxScorer(), "auto": auto_of_texts()}
 
 
 @click.command()

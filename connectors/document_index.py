@@ -67,7 +67,7 @@ from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
 if TYPE_CHECKING:  # which needs torch
-    from surprise_rerank.rerank.rerankers import SurpriseReranker
+    from surprise_rerank.rerank.surprise import SurpriseReranker
 
 Index = TypeVar("Index", bound="DocumentIndex")
 # The indexes that are alive in this process: a folder that one of them changes cannot be opened again.

@@ -346,7 +346,9 @@ def _explained(
     wanted = list(dict.fromkeys(asked.ids)) if asked.ids is not None else list(found.ids[: asked.top_k])
     rows = sorted(places[own] for own in wanted if own in places)
     built = BuiltSystem(system, pipeline.retriever, pipeline.reranker)
-    explanation = explain_ranking(built, encoder.as_encoder, query, found, rows, answer.background)
+    explanation = explain_ranking(
+        built, encoder.as_encoder, query, answer.pool, found, rows, answer.background
+    )
     documents = [
         {**own, "title": hit.title, "score": hit.score}
         for own, hit in zip(explanation.to_json()["candidates"], found.take(rows), strict=True)

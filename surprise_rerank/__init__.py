@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from surprise_rerank.errors import SurpriseRerankError as SurpriseRerankError
     from surprise_rerank.pipeline import Pipeline as Pipeline
     from surprise_rerank.places import Place as Place
-    from surprise_rerank.rerank.auto import AutoReranker as AutoReranker
     from surprise_rerank.rerank.diversity import Diversity as Diversity
-    from surprise_rerank.rerank.rerankers import CosineReranker as CosineReranker
-    from surprise_rerank.rerank.rerankers import DynaMaxReranker as DynaMaxReranker
-    from surprise_rerank.rerank.rerankers import FusionReranker as FusionReranker
-    from surprise_rerank.rerank.rerankers import SurpriseReranker as SurpriseReranker
+    from surprise_rerank.rerank.fusion import FusionReranker as FusionReranker
+    from surprise_rerank.rerank.scorers import CosineScorer as CosineScorer
+    from surprise_rerank.rerank.scorers import DynaMaxScorer as DynaMaxScorer
+    from surprise_rerank.rerank.scorers import Scorer as Scorer
+    from surprise_rerank.rerank.surprise import SurpriseReranker as SurpriseReranker
     from surprise_rerank.similarities.dynamax import DynaMax as DynaMax
     from surprise_rerank.similarities.table import similarity_names as similarity_names
     from surprise_rerank.similarities.text_similarity import SimilarityReranker as SimilarityReranker
@@ -85,9 +85,10 @@ _PUBLIC = {
     "ModelError NoBackgroundError NoIndexError NotStoredError StoreError SurpriseRerankError",
     "pipeline": "Pipeline",
     "places": "Place",
-    "rerank.auto": "AutoReranker",
     "rerank.diversity": "Diversity",
-    "rerank.rerankers": "CosineReranker DynaMaxReranker FusionReranker SurpriseReranker",
+    "rerank.fusion": "FusionReranker",
+    "rerank.scorers": "CosineScorer DynaMaxScorer Scorer",
+    "rerank.surprise": "SurpriseReranker",
     "similarities.dynamax": "DynaMax",
     "similarities.table": "similarity_names",
     "similarities.text_similarity": "SimilarityReranker TextSimilarity",

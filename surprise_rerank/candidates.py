@@ -12,20 +12,19 @@ import numpy.typing as npt
 from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, IntArray
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.places import Place
 
 T = TypeVar("T")
 # What a re-ranker may need of a pool beside ids and scores.
-Field: TypeAlias = Literal["dense", "tokens", "terms", "documents"]
+Field: TypeAlias = Literal["dense", "tokens", "documents"]
 # What a line of a ranking is: a document with its best passage, or a passage.
 Unit: TypeAlias = Literal["document", "passage"]
 
 # Fields of a pool that may be empty, aligned with its ids.
 _FETCH = "have the retriever fetch the field"
-_OPTIONAL = ("dense", "tokens", "terms", "documents", "passages", "inclusion")
+_OPTIONAL = ("dense", "tokens", "documents", "passages", "inclusion")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +93,6 @@ class Candidates:
         scores: scorer's name -> (n,) its scores; NaN where that scorer did not score the document.
         dense: (n, d) dense vectors, where fetched.
         tokens: n lists of token vectors, where fetched.
-        terms: n sparse vectors of words, where fetched.
         documents: n documents, where fetched.
         corpus_moments: scorer's name -> the moments of this query's scores over the corpus, where known.
         passages: n passages of these documents, where they are indexed in passages.
@@ -109,7 +107,6 @@ class Candidates:
     scores: Mapping[str, FloatArray] = field(default_factory=dict)
     dense: Float32Array | None = None
     tokens: TokenBatch | None = None
-    terms: TermBatch | None = None
     documents: tuple[Document, ...] | None = None
     corpus_moments: Mapping[str, Moments] = field(default_factory=dict)
     passages: tuple[Passage, ...] | None = None

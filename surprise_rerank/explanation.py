@@ -104,10 +104,13 @@ class ScorerShare:
     moments: Moments
     weight: float
     contribution: Float64Array
+    added: Float64Array | None = None  # (n,) what a sum multiplies with the weight, where it is one
 
     @property
     def z(self) -> Float64Array:
         """(n,) deviations above the mean, as a fusion adds them; NaN without spread or similarity."""
+        if self.added is not None:
+            return self.added
         z = z_scores(self.raw, self.moments)
         if self.moments.members is None:
             return z

@@ -22,9 +22,10 @@ from surprise_rerank.core.tracing import Counts, Known, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.fusion import FusionReranker
 from surprise_rerank.rerank.merging import at_most_of_each, merged_neighbours, with_neighbours
-from surprise_rerank.rerank.rerankers import Reranker
-from surprise_rerank.rerank.weight_fitting import Weighted, WeightFit, fit_guarded
+from surprise_rerank.rerank.scorers import Reranker
+from surprise_rerank.rerank.weight_fitting import WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
     ROUNDING,
     QuestionBackground,
@@ -347,10 +348,10 @@ class Pipeline:
         questions, qrels = border.judgements(questions, qrels)
         border.optional(border.function, "on_progress", on_progress)
         reranker = self.reranker
-        if not isinstance(reranker, Weighted):
+        if not isinstance(reranker, FusionReranker):
             kind = "no re-ranker" if reranker is None else f"the re-ranker {type(reranker).__name__}"
             raise DataError(
-                f"the pipeline has {kind}, which has no weights to fit; fit one with AutoReranker or "
+                f"the pipeline has {kind}, which has no weights to fit; fit one with a "
                 "FusionReranker (the systems auto and fusion)"
             )
         names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, matrix, unit_rows
-from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.core.tracing import span
 from surprise_rerank.documents import Document, Passage
@@ -168,7 +167,6 @@ class TextPools:
             dense=dense if "dense" in needs else None,
             tokens=tokens,
             # What words are is the index's to say, so nothing is known of those of other texts.
-            terms=TermBatch.empty(len(parts)) if "terms" in needs else None,
             documents=documents if "documents" in needs else None,
         )
 

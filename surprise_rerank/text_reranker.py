@@ -15,7 +15,7 @@ from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimension
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.pipeline import Background, Pipeline
-from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, Reranker
 from surprise_rerank.text_pool import GivenTexts, Ids, StoredDocuments, TextPools, TextRetriever, Vectors
 from surprise_rerank.thresholds.background import QuestionBackground
 
@@ -56,7 +56,7 @@ class TextReranker:
         border.optional(border.instance, "passages", self.passages, Passages)
         reranker: Reranker | None = self.reranker
         if reranker is None:
-            usual = CosineReranker() if token_dimension(self.encoder) is None else DynaMaxReranker()
+            usual = CosineScorer() if token_dimension(self.encoder) is None else DynaMaxScorer()
             object.__setattr__(self, "reranker", usual)
         border.instance("options", self.options, SearchOptions)
         if not callable(self.background):

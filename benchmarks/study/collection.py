@@ -22,7 +22,6 @@ from surprise_rerank.connectors.systems.inputs import SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import whole_file
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.terms import TermBatch, TermSpace
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
@@ -44,7 +43,6 @@ class Collection:
         ids: (n,) of the documents.
         dense: (n, d) vectors.
         lengths: (n,) numbers of tokens.
-        offsets, words, values: of the documents' words, as a `TermBatch` has them.
         sample: (s,) positions of the documents that stand for the corpus.
         names: (q,) of the questions.
         questions: (q, d) vectors.
@@ -58,9 +56,6 @@ class Collection:
     ids: npt.NDArray[np.str_]
     dense: Float32Array
     lengths: IntArray
-    offsets: IntArray
-    words: npt.NDArray[np.uint32]
-    values: Float64Array
     sample: IntArray
     names: npt.NDArray[np.str_]
     questions: Float32Array
@@ -69,16 +64,6 @@ class Collection:
     inclusion: Float32Array
     grades: npt.NDArray[np.int8]
     ideal: Float64Array
-
-    @cached_property
-    def terms(self) -> TermBatch:
-        """N sparse vectors of words."""
-        return TermBatch(self.offsets, self.words, self.values)
-
-    @cached_property
-    def space(self) -> TermSpace:
-        """The space that words are compared in."""
-        return TermSpace(self.terms.take(self.sample))
 
     @cached_property
     def ensemble(self) -> Ensemble:
@@ -133,7 +118,6 @@ class Case:
             tuple(of.ids[rows].tolist()),
             scores={"bm25": bm25[rows]},
             dense=of.dense[rows],
-            terms=of.terms.take(rows),
             corpus_moments={"bm25": moments},
             inclusion=compared,
         )
@@ -207,9 +191,8 @@ def _read(
         raise DataError("the study compares whole documents; index them without passages")
     order = np.argsort(names)
     ids, tokens = [names[i] for i in order], tokens.take(order)
-    found, retriever = index.fetch(ids, frozenset({"dense", "terms"})), SparseRetriever(index)
-    assert found.terms is not None
-    place, terms = {name: i for i, name in enumerate(ids)}, found.terms
+    found, retriever = index.fetch(ids, frozenset({"dense"})), SparseRetriever(index)
+    place = {name: i for i, name in enumerate(ids)}
     known = {name: text for name, text in asked.items() if any(gain > 0 for gain in qrels[name].values())}
     queries = encode_queries(encoder, list(known.values()), list(known))
     words, inclusion, grades, ideal = [], [], np.zeros((len(queries), len(ids)), np.int8), []
@@ -228,9 +211,6 @@ def _read(
         "ids": np.array(ids),
         "dense": found.require_dense(),
         "lengths": tokens.token_counts,
-        "offsets": terms.offsets,
-        "words": terms.terms,
-        "values": terms.values,
         "sample": np.array([place[name] for name in sample], np.int64),
         "names": np.array(list(known)),
         "questions": np.stack([query.require_dense() for query in queries]),

@@ -50,13 +50,13 @@ def _gains(cases: list[Case], taught: int, seed: int) -> tuple[float, float, flo
     always = refine_weights(
         [reranker.parts(case.query, case.candidates) for case in teaching],
         [of.grades[case.i, case.rows] / of.ideal[case.i] for case in teaching],
-        {},
+        reranker.weights,
     )
     found = []
     for case in new:
         parts = reranker.parts(case.query, case.candidates)
         before, guarded, after = (
-            case.ndcg(weighted_sum(parts, own)) for own in ({}, accepted.weights, always)
+            case.ndcg(weighted_sum(parts, own)) for own in (reranker.weights, accepted.weights, always)
         )
         found.append((guarded - before, after - before))
     gains = np.mean(found, axis=0).tolist()

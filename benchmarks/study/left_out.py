@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -13,30 +14,36 @@ from benchmarks.study.peers import PEERS, Scores, own_scores
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, AutoReranker, AutoSettings
-from surprise_rerank.rerank.fusion import BM25_WEIGHT, weighted_sum
-from surprise_rerank.rerank.rerankers import FusionReranker
+from surprise_rerank.rerank.auto import AUTO, SumSettings
+from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionReranker, Trust, weighted_sum
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
 
 # What may be chosen, a part at a time. The start has the three scorers of `fusion` and nothing else.
-START = AutoSettings(words=0, vectors=0, lengths=0, trust=None)
-CHOICES: Mapping[str, Sequence[Mapping[str, object]]] = {
-    "BM25": [{"bm25": own} for own in (0.5, 0.6, 0.75)],
-    "trust": [{"trust": own} for own in (None, (0.25, 0.4))],
-    "lengths": [{"lengths": own} for own in (0, 0.5)],
-    "words": [{"words": own} for own in (0, 0.25, 0.5)],
-    "vectors": [{"vectors": own} for own in (0, 0.25, 0.5)],
+START = SumSettings({"bm25": BM25_WEIGHT, "feedback": 0.0})
+CHOICES: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "BM25": [{"bm25": weight} for weight in (0.5, 0.6, 0.75)],
+    "trust": [{"trust": trust} for trust in (None, Trust())],
+    "lengths": [{"lengths": share} for share in (0.0, 0.5)],
+    "feedback": [{"feedback": weight} for weight in (0.0, 0.5, 0.75, 1.0)],
 }
+
+
+def changed(settings: SumSettings, **numbers: Any) -> SumSettings:
+    """The same with other numbers; those that are no attribute are weights."""
+    fields = {name: value for name, value in numbers.items() if name in ("lengths", "trust")}
+    weights = {name: value for name, value in numbers.items() if name not in fields}
+    return replace(settings, weights={**settings.weights, **weights}, **fields)
+
+
 # Twice through all parts: what one is worth depends on the others.
 STEPS = (*CHOICES, *CHOICES)
-PARTS: Mapping[str, AutoSettings] = {
-    "without BM25": replace(AUTO_DEFAULTS, bm25=0),
-    "without cosine": replace(AUTO_DEFAULTS, cosine=0),
-    "without inclusion": replace(AUTO_DEFAULTS, dynamax=0),
-    "without trust": replace(AUTO_DEFAULTS, trust=None),
-    "without lengths": replace(AUTO_DEFAULTS, lengths=0),
-    "without words": replace(AUTO_DEFAULTS, words=0),
-    "without vectors": replace(AUTO_DEFAULTS, vectors=0),
+PARTS: Mapping[str, SumSettings] = {
+    "without BM25": changed(AUTO, bm25=0.0),
+    "without cosine": changed(AUTO, cosine=0.0),
+    "without inclusion": changed(AUTO, dynamax=0.0),
+    "without trust": changed(AUTO, trust=None),
+    "without lengths": changed(AUTO, lengths=0.0),
+    "without feedback": changed(AUTO, feedback=0.0),
 }
 # Collections that are alike, so that one of them tells of the others: they are left out together.
 KINDS: Mapping[str, str] = {
@@ -50,20 +57,20 @@ POOLS = (50, 1000)  # candidates of each retriever, where 100 are usual
 _NO_TOKENS = TokenBatch.from_arrays([])  # inclusion is there already
 
 
-def auto(case: Case, settings: AutoSettings = AUTO_DEFAULTS) -> Float64Array:
+def auto(case: Case, settings: SumSettings = AUTO) -> Float64Array:
     """(n,) the product's scores."""
     reranker = product(case.of, settings)
-    return weighted_sum(reranker.parts(case.query, case.candidates), {}) + np.zeros(len(case.rows))
+    return reranker.totals(case.query, case.candidates)
 
 
-def product(of: Collection, settings: AutoSettings = AUTO_DEFAULTS) -> AutoReranker:
+def product(of: Collection, settings: SumSettings = AUTO) -> FusionReranker:
     """`auto` as the product has it, of a collection."""
-    return AutoReranker(of.ensemble, _NO_TOKENS, of.space, settings, retrieved=True)
+    return settings.reranker(of.ensemble, _NO_TOKENS, words=True, inclusion=True)[0]
 
 
 def fusion(case: Case) -> Float64Array:
     """(n,) scores of the system `fusion`."""
-    tokens = DynaMaxScorer(_NO_TOKENS, retrieved=True)
+    tokens = DynaMaxScorer(sample=_NO_TOKENS, retrieved=True)
     scorers = [RetrievedScorer("bm25"), CosineScorer(case.of.ensemble), tokens]
     return weighted_sum(FusionReranker(scorers).parts(case.query, case.candidates), {"bm25": BM25_WEIGHT})
 
@@ -88,7 +95,7 @@ class Study:
     """
 
     collections: Mapping[tuple[str, str], Collection]
-    _known: dict[tuple[str, AutoSettings], float] = field(default_factory=dict, init=False, repr=False)
+    _known: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -109,27 +116,27 @@ class Study:
         """(q,) nDCG@10 of each question."""
         return np.array([case.ndcg(scores(case)) for case in self.collections[name, model].pools])
 
-    def mean(self, settings: AutoSettings, name: str) -> float:
+    def mean(self, settings: SumSettings, name: str) -> float:
         """The mean nDCG@10 of `auto` on a data set, over the models."""
-        if (name, settings) not in self._known:
+        if (name, str(settings)) not in self._known:
             means = [
                 self.values(lambda case: auto(case, settings), name, model).mean()
                 for own, model in self.collections
                 if own == name
             ]
-            self._known[name, settings] = float(np.mean(means))
-        return self._known[name, settings]
+            self._known[name, str(settings)] = float(np.mean(means))
+        return self._known[name, str(settings)]
 
-    def chosen(self, names: Sequence[str], advance: Callable[[int], None] = lambda _: None) -> AutoSettings:
+    def chosen(self, names: Sequence[str], advance: Callable[[int], None] = lambda _: None) -> SumSettings:
         """The best settings on these data sets, a part at a time from `START`."""
         best = START
         for part in STEPS:
-            tried = [replace(best, **choice) for choice in CHOICES[part]]  # type: ignore[arg-type]
+            tried = [changed(best, **choice) for choice in CHOICES[part]]
             best = max(tried, key=lambda settings: float(np.mean([self.mean(settings, n) for n in names])))
             advance(1)
         return best
 
-    def left_out(self, advance: Callable[[int], None] = lambda _: None) -> dict[str, AutoSettings]:
+    def left_out(self, advance: Callable[[int], None] = lambda _: None) -> dict[str, SumSettings]:
         """Data set -> what is chosen on those of all other kinds."""
         kinds = self.kinds
         chosen = {
@@ -147,7 +154,7 @@ def interval(differences: Float64Array) -> tuple[float, float]:
     return float(differences.mean() - half), float(differences.mean() + half)
 
 
-def quality_table(study: Study, model: str, chosen: Mapping[str, AutoSettings]) -> Table:
+def quality_table(study: Study, model: str, chosen: Mapping[str, SumSettings]) -> Table:
     """Every row on every data set, with its mean, and the mean difference to `fusion`."""
     names = [name for name in study.names if (name, model) in study.collections]
     rows: dict[str, list[float]] = {
@@ -210,7 +217,7 @@ def _differences(name: str, title: str, names: Sequence[str], rows: Mapping[str,
 def parts_table(study: Study) -> Table:
     """What `auto` loses without each part: means over the models, intervals over the data sets."""
     names = study.names
-    whole = np.array([study.mean(AUTO_DEFAULTS, name) for name in names])
+    whole = np.array([study.mean(AUTO, name) for name in names])
     columns = (Column("variant"), *(Column(name, 4) for name in names), Column("mean", 4), Column("95 %"))
     cells: list[tuple[Cell, ...]] = [("auto", *whole.tolist(), float(whole.mean()), "")]
     for row, settings in PARTS.items():
@@ -221,10 +228,13 @@ def parts_table(study: Study) -> Table:
     return Table("parts", "Each part taken away", columns, tuple(cells), notes=notes)
 
 
-def chosen_table(study: Study, chosen: Mapping[str, AutoSettings]) -> Table:
+def chosen_table(study: Study, chosen: Mapping[str, SumSettings]) -> Table:
     """What was fixed on all data sets but the one that is named."""
-    keys = ("bm25", "trust", "lengths", "words", "vectors")
+    keys = ("bm25", "feedback", "trust", "lengths")
     columns = (Column("left out"), *(Column(key) for key in keys))
-    everywhere = {**chosen, "none": study.chosen(study.names), "the default": AUTO_DEFAULTS}
-    cells = [(name, *(str(getattr(own, key)) for key in keys)) for name, own in everywhere.items()]
+    everywhere = {**chosen, "none": study.chosen(study.names), "the default": AUTO}
+    cells = [
+        (name, *(str(own.weights[key] if key in own.weights else getattr(own, key)) for key in keys))
+        for name, own in everywhere.items()
+    ]
     return Table("chosen", "What was fixed on the others", columns, tuple(cells))

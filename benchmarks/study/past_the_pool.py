@@ -8,36 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from scipy import sparse, special
+from scipy import special
 
 from benchmarks.study.collection import DEPTH, Case, Collection
 from benchmarks.study.left_out import auto
 from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.rerank.feedback import contrast, shares
+from surprise_rerank.rerank.feedback import shares
 
-_WORDS, _BEST, _NEAR = 30, 10, 16
+_BEST, _NEAR = 10, 16
 
 
 def _deeper(case: Case, ranked: Float64Array) -> IntArray:
     return case.of.pool(case.i, 2 * DEPTH).rows
 
 
-def _by_words(case: Case, ranked: Float64Array) -> IntArray:
-    """A second question of the best documents' words (RM3, without weights of the first question)."""
-    of = case.of
-    unit = of.space.unit(of.terms)
-    vocabulary, columns = np.unique(unit.terms, return_inverse=True)
-    vectors = sparse.csr_array((unit.values, columns, unit.offsets), (len(of.ids), len(vocabulary)))
-    mixture = np.asarray(vectors[case.rows].T @ shares(ranked, case.candidates.ids))
-    mixture[np.argsort(-mixture)[_WORDS:]] = 0
-    return of.best(case.i, np.asarray(vectors @ mixture), DEPTH)
-
-
 def _by_vectors(case: Case, ranked: Float64Array) -> IntArray:
     """What the best have more of than the pool, as a second dense question (Rocchio)."""
     of = case.of
-    asked = of.questions[case.i] + contrast(ranked, case.candidates.ids) @ of.dense[case.rows]
+    against = shares(ranked, case.candidates.ids) - 1 / len(case.rows)
+    asked = of.questions[case.i] + against @ of.dense[case.rows]
     return of.best(case.i, of.dense @ asked, DEPTH)
 
 
@@ -75,7 +65,6 @@ def _linear(case: Case, ranked: Float64Array) -> IntArray:
 
 WAYS: Mapping[str, Callable[[Case, Float64Array], IntArray]] = {
     "200 of each": _deeper,
-    "words of the best": _by_words,
     "vectors of the best": _by_vectors,
     "guided question": _guided,
     "neighbours of the best": _neighbours,

@@ -220,14 +220,11 @@ class _Reader:
 
     def corpus(self) -> dict[str, np.ndarray]:
         """Vectors of the documents, and how many of them have each word."""
-        found = self.index.fetch(list(self.places), frozenset({"dense", "terms"}))
-        assert found.terms is not None
+        found, words = self.index.fetch(list(self.places), frozenset({"dense"})), self.index.term_statistics()
         vectors = found.require_dense()
         dense = np.zeros((len(self.places), vectors.shape[1]), np.float32)
         dense[[self.places[name] for name in found.ids]] = vectors
-        vocabulary, counts = np.unique(found.terms.terms, return_counts=True)
-        filled = np.int64(np.count_nonzero(found.terms.lengths))
-        return {"dense": dense, "vocab": vocabulary, "df": counts, "filled": filled}
+        return {"dense": dense, "vocab": words.terms, "df": words.counts, "filled": np.int64(words.filled)}
 
     def cases(self, asked: Asked, query: Query) -> Iterator[dict[str, object]]:
         """The question's arrays; and again without its relevant documents."""

@@ -71,7 +71,7 @@ from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.rerank.rerankers import SurpriseReranker
+from surprise_rerank.rerank.surprise import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
 Keep: TypeAlias = str | os.PathLike[str] | Literal["qdrant"] | None
@@ -421,7 +421,7 @@ class Collection(NeverCopied, Ranked):
         pool, points = self.there(pool)
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
-        request = self.enriched.request(points, tokens=False, words=True)
+        request = self.enriched.request(points, tokens=False)
         found = self.pools.answered({"added": request})["added"]
         return behind([str(point) for point in points], pool.documents, found)
 

@@ -35,13 +35,11 @@ from surprise_rerank.connectors.qdrant.schema import (
     PointId,
     Record,
     StoredVector,
-    to_terms,
 )
 from surprise_rerank.connectors.qdrant.search.queries import AskedInclusion, by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
@@ -144,10 +142,9 @@ class Enriched:
         notes = (*pool.notes, *behind(points, pool.documents, found))
         return replace(pool, inclusion=asked.inclusion(found, points), notes=tuple(dict.fromkeys(notes)))
 
-    def request(self, points: Sequence[PointId], *, tokens: bool, words: bool) -> models.QueryRequest:
-        """A request for what was added to points."""
-        vectors = (*([TOKENS] if tokens else []), *([WORDS] if words else []))
-        return by_id(points, (HASH, *(TOKEN_FIELDS if tokens else ())), vectors)
+    def request(self, points: Sequence[PointId], *, tokens: bool = True) -> models.QueryRequest:
+        """A request for what was added to points: the hashes of their texts, and token vectors."""
+        return by_id(points, (HASH, *TOKEN_FIELDS), (TOKENS,)) if tokens else by_id(points, (HASH,), (WORDS,))
 
     def tokens_of(self, points: Sequence[str], found: Sequence[Record]) -> TokenBatch:
         """Token vectors of points, of what was found by `request`; a DataError names damaged ones."""
@@ -159,10 +156,6 @@ class Enriched:
             self.record.token_dimension,
             [f"of point {point}" for point in points],
         )
-
-    def words_of(self, points: Sequence[str], found: Sequence[Record]) -> TermBatch:
-        """The words of points, of what was found by `request`."""
-        return to_terms(_of_points(points, found), WORDS)
 
     def remove(self) -> bool:
         """Take away everything that was added; returns whether there was anything."""

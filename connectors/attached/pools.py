@@ -20,7 +20,7 @@ from surprise_rerank.connectors.attached.layouts import (
 )
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors
-from surprise_rerank.connectors.qdrant.schema import PointId, Record, to_terms
+from surprise_rerank.connectors.qdrant.schema import PointId, Record
 from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import (
     AskedInclusion,
@@ -159,18 +159,19 @@ class ForeignPools(Pools):
         values = own.scores(np.array([record.score for record in records], np.float32))
         return own.score, np.asarray(values, np.float64)
 
+    def dense_of(self, records: Sequence[Record]) -> Float32Array:
+        """(n, d) dense vectors of points that came with them."""
+        return self.vectors.dense_of(records)[0]
+
     def is_apart(self, vector: str) -> bool:
         """Whether a vector was added beside the collection."""
         return vector in _ADDED
 
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
         """What was added to these points."""
-        tokens = "tokens" in fields and self.reads_added
-        words = "terms" in fields and self.enriched.words is not None
-        if not records or not (tokens or words):
+        if not records or "tokens" not in fields or not self.reads_added:
             return {}
-        points = [point_id(record.id) for record in records]
-        return {"added": self.enriched.request(points, tokens=tokens, words=words)}
+        return {"added": self.enriched.request([point_id(record.id) for record in records])}
 
     def whole(
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
@@ -211,10 +212,6 @@ class ForeignPools(Pools):
             read = self.reads_added
             tokens = self.enriched.tokens_of(points, added) if read else own.tokens_of(records, self.where)
             pool = replace(pool, tokens=tokens)
-        if "terms" in fields:
-            words = self.enriched.words is not None
-            terms = self.enriched.words_of(points, added) if words else to_terms(records, own.sparse or "")
-            pool = replace(pool, terms=terms)
         return pool
 
     def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
@@ -255,8 +252,6 @@ class ForeignPools(Pools):
         names = [own.dense] * ("dense" in fields and own.has_dense)
         if "tokens" in fields and own.tokens is not None and not self.reads_added:
             names.append(own.tokens)
-        if "terms" in fields and own.sparse is not None and self.enriched.words is None:
-            names.append(own.sparse)
         return tuple(names)
 
     def _is_apart(self, search: Search) -> bool:

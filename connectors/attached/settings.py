@@ -29,7 +29,7 @@ from surprise_rerank.encoders.endpoint import OpenAIEncoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder, load_question_encoder
 from surprise_rerank.errors import DataError, ForeignCollectionError, IndexMismatchError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import Reranker
+from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground, require_background
 

@@ -15,11 +15,20 @@ from qdrant_client import models
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
-from surprise_rerank.connectors.qdrant.schema import NUMBER, Record, to_terms
-from surprise_rerank.connectors.qdrant.search.pools import Asked, Plan, Pools, Search, once, scores_of
+from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.search.pools import (
+    Asked,
+    Plan,
+    Pools,
+    Search,
+    in_order,
+    inclusion_of,
+    once,
+    scored,
+    scores_of,
+)
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
-    AskedInclusion,
     SearchOptions,
     Stage,
     TokenSample,
@@ -36,7 +45,7 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.pipeline import Retriever
+from surprise_rerank.rerank.feedback import Chosen, Feedback, chosen
 from surprise_rerank.surprise.score import probability
 
 
@@ -268,8 +277,8 @@ def _documents(ordered: Candidates, first: int, last: int) -> Candidates:
     return ordered.take([i for i, key in enumerate(keys) if key in kept])
 
 
-# The documents whose words are taken as they occur together, for the deviation of all scores. It is .96 to
-# 1.01 of the exact one in the median of eight collections' questions; with 30 .92 to 1.00, with 0 .82 to .98.
+# The best points whose scores are taken as they are, for the deviation of all scores. It is .97 to 1.01 of
+# the exact one in the median of six collections' questions; with 30 .94 to 1.02, with none .51 to .90.
 _BEST = 100
 NO_WORD = "no document has a word of the question, so BM25 says nothing of it"
 
@@ -352,15 +361,18 @@ class SparseRetriever(ExplainingRetriever):
 
     def measuring(self, sparse: SparseVector) -> tuple[Asked, int]:
         """A request for what `measured` is told, for `Pools.every`; none where there is no word."""
-        found, own = _BEST if len(sparse.indices) else 0, (self.words.vector,)
-        return (lambda limit: request(self._plan(sparse)(_BEST), _BEST, (), own)), found
+        wanted = _BEST if len(sparse.indices) else 0
+        return (lambda limit: request(self._plan(sparse)(_BEST), _BEST, (), ())), wanted
 
     def measured(self, sparse: SparseVector, best: Sequence[Record]) -> Moments:
-        """The query's moments, from its best points with their terms; see `moments`."""
+        """The query's moments, from its best points; see `moments`."""
         if not len(sparse.indices):
             return Moments.of(np.zeros(0))
-        known, own = best[:_BEST], self.words
-        return own.statistics().moments(sparse, to_terms(known, own.vector), scores_of(known), idf=own.idf)
+        return self.words.statistics().moments(sparse, scores_of(best[:_BEST]), idf=self.words.idf)
+
+    def tells_moments(self, depth: int) -> bool:
+        """Whether a search at a depth finds what `measured` is told: nothing narrows it."""
+        return self.options == NO_OPTIONS and self.index.tenant is None and depth >= _BEST
 
     @property
     def words(self) -> Words:
@@ -402,8 +414,8 @@ class HybridRetriever(ExplainingRetriever):
     """The union of the best documents by cosine and by BM25, each with both scores, and BM25's moments.
 
     The options are of the dense search; a `SparseRetriever` has its own. Qdrant is asked for inclusion where
-    there is a sample to measure it against, and for the `cosines` of what only BM25 found, so that nobody
-    needs its vectors.
+    there is a sample to measure it against, for `cosines` of what only BM25 found, so that nobody needs its
+    vectors, and with `feedback` for similarities to a second question.
     """
 
     index: Searched
@@ -412,13 +424,14 @@ class HybridRetriever(ExplainingRetriever):
     options: SearchOptions = NO_OPTIONS
     sample: TokenSample | None = None
     cosines: bool = False
+    feedback: Feedback | None = None
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
 
-        A collection and its own words are asked together, in two requests. Where documents are split, their
-        whole texts take a third, and one more where several passages of a document count. What was added
-        beside a collection takes two more. Words that are elsewhere take more.
+        A collection and its own words are asked together, in two requests, and in a third for feedback. Where
+        documents are split, their whole texts take one more, and another one where several passages of a
+        document count. What was added beside a collection takes two more. Words that are elsewhere take more.
         """
         words = self.lexical
         if isinstance(words, SparseRetriever) and words.index is self.index:
@@ -439,28 +452,30 @@ class HybridRetriever(ExplainingRetriever):
         pools, sparse = self.index.pools, words.vector(query.text)
         dense = pools.asked(query)
         options = self.options.exactly() if self.exact else self.options
+
+        # First: the best by vectors, and the best by words.
         nearest = Search(lambda limit: [pools.near(dense, limit)], depth, frozenset(), options)
         near, by_words = pools.best(nearest, words.finding(sparse, depth))
         known = best_of(by_words.records, pools)
         keys = dict.fromkeys(pools.key(record) for record in near.records)
         missing = [key for key in known if key not in keys]
+
+        # Second: what one search knows of the other's documents, and what neither knows.
         inclusion = None if self.sample is None else self.sample.asked(query)
         asked = {"bm25": words.scoring(sparse, [key for key in keys if key not in known])}
-        # What only words find may be other points than those that the fields are of.
-        beside = pools.is_apart(words.words.vector)
-        apart = pools.splits or beside
-        # The terms of the pool tell the moments, too, where it is large and nothing narrows it.
-        is_of_all = words.options == NO_OPTIONS and self.index.tenant is None
-        measures = "terms" in fields and not beside and is_of_all and depth >= _BEST
-        if not measures:
+        if not words.tells_moments(depth):
             asked["best"] = words.measuring(sparse)
         if inclusion is not None:
-            asked["inclusion"] = _inclusion_of(inclusion, pools, near.records, missing)
+            asked["inclusion"] = inclusion_of(inclusion, pools, near.records, missing)
         if self.cosines:
-            asked["cosine"] = pools.nearness_of(dense, missing, options)
+            asked["cosine"] = pools.nearness_of(dense, pools.among(missing), len(missing), options)
+        to_read = ([], []) if self.feedback is None else _to_read(near.records, by_words.records)
+        asked["read"] = pools.fields_of([*to_read[0], *to_read[1]], frozenset({"dense"}))
+        # What only words find may be other points than those that the fields are of.
+        apart = pools.splits or pools.is_apart(words.words.vector)
         if apart:
             asked["further"] = pools.of_documents(missing, fields)
-        others = [] if pools.splits else _in_order(by_words.records, missing, pools)
+        others = [] if pools.splits else in_order(by_words.records, missing, pools)
         points = near.records if apart else [*near.records, *others]
         if fields:
             asked["fields"] = pools.fields_of(points, fields)
@@ -468,7 +483,7 @@ class HybridRetriever(ExplainingRetriever):
         answers = pools.every(asked | once(parts))
         if fields:
             points = scored(answers["fields"], points)  # without what was deleted meanwhile
-        others = _in_order(answers["further"], missing, pools) if apart else []
+        others = in_order(answers["further"], missing, pools) if apart else []
         records = [*points, *others]
         if pools.splits:
             answers |= pools.answered(pools.parts(records, fields))
@@ -477,15 +492,50 @@ class HybridRetriever(ExplainingRetriever):
         cosines = {record.id: record.score for record in answers.get("cosine", ())}
         is_near = [pools.key(record) in keys for record in records]
         further = [cosines.get(record.id, np.nan) for record in records]
-        found_scores = {name: np.where(is_near, near_to, further)}
+        scores = {name: np.where(is_near, near_to, further)}
         known |= best_of(answers["bm25"], pools)
-        found_scores["bm25"] = np.array([known.get(pools.key(r), 0.0) for r in records], np.float64)
-        pool = pools.made(records, fields, found_scores, answers)
-        best = scored(records, by_words.records) if measures else answers["best"]
-        pool = _with_moments(pool, words.measured(sparse, best))
-        if inclusion is None:
+        scores["bm25"] = np.array([known.get(pools.key(r), 0.0) for r in records], np.float64)
+        pool = pools.made(records, fields, scores, answers)
+        pool = _with_moments(pool, words.measured(sparse, answers.get("best", by_words.every)))
+        if inclusion is not None:
+            points_of = [record.id for record in records]
+            pool = pools.included(pool, points_of, inclusion, answers["inclusion"])
+        if self.feedback is None:
             return pool
-        return pools.included(pool, [record.id for record in records], inclusion, answers["inclusion"])
+        return self._with_feedback(self.feedback, query, pool, records, to_read, answers["read"])
+
+    def _with_feedback(
+        self,
+        feedback: Feedback,
+        query: Query,
+        pool: Candidates,
+        records: Sequence[Record],
+        chosen_points: tuple[list[Record], list[Record]],
+        read: Sequence[Record],
+    ) -> Candidates:
+        """The pool, whose points these are, with similarities to what the best have in common.
+
+        Of the points that were chosen, vectors were read; those that were deleted meanwhile have none.
+        """
+        pools, options = self.index.pools, self.options.exactly() if self.exact else self.options
+        # Third: how near all of them are.
+        place = {record.id: row for row, record in enumerate(records)}
+        vectors = dict(zip([record.id for record in read], pools.dense_of(read), strict=True))
+        best, others = (
+            [record.id for record in part if record.id in vectors and record.id in place]
+            for part in chosen_points
+        )
+        rows = Chosen([place[point] for point in best], [place[point] for point in others])
+        question = feedback.question(
+            query, pool, rows, {place[point]: vector for point, vector in vectors.items() if point in place}
+        )
+        if question is None:
+            return pool
+        asked = {"near": pools.nearness_of(question, pools.these(records), len(records), options)}
+        nearness = {record.id: record.score for record in pools.every(asked)["near"]}
+        scores = {**pool.scores, "feedback": np.array([nearness.get(r.id, np.nan) for r in records])}
+        moments = {**pool.corpus_moments, "feedback": feedback.moments(question)}
+        return replace(pool, scores=scores, corpus_moments=moments)
 
     def filtered(self, condition: models.Filter | None) -> HybridRetriever:
         """The same over what a filter lets through, by both."""
@@ -504,42 +554,16 @@ class HybridRetriever(ExplainingRetriever):
         if isinstance(self.lexical, ExplainingRetriever):
             lexical = self.lexical.steps(query, depth)
         more = [] if self.sample is None else [self.sample.step(self.index.engine)]
+        if self.feedback is not None:
+            more.append(f"{self.index.engine}: cosine to what the best have in common, over the candidates")
         return [*dense, *lexical, f"union: the {depth} best of each, with both scores", *more]
 
 
-def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:
-    """Those of these points that have an answer, with its payload and vectors and with their own score."""
-    by_id = {record.id: record for record in answers}
-    return [replace(by_id[point.id], score=point.score) for point in points if point.id in by_id]
-
-
-def _inclusion_of(
-    asked: AskedInclusion, pools: Pools, records: Sequence[Record], keys: Sequence[str]
-) -> tuple[Asked, int]:
-    """A request for inclusion in these points and all points of these documents, for `Pools.every`."""
-    wanted = pools.these(records)
-    if keys:
-        wanted = models.Filter(should=[wanted, pools.among(keys)])
-    return (lambda limit: pools.inclusion(asked, wanted, limit)), len(records) + len(keys)
-
-
-def _in_order(records: Sequence[Record], keys: Sequence[str], pools: Pools) -> list[Record]:
-    """The points of some documents, in the order of the keys and of the passages."""
-    place = {key: i for i, key in enumerate(keys)}
-    own = [record for record in records if pools.key(record) in place]
-    return sorted(own, key=lambda r: (place[pools.key(r)], r.payload.get(NUMBER, 0) if pools.splits else 0))
-
-
-@dataclass(frozen=True, slots=True)
-class LexicallyScored:
-    """Candidates of another retriever with their BM25 scores, and the query's BM25 moments."""
-
-    retriever: Retriever  # finds the candidates
-    words: LexicalIndex  # the same documents' words
-
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """As the other retriever does."""
-        return with_words(self.retriever.retrieve(query, depth, fields), self.words, query.text)
+def _to_read(*lists: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """The points of several searches whose vectors make a second question; see `feedback.chosen`."""
+    points = {record.id: record for records in lists for record in records}
+    best, others = chosen(*([record.id for record in records] for records in lists))
+    return [points[name] for name in best], [points[name] for name in others]
 
 
 def with_words(
@@ -567,31 +591,3 @@ def _with_moments(pool: Candidates, moments: Moments) -> Candidates:
     is_read = bool(moments.mean or moments.deviation)
     notes = pool.notes if is_read or not len(pool) else (*pool.notes, NO_WORD)
     return replace(pool, corpus_moments={**pool.corpus_moments, "bm25": moments}, notes=notes)
-
-
-@dataclass(frozen=True, slots=True)
-class InclusionScored(ExplainingRetriever):
-    """Candidates of another retriever, with inclusion of the question's tokens."""
-
-    retriever: Retriever  # finds the candidates
-    index: Searched  # computes it, where the documents are
-    sample: TokenSample  # what it is measured against
-
-    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """As the other retriever does."""
-        pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
-        return pool if asked is None else self.index.with_inclusion(pool, asked)
-
-    def filtered(self, condition: models.Filter | None) -> InclusionScored:
-        """The same over what a filter lets through."""
-        return replace(self, retriever=narrowable(self.retriever).filtered(condition))
-
-    def over(self, index: Searched) -> InclusionScored:
-        """The same over other documents of the same index."""
-        return replace(self, retriever=narrowable(self.retriever).over(index), index=index)
-
-    def steps(self, query: Query, depth: int) -> list[str]:
-        """What `retrieve` does, in words."""
-        own = self.retriever
-        before = own.steps(query, depth) if isinstance(own, ExplainingRetriever) else []
-        return [*before, self.sample.step(self.index.engine)]

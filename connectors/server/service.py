@@ -31,7 +31,7 @@ from surprise_rerank.core.process import PerProcess
 from surprise_rerank.encoders.base import shown_model
 from surprise_rerank.errors import DataError, StoreError, did_you_mean
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -67,7 +67,7 @@ class Opened:
             return self.reranker
         options = replace(self.reranker.options, min_percentile=None)
         ranks, encoder = self.reranker.reranker, self.reranker.encoder
-        if isinstance(ranks, CosineReranker | DynaMaxReranker):
+        if isinstance(ranks, CosineScorer | DynaMaxScorer):
             return TextReranker(encoder, ranks, options=options)
         return TextReranker(encoder, options=options)
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TypeGuard
 
 from surprise_rerank import border
-from surprise_rerank.connectors.qdrant.retrievers import (
-    HybridRetriever,
-    InclusionScored,
-    LexicallyScored,
-    SurpriseMode,
-    SurpriseRetriever,
-)
+from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SurpriseMode, SurpriseRetriever
+from surprise_rerank.connectors.qdrant.scored import InclusionScored, LexicallyScored
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.systems.fitted_weights import load_weights
@@ -23,19 +17,11 @@ from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
-from surprise_rerank.pipeline import Retriever
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS, PARTS, AutoReranker, AutoSettings
+from surprise_rerank.rerank.auto import AUTO, FUSION, SumSettings
 from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
-from surprise_rerank.rerank.fusion import BM25_WEIGHT
-from surprise_rerank.rerank.rerankers import (
-    CosineReranker,
-    DynaMaxReranker,
-    FusionReranker,
-    Reranker,
-    SurpriseReranker,
-)
+from surprise_rerank.rerank.fusion import FusionReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
-from surprise_rerank.rerank.weight_fitting import Weighted
+from surprise_rerank.rerank.surprise import SurpriseReranker
 
 
 def build_system(
@@ -70,15 +56,14 @@ def build_system(
         )
     built = system.built(SystemInputs(index=index, options=options, mode=mode, of_texts=of_texts))
     weights = load_weights(index, name) if fitted and system.fits else None
-    if weights is None or not isinstance(built.reranker, Weighted):
+    reranker = built.reranker
+    if weights is None or not isinstance(reranker, FusionReranker):
         return built
-    if name == "auto" and not set(weights) <= set(PARTS):
-        # They are factors of parts that it had before: with the parts of now nobody has tried them.
-        stale = "its fitted weights are of an earlier form and are left out; fit them again"
+    if not set(weights) <= set(built.scorers):
+        # They are of parts that it had before, or that are not there now: together they were never tried.
+        stale = "its fitted weights are of other scorers and are left out; fit them again"
         return replace(built, reranking=f"{built.reranking}; {stale}")
-    # A fusion has no weight for BM25 where it cannot be asked, and weights of such a fusion have none.
-    known = {part: own for part, own in weights.items() if name == "auto" or part in built.scorers}
-    reranker = built.reranker.weighted({**built.reranker.weights, **known})
+    reranker = reranker.weighted({**reranker.weights, **weights})
     return replace(
         built, reranker=reranker, reranking=f"{built.reranking}; weights fitted on judged questions"
     )
@@ -89,7 +74,7 @@ def with_scorers(
 ) -> BuiltSystem:
     """The same with further scorers in its sum, and with these weights by part in place of its own.
 
-    A scorer is a `Scorer`, or what `CrossEncoderScorer` takes.
+    A scorer is a `Scorer`, or what `CrossEncoderScorer` takes. Feedback is of the ranking without them.
 
     Raises:
         DataError: if the system has one score, two scorers have one name, or a weight is for none.
@@ -99,25 +84,16 @@ def with_scorers(
     if not scorers and not weights:
         return built
     own = built.reranker
-    if not isinstance(own, AutoReranker | FusionReranker):
+    if not isinstance(own, FusionReranker):
         raise DataError(
             f"scorers= and weights= are for systems that add scores on one scale, such as auto and fusion; "
             f"{built.name!r} has one score"
         )
-    more = [scorer if _is_scorer(scorer) else CrossEncoderScorer(scorer) for scorer in scorers]
-    factors = {**own.weights, **weights}
-    if isinstance(own, AutoReranker):
-        reranker: Reranker = replace(own, more=(*own.more, *more), weights=factors)
-    else:
-        reranker = replace(own, scorers=[*own.scorers, *more], weights=factors)
+    more = [scorer if isinstance(scorer, Scorer) else CrossEncoderScorer(scorer) for scorer in scorers]
+    reranker = replace(own, scorers=[*own.scorers, *more], weights={**own.weights, **weights})
     names = ", ".join(scorer.name for scorer in more)
     said = f"; with {names} in deviations above the mean" if names else ""
     return replace(built, reranker=reranker, reranking=f"{built.reranking}{said}")
-
-
-def _is_scorer(given: object) -> TypeGuard[Scorer]:
-    has_all = all(hasattr(given, name) for name in ("scores", "moments", "needs"))
-    return has_all and not isinstance(given, type)
 
 
 def possible_systems(index: Searched) -> list[str]:
@@ -136,7 +112,9 @@ def possible_systems(index: Searched) -> list[str]:
 def cosine(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's own order, or given ones in the order of their cosines."""
     is_own = inputs.first_stage is None and not inputs.of_texts
-    return BuiltSystem("cosine", inputs.dense, None if is_own else CosineReranker(inputs.index.similarity))
+    return BuiltSystem(
+        "cosine", inputs.dense, None if is_own else CosineScorer(similarity=inputs.index.similarity)
+    )
 
 
 def surprise(inputs: SystemInputs) -> BuiltSystem:
@@ -165,7 +143,7 @@ def bm25(inputs: SystemInputs) -> BuiltSystem:
     if inputs.first_stage is None:
         return BuiltSystem("bm25", words)
     scored = LexicallyScored(inputs.first_stage, words)
-    return BuiltSystem("bm25", scored, FusionReranker([RetrievedScorer("bm25")], "sum"))
+    return BuiltSystem("bm25", scored, RetrievedScorer("bm25"))
 
 
 def dynamax(inputs: SystemInputs) -> BuiltSystem:
@@ -173,10 +151,10 @@ def dynamax(inputs: SystemInputs) -> BuiltSystem:
     if not (inputs.index.has_tokens or inputs.of_texts):
         raise _lacking(inputs, "token vectors", "dynamax compares")
     if inputs.compares_here:
-        return BuiltSystem("dynamax", inputs.dense, DynaMaxReranker())
+        return BuiltSystem("dynamax", inputs.dense, DynaMaxScorer())
     nothing = TokenSample(TokenBatch.from_arrays([]))
     scored = InclusionScored(inputs.dense, inputs.index, nothing)
-    return BuiltSystem("dynamax", scored, DynaMaxReranker(retrieved=True))
+    return BuiltSystem("dynamax", scored, DynaMaxScorer(retrieved=True))
 
 
 def _lacking(inputs: SystemInputs, what: str, why: str) -> DataError:
@@ -186,29 +164,10 @@ def _lacking(inputs: SystemInputs, what: str, why: str) -> DataError:
 
 def fusion(inputs: SystemInputs) -> BuiltSystem:
     """Cosine, DynaMax and BM25 on one scale, over the pools of cosine and BM25, as far as they are stored."""
-    words, tokens = inputs.words, inputs.token_sample()
-    # Nothing but scores travels: neither tokens nor dense vectors.
-    only_scores, scorers, size = _is_asked_together(inputs), list[Scorer](), 0
-    if inputs.index.has_dense:
-        sample = inputs.sample()
-        scorers.append(CosineScorer(sample.corpus, retrieved=only_scores))
-        size = sample.size
-    if tokens is not None:
-        size = size or len(tokens.tokens)
-        scorers.append(DynaMaxScorer(tokens.tokens, retrieved=not inputs.compares_here))
-    weights = {}
-    if words is not None:
-        scorers.insert(0, RetrievedScorer("bm25"))
-        weights["bm25"] = BM25_WEIGHT
-    terms = " + ".join(f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in scorers)
-    measured = _measured(size, all_words=words is not None)
-    reranking = f"client: {terms}, each in deviations above its mean over {measured}"
-    reranker = FusionReranker(scorers, "surprise", weights)
-    retriever = _hybrid(inputs, tokens, cosines=only_scores)
-    return BuiltSystem("fusion", retriever, reranker, reranking, inputs.lacks)
+    return _sum("fusion", inputs, FUSION)
 
 
-def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltSystem:
+def auto(inputs: SystemInputs, settings: SumSettings = AUTO) -> BuiltSystem:
     """The default: see `rerank/auto.py`; other settings than the usual ones are for studies.
 
     Raises:
@@ -220,41 +179,41 @@ def auto(inputs: SystemInputs, settings: AutoSettings = AUTO_DEFAULTS) -> BuiltS
             "orders them otherwise than the cosine or dot product that auto reads: choose fusion, surprise "
             "or cosine"
         )
+    return _sum("auto", inputs, settings)
+
+
+def _sum(name: str, inputs: SystemInputs, settings: SumSettings) -> BuiltSystem:
+    """A sum of scorers over the pools of cosine and, where it can be asked, BM25; or over the given pool."""
     words, tokens = inputs.words, inputs.token_sample()
-    sample = inputs.sample(terms=words is not None)
-    reranker = AutoReranker(
-        sample.corpus,
+    sample = inputs.sample() if inputs.index.has_dense else None
+    # Where Qdrant gives all scores of its own pool, nothing else travels. What it compares the vectors of
+    # somebody else's collection by need not be the cosine.
+    is_own_pool = words is not None and inputs.first_stage is None
+    is_near = sample is not None and inputs.index.pools.nearness(())[0] == "cosine"
+    cosines = is_own_pool and is_near and not inputs.of_texts
+    reranker, feedback = settings.reranker(
+        None if sample is None else sample.corpus,
         None if tokens is None else tokens.tokens,
-        sample.words,
-        settings,
-        retrieved=not inputs.compares_here,
+        words=words is not None,
+        cosines=cosines,
+        inclusion=not inputs.compares_here,
     )
-    scorers = [*([f"{settings.bm25:g} bm25"] if words is not None else []), "cosine"]
-    scorers += [] if tokens is None else ["dynamax"]
-    reranking = (
-        f"client: {' + '.join(scorers)}, each in deviations above its mean over "
-        f"{_measured(sample.size, all_words=words is not None)}; feedback from the best"
+    weights = reranker.weights
+    terms = " + ".join(
+        f"{weights[s.name]:g} {s.name}" if s.name in weights else s.name for s in reranker.scorers
     )
-    return BuiltSystem("auto", _hybrid(inputs, tokens, cosines=False), reranker, reranking, inputs.lacks)
-
-
-def _measured(size: int, *, all_words: bool) -> str:
-    return f"{size} sampled documents{' (bm25: all)' if all_words else ''}"
-
-
-def _is_asked_together(inputs: SystemInputs) -> bool:
-    """Whether Qdrant gives all scores of a pool of its own, so that no dense vectors travel."""
-    is_own = inputs.words is not None and inputs.first_stage is None
-    # What Qdrant compares a foreign collection's vectors by need not be the cosine.
-    return is_own and inputs.index.storage is not None and not inputs.of_texts
-
-
-def _hybrid(inputs: SystemInputs, tokens: TokenSample | None, *, cosines: bool) -> Retriever:
-    """Candidates by cosine and, where it can be asked, by BM25; or the given ones with BM25's scores."""
-    found, words = inputs.dense, inputs.words
-    sample = None if inputs.compares_here else tokens
-    if words is not None and inputs.first_stage is None:
-        return HybridRetriever(inputs.index, words, options=inputs.options, sample=sample, cosines=cosines)
-    if words is not None:
-        found = LexicallyScored(found, words)
-    return found if sample is None else InclusionScored(found, inputs.index, sample)
+    size = sample.size if sample is not None else len(tokens.tokens) if tokens is not None else 0
+    measured = f"{size} sampled documents{' (bm25: all)' if words is not None else ''}"
+    reranking = f"client: {terms}, each in deviations above its mean over {measured}"
+    compared = None if inputs.compares_here else tokens
+    retriever = inputs.dense
+    if words is not None and is_own_pool:
+        retriever = HybridRetriever(
+            inputs.index, words, False, inputs.options, compared, cosines=cosines, feedback=feedback
+        )
+    else:
+        if words is not None:
+            retriever = LexicallyScored(retriever, words)
+        if compared is not None:
+            retriever = InclusionScored(retriever, inputs.index, compared)
+    return BuiltSystem(name, retriever, reranker, reranking, inputs.lacks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -15,14 +15,12 @@ from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.systems.inputs import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.register import find_system
-from surprise_rerank.core.arrays import Float32Array, Float64Array, pair_similarities
+from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, pair_similarities
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Passage
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare
-from surprise_rerank.rerank.auto import AutoReranker
-from surprise_rerank.rerank.fusion import surprise_normalized
-from surprise_rerank.rerank.rerankers import FusionReranker
+from surprise_rerank.rerank.fusion import AS_THEY_ARE, FusionReranker, Share
 from surprise_rerank.similarities.bags import word_lists
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.similarities.token_matches import TokenMatch, token_matches
@@ -37,6 +35,7 @@ def explain_ranking(
     system: BuiltSystem,
     encoder: Encoder | None,
     query: Query,
+    candidates: Candidates,
     ranking: Ranking,
     shown: Sequence[int],
     background: QuestionBackground | None = None,
@@ -44,8 +43,8 @@ def explain_ranking(
     """How a system's ranking of a question comes about.
 
     The ranking is of all candidates, with documents, and with `raw` as the re-ranker gave it; `shown` are the
-    positions of those that are explained one by one. Reads what it does not hold: a sample of the documents,
-    the candidates' vectors, and token vectors of those that are shown.
+    positions of those that are explained one by one. Reads what these do not hold: a sample of the documents,
+    the candidates' vectors where one score ranks, and token vectors of those that are shown.
 
     Raises:
         DataError: if documents were deleted meanwhile, or the background is of other scorers.
@@ -53,10 +52,13 @@ def explain_ranking(
     index = cast(Any, system.retriever).index  # all of `systems` are from one
     pool = _Pool(index, query, ranking)
     sample = _Sample(index.corpus, query)
-    names = tuple(name for name in _scorers(system) if name != "cosine" or index.has_dense)
-    shares = tuple(_share(system, name, pool, sample) for name in names)
-    if isinstance(system.reranker, AutoReranker):
-        shares += tuple(_pool_share(name, part) for name, part in ranking.parts.items() if name not in names)
+    if isinstance(system.reranker, FusionReranker):
+        rows = ranking.rows_in(candidates)
+        shares = tuple(_of_sum(share, rows) for share in system.reranker.shares(query, candidates))
+        names = tuple(share.name for share in shares)
+    else:
+        names = tuple(name for name in _scorers(system) if name != "cosine" or index.has_dense)
+        shares = tuple(_share(system, name, pool, sample) for name in names)
     distributions = tuple(
         ScoreDistribution(name, sample.described(name), sample.similarities(name), sample.moments(name))
         for name in names
@@ -81,31 +83,23 @@ def explain_ranking(
     )
 
 
+def _of_sum(share: Share, rows: IntArray) -> ScorerShare:
+    """What a scorer adds to a sum, in the order of a ranking."""
+    measured, known = share.measured, share.measured.moments
+    moments = replace(known, mean=np.squeeze(known.mean), deviation=np.squeeze(known.deviation))
+    return ScorerShare(share.name, measured.raw[rows], moments, share.weight, share.part[rows], share.z[rows])
+
+
 def _scorers(system: BuiltSystem) -> tuple[str, ...]:
-    if system.scorers:
-        return system.scorers
     return (*find_system(system.name).first_stage, *((system.name,) if system.name != "surprise" else ()))
 
 
 def _share(system: BuiltSystem, name: str, pool: _Pool, sample: _Sample) -> ScorerShare:
     ranking, weight = pool.ranking, float(name == system.name)
     contribution = ranking.scores if weight else np.zeros(len(ranking))
-    if isinstance(system.reranker, FusionReranker):
-        weight = system.reranker.weights.get(name, 1.0)
-        contribution = weight * ranking.parts[name]
     if name not in _SIMILARITIES:  # a score of a registered system, which is not known over the sample
-        return _pool_share(name, contribution)
-    if isinstance(system.reranker, AutoReranker):
-        contribution = ranking.parts[name]
-        z = surprise_normalized(pool.raw(name), sample.moments(name))
-        # Weights differ from question to question: what a deviation added here.
-        weight = round(float(contribution @ z / (z @ z)), 6) if z.any() else 0.0
+        return ScorerShare(name, contribution, AS_THEY_ARE, 1.0, contribution)
     return ScorerShare(name, pool.raw(name), sample.moments(name), weight, contribution)
-
-
-def _pool_share(name: str, part: Float64Array) -> ScorerShare:
-    """What the pool, or a system's own score, adds to the scores of the candidates: nothing is normalised."""
-    return ScorerShare(name, part, Moments(np.zeros(()), np.ones(())), 1.0, part)
 
 
 @dataclass(frozen=True)

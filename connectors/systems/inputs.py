@@ -13,10 +13,9 @@ from surprise_rerank.connectors.qdrant.retrievers import (
 )
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import Searched
-from surprise_rerank.core.terms import TermSpace
 from surprise_rerank.pipeline import Retriever
-from surprise_rerank.rerank.auto import SCORERS, AutoReranker
-from surprise_rerank.rerank.rerankers import FusionReranker, Reranker
+from surprise_rerank.rerank.fusion import FusionReranker
+from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # Documents over which it is measured what a usual score is: the deviation of 128 is known to 6 %, and twice
@@ -43,10 +42,6 @@ class BuiltSystem:
     def scorers(self) -> tuple[str, ...]:
         """What it adds, by name; nothing, where one score ranks."""
         own = self.reranker
-        if isinstance(own, AutoReranker):
-            there = {"bm25": own.words, "cosine": own.corpus, "dynamax": own.sample}
-            more = (scorer.name for scorer in own.more)
-            return (*(name for name in SCORERS if there[name] is not None), *more)
         return tuple(scorer.name for scorer in own.scorers) if isinstance(own, FusionReranker) else ()
 
     @property
@@ -62,11 +57,10 @@ class BuiltSystem:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What stands for the corpus: so many documents, their vectors, and their terms."""
+    """What stands for the corpus: so many documents, and their vectors."""
 
     size: int
     corpus: Ensemble
-    words: TermSpace | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,15 +96,13 @@ class SystemInputs:
         absent = ["words"] * (own.words is None) + ["token vectors"] * (not own.has_tokens)
         return f"without {' and '.join(absent)}: {'; '.join(map(own.remedy, absent))}" if absent else ""
 
-    def sample(self, *, terms: bool = False) -> Sample:
-        """Documents, or passages, that stand for the corpus; with terms if asked, where BM25 counts them."""
-        own, fields = self.index, set[Field]({"dense"})
-        if terms and own.words is not None and own.words.counts:
-            fields.add("terms")
-        found = own.sample(SAMPLE_SIZE, frozenset(fields))
+    def sample(self) -> Sample:
+        """Documents, or passages, that stand for the corpus."""
+        own = self.index
+        found = own.sample(SAMPLE_SIZE, frozenset({"dense"}))
         vectors, similarity = found.require_dense(), own.similarity
         corpus = Ensemble.from_vectors(vectors, sample_size=0, model=own.model, similarity=similarity)
-        return Sample(len(set(found.ids)), corpus, None if found.terms is None else TermSpace(found.terms))
+        return Sample(len(set(found.ids)), corpus)
 
     def token_sample(self) -> TokenSample | None:
         """What inclusion is measured against; None where no token vectors are stored."""

@@ -105,14 +105,14 @@ _SYSTEMS: dict[str, System] = {
             uses=frozenset({"tokens", "sparse"}),
             first_stage=("cosine", "bm25"),
             fits=True,
-            text_reranker="surprise_rerank.rerank.auto:PoolAutoReranker",
+            text_reranker="surprise_rerank.rerank.auto:auto_of_texts",
         ),
         System(
             name="cosine",
             summary="dense vectors by cosine",
             build=f"{_BUILDING}:cosine",
             needs=frozenset({"dense"}),
-            text_reranker="surprise_rerank.rerank.rerankers:CosineReranker",
+            text_reranker="surprise_rerank.rerank.scorers:CosineScorer",
         ),
         System(
             name="surprise",
@@ -138,7 +138,7 @@ _SYSTEMS: dict[str, System] = {
             kind="late-interaction",
             needs=frozenset({"tokens"}),
             first_stage=("cosine",),
-            text_reranker="surprise_rerank.rerank.rerankers:DynaMaxReranker",
+            text_reranker="surprise_rerank.rerank.scorers:DynaMaxScorer",
         ),
         System(
             name="fusion",

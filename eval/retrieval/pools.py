@@ -15,9 +15,9 @@ from surprise_rerank.connectors.qdrant.retrievers import (
     DenseRetriever,
     HybridRetriever,
     LexicalIndex,
-    LexicallyScored,
     SparseRetriever,
 )
+from surprise_rerank.connectors.qdrant.scored import LexicallyScored
 from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.tokens import TokenBatch

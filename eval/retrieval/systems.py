@@ -8,18 +8,17 @@ from functools import partial
 from types import MappingProxyType
 
 from surprise_rerank.candidates import Candidates, Query
-from surprise_rerank.connectors.qdrant.retrievers import InclusionScored
+from surprise_rerank.connectors.qdrant.scored import InclusionScored
 from surprise_rerank.connectors.qdrant.search.queries import TokenSample
 from surprise_rerank.connectors.systems.building import auto
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import SYSTEMS, Need, System
 from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.eval.retrieval.trec import Run
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS
-from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod
-from surprise_rerank.rerank.rerankers import FusionReranker, SurpriseReranker
+from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod, FusionReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer
-from surprise_rerank.rerank.weight_fitting import Weighted, fit_guarded
+from surprise_rerank.rerank.surprise import SurpriseReranker
+from surprise_rerank.rerank.weight_fitting import fit_guarded
 from surprise_rerank.similarities.table import find_similarity
 from surprise_rerank.similarities.text_similarity import SimilarityReranker
 from surprise_rerank.surprise.score import SurpriseModel, Weight
@@ -60,13 +59,13 @@ def _bm25_lucene(resources: Resources) -> BuiltSystem:
     if resources.pool is None:
         return BuiltSystem("bm25-lucene", resources.retriever("bm25-lucene"))
     retriever = resources.retriever("bm25-lucene", bm25="bm25-lucene")
-    return BuiltSystem("bm25-lucene", retriever, FusionReranker([RetrievedScorer("bm25")], "sum"))
+    return BuiltSystem("bm25-lucene", retriever, RetrievedScorer("bm25"))
 
 
 def _fusion_lucene(method: FusionMethod, bm25_weight: float, resources: Resources) -> BuiltSystem:
     """The pools of Lucene's BM25 and of cosine, by the sum of their scores and DynaMax's."""
     tokens = resources.sample_tokens
-    scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(tokens, retrieved=True)]
+    scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(sample=tokens, retrieved=True)]
     note, weights = "without BM25, of cosine and dynamax only", dict[str, float]()
     if resources.lucene is None:
         retriever = resources.retriever("cosine")
@@ -94,14 +93,14 @@ def _pools_to_fit(
 def _fitted(make: Callable[[Resources], BuiltSystem], resources: Resources) -> BuiltSystem:
     """A system with weights that judged questions of another split teach, where they help."""
     built = make(resources)
-    assert isinstance(built.reranker, Weighted)
+    assert isinstance(built.reranker, FusionReranker)
     found = fit_guarded(built.reranker, resources.lessons.pools(_pools_to_fit(make, resources)))
     note = "; ".join(text for text in (built.note, str(found)) if text)
     return replace(built, reranker=built.reranker.weighted(found.weights), note=note)
 
 
 def _auto(resources: Resources) -> BuiltSystem:
-    return auto(resources.of_index(), AUTO_DEFAULTS)
+    return auto(resources.of_index())
 
 
 def _surprise(name: str, model: SurpriseModel, weight: Weight, shrink: float, summary: str) -> System:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.process import SharedByCopies, limit_torch
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank.scorers import Scorer
 
 # (question, n texts) -> n scores, higher for more relevant.
 PairScores: TypeAlias = Callable[[str, Sequence[str]], npt.ArrayLike]
@@ -33,7 +34,7 @@ _QUESTIONS = 1000
 
 
 @dataclass(frozen=True, eq=False)
-class CrossEncoderScorer(SharedByCopies):
+class CrossEncoderScorer(SharedByCopies, Scorer):
     """The scores of a cross-encoder, with their mean and deviation over a sample of texts.
 
     Attributes:
@@ -48,7 +49,6 @@ class CrossEncoderScorer(SharedByCopies):
     model: object
     sample: Sequence[str] = ()
     name: str = "cross-encoder"
-    needs: ClassVar[frozenset[Field]] = frozenset({"documents"})
     _score: PairScores = field(init=False, repr=False)
     # By question, and by question and texts.
     _usual: Callable[[str], Moments] = field(init=False, repr=False)
@@ -61,6 +61,16 @@ class CrossEncoderScorer(SharedByCopies):
         usual = lru_cache(_QUESTIONS)(lambda question: Moments.of(self._scored(question, sample)))
         object.__setattr__(self, "_usual", usual)
         object.__setattr__(self, "_pool", lru_cache(_POOLS)(self._scored))
+
+    @property
+    def is_of_pool(self) -> bool:
+        """Whether there is no sample."""
+        return not self.sample
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Texts."""
+        return frozenset({"documents"})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.model, self.sample, self.name)  # what is kept is made anew

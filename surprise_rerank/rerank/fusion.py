@@ -1,20 +1,25 @@
-"""Putting several scorers on one scale and adding them.
+"""One weighted sum of scorers on one scale: `fusion` is such a sum, and so is `auto`.
 
 The scores of different scorers have different units. There are several common scales: ranks (RRF), the pool's
 own range (min-max) or deviations (z), and the surprise scale, which is how many deviations a score is above
 this query's mean over the corpus. Only the last does not depend on the other documents of the pool. The
-weights of the sum can be chosen by hand, or fitted on judged questions (`weight_fitting`).
+weights of the sum can be chosen by hand, or fitted on judged questions (`weight_fitting`); `Trust` moves
+weight from dense vectors to words where the question's own scores say so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Literal, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from surprise_rerank import border
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 from surprise_rerank.core.moments import Moments
+from surprise_rerank.rerank.scorers import Measured, Scorer
 from surprise_rerank.surprise.score import ROUNDING, z_scores
 
 FusionMethod: TypeAlias = Literal["surprise", "rrf", "minmax", "zscore", "sum"]
@@ -24,10 +29,11 @@ RRF_CONSTANT = 60  # Cormack, Clarke and Buettcher (SIGIR 2009)
 # with equal weights it decides alone. Chosen on 400 training questions of scifact (nDCG@10 .743 -> .746) and
 # the development questions of nfcorpus (.336 -> .340).
 BM25_WEIGHT = 0.5
+# How many of a scorer's best documents are looked at when scorers are compared.
+COMPARED = 10
 # How many scores moments come from, where nobody knows: a z of 1,000 is possible then.
 UNKNOWN_MEMBERS = 1_000_000
-
-_FEWEST = 20  # texts that a line is drawn through
+AS_THEY_ARE = Moments(np.zeros(()), np.ones(()))  # of scores that are compared with nothing
 
 
 def reciprocal_ranks(scores: FloatArray, constant: float = RRF_CONSTANT) -> Float64Array:
@@ -100,31 +106,176 @@ def surprise_normalized(scores: FloatArray, moments: Moments) -> Float64Array:
     return z
 
 
-def without_length(
-    scores: Float64Array, lengths: IntArray, usual: Float64Array, usual_lengths: IntArray, share: float
-) -> tuple[Float64Array, Float64Array]:
-    """(n,) scores of a pool and (s,) of a sample, less a share of what their numbers of tokens predict.
-
-    Inclusion takes the largest similarity over a document's tokens, so a document with more tokens has more
-    chances. The sample of the corpus shows how many more: with b the least-squares slope over it, and a the
-    share, from 0 to 1,
-
-        s_i - a b (log(1 + l_i) - mean log(1 + l)).
-
-    A sample of fewer than 20 shows nothing, and all scores stay.
-    """
-    if len(usual) < _FEWEST:
-        return scores, usual
-    known = np.log1p(usual_lengths.astype(np.float64))
-    middle = known.mean() if len(known) else 0.0
-    about = known - middle
-    spread = float(about @ about)
-    slope = float(about @ usual) / spread if spread > 0 else 0.0
-    own = np.log1p(lengths.astype(np.float64)) - middle
-    return scores - share * slope * own, usual - share * slope * about
-
-
 def weighted_sum(parts: Mapping[str, FloatArray], weights: Mapping[str, float]) -> Float64Array:
     """(n,) sum of weight times part; a part without a weight counts 1."""
     total = sum(weights.get(name, 1.0) * np.asarray(part, np.float64) for name, part in parts.items())
     return np.asarray(total, dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far this question's dense vectors are trusted: how well BM25 rates their best documents.
+
+    The trust t grows from 0 to 1 between two values of `agreement`. The cosine and feedback count t times
+    their weight, and BM25 2 - t times its own. Token vectors are of the same model as the dense ones, so that
+    their agreement is no evidence.
+    """
+
+    low: float = 0.25
+    high: float = 0.4
+
+    def __post_init__(self) -> None:
+        border.fields(self, low=border.share, high=border.share)
+        if not self.low < self.high:
+            border.refuse(
+                "Trust", (self.low, self.high), "two ascending shares", "give some such as (.2, .4)"
+            )
+
+    def factors(self, z: Mapping[str, Float64Array], order: Sequence[int]) -> dict[str, float]:
+        """Scorer -> what its weight is multiplied with, of those that this changes.
+
+        `z` holds each scorer's deviations, `order` the candidates in an order that the pool does not decide.
+        """
+        if "cosine" not in z or "bm25" not in z:
+            return {}
+        rows = list(order)
+        agreed = agreement(z["cosine"][rows], z["bm25"][rows])
+        trust = float(np.clip((agreed - self.low) / (self.high - self.low), 0.0, 1.0))
+        return {"cosine": trust, "bm25": 2 - trust, "feedback": trust} if trust < 1 else {}
+
+
+def agreement(scores: Float64Array, other: Float64Array) -> float:
+    """How well another scorer rates one scorer's best documents, from 0 to 1.
+
+        mean of the other over this scorer's ten best / mean of the other over its own ten best
+
+    Of fewer than twenty documents half are the best: all of ten would be every scorer's ten best. Of equal
+    documents the first ones are. Scores are deviations above the corpus' mean. 1 where the other scorer's own
+    best are not above it, or where all of this scorer's scores are equal: nothing speaks against it.
+    """
+    if not len(scores) or np.ptp(scores) == 0:
+        return 1.0
+    most = float(other[_best(other)].mean())
+    return float(np.clip(other[_best(scores)].mean() / most, 0.0, 1.0)) if most > 0 else 1.0
+
+
+def _best(values: Float64Array) -> IntArray:
+    best: IntArray = np.argsort(-values, kind="stable")[: min(COMPARED, (len(values) + 1) // 2)]
+    return best
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Share:
+    """What one scorer adds to the scores of n candidates: `part` = weight x z.
+
+    The weight is this question's; `z` are deviations above the mean of its moments, or of another scale.
+    """
+
+    name: str
+    measured: Measured
+    z: Float64Array
+    weight: float
+
+    @property
+    def part(self) -> Float64Array:
+        """(n,) what it adds."""
+        return self.weight * self.z
+
+
+@dataclass(frozen=True, slots=True)
+class FusionReranker:
+    """Orders documents by the weighted sum of several scorers on one scale.
+
+    A scorer that lacks what it needs is left out, and a note in the ranking says so.
+
+    Attributes:
+        scorers: of different names.
+        method: `surprise` (deviations above this query's mean over the corpus), `rrf`, `minmax` or `zscore`
+            (both over the pool), or `sum` (the scores as they are).
+        weights: scorer's name -> weight; 1 where not given. `Pipeline.fit` learns them.
+        trust: how weights follow the question; None leaves them as they are.
+    """
+
+    scorers: Sequence[Scorer]
+    method: FusionMethod = "surprise"
+    weights: Mapping[str, float] = field(default_factory=dict)
+    trust: Trust | None = None
+
+    def __post_init__(self) -> None:
+        scorers = tuple(
+            border.instances("scorers", self.scorers, Scorer, "see CrossEncoderScorer")  # type: ignore[type-abstract]
+        )
+        object.__setattr__(self, "scorers", scorers)
+        names = [scorer.name for scorer in scorers]
+        border.some("scorers", names, "give a list of scorers")
+        border.distinct("the names of scorers", names, "rename one")
+        border.choice("method", self.method, get_args(FusionMethod))
+        border.mapping("weights", self.weights, border.number)
+        border.optional(border.instance, "trust", self.trust, Trust)
+        border.choices("weights", list(self.weights), names)
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """What the scorers need, together."""
+        return frozenset().union(*(scorer.needs for scorer in self.scorers))
+
+    def rerank(self, query: Query, candidates: Candidates) -> Ranking:
+        """The pool by the sum; `parts` add up to it, `raw` has each scorer's own scores.
+
+        Raises:
+            DataError: if all scorers lack what they need.
+        """
+        shares, notes = self.shares(query, candidates), []
+        if any(share.weight != self.weights.get(share.name, 1.0) for share in shares):
+            notes = [
+                "the dense vectors were trusted less than usual here: their best documents are not those of "
+                "bm25"
+            ]
+        notes += [note for scorer in self.scorers if (note := scorer.absence(query, candidates))]
+        parts = {share.name: share.part for share in shares}
+        present = [own for own in self.scorers if own.name in parts]
+        if any(scorer.is_of_pool for scorer in present) and self.method == "surprise":
+            n = len(set(candidates.ids))
+            notes.append(f"a usual score is the mean over the {n} texts at hand, as there is no index")
+        relative = {scorer.name for scorer in self.scorers if scorer.is_relative}
+        raw = {share.name: share.measured.raw for share in shares if share.name not in relative}
+        return Ranking.order(candidates, weighted_sum(parts, {}), parts, notes, raw=raw)
+
+    def totals(self, query: Query, candidates: Candidates) -> Float64Array:
+        """(n,) the sum for each candidate."""
+        return weighted_sum({share.name: share.part for share in self.shares(query, candidates)}, {})
+
+    def shares(self, query: Query, candidates: Candidates) -> list[Share]:
+        """What each scorer adds to this question's scores, of those that are there."""
+        present = [own for own in self.scorers if own.absence(query, candidates) is None]
+        measured, z = {}, {}
+        for scorer in present or self.scorers:  # where none is there, the first one's error tells what to do
+            if self.method == "surprise":
+                measured[scorer.name] = own = scorer.measured(query, candidates)
+                z[scorer.name] = surprise_normalized(own.scores, own.moments)
+            else:  # what is usual over the corpus does not count, and need not be known
+                raw = np.asarray(scorer.scores(query, candidates), np.float64)
+                measured[scorer.name] = Measured(raw, raw, AS_THEY_ARE)
+                z[scorer.name] = POOL_SCALES[self.method](raw)
+        factors = {} if self.trust is None else self.trust.factors(z, by_id(candidates))
+        return [
+            Share(name, measured[name], values, self.weights.get(name, 1.0) * factors.get(name, 1.0))
+            for name, values in z.items()
+        ]
+
+    def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
+        """Every scorer's name -> (n,) what it adds where its weight is 1, 0 where it is left out."""
+        even = replace(self, weights={}).shares(query, candidates)
+        parts = {share.name: share.part for share in even}
+        return {own.name: parts.get(own.name, np.zeros(len(candidates))) for own in self.scorers}
+
+    def weighted(self, weights: Mapping[str, float]) -> FusionReranker:
+        """The same fusion with other weights."""
+        return replace(self, weights=border.mapping("weights", weights))
+
+
+def by_id(candidates: Candidates) -> list[int]:
+    """The candidates by id and passage, which does not depend on where they stand in the pool."""
+    numbers = [p.number for p in candidates.passages] if candidates.passages else [0] * len(candidates)
+    keys = list(zip(candidates.ids, numbers, strict=True))
+    return sorted(range(len(candidates)), key=keys.__getitem__)

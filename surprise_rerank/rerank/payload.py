@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.json_values import at
 from surprise_rerank.core.moments import Moments
+from surprise_rerank.rerank.scorers import Scorer
 
 _DAY = 86_400.0
 
 
 @dataclass(frozen=True)
-class PayloadScorer:
+class PayloadScorer(Scorer):
     """What a key of the metadata says, in deviations above its mean over the pool.
 
     Attributes:
@@ -36,7 +37,11 @@ class PayloadScorer:
     decay: float | timedelta | None = None
     origin: float | date | None = None
     name: str = ""
-    needs: ClassVar[frozenset[Field]] = frozenset({"documents"})
+
+    @property
+    def needs(self) -> frozenset[Field]:
+        """Documents, for their metadata."""
+        return frozenset({"documents"})
 
     def __post_init__(self) -> None:
         border.key("key", self.key, "date")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.fusion import weighted_sum
-from surprise_rerank.rerank.rerankers import Reranker
+from surprise_rerank.rerank.fusion import FusionReranker, weighted_sum
 
 CUTOFF = 10  # of nDCG
 FOLDS = 5
@@ -32,21 +30,6 @@ _FEWEST_IN_FOLD = 4
 _SURE = 1.645
 _RIDGE = 0.3  # with a larger one, a few questions change less
 _RANGE = (-4.0, 4.0)  # of a factor's logarithm: as good as none, and as good as alone
-
-
-@runtime_checkable
-class Weighted(Reranker, Protocol):
-    """A re-ranker whose score is a weighted sum."""
-
-    @property
-    def weights(self) -> Mapping[str, float]:
-        """Part's name -> its factor; 1 where not given."""
-
-    def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
-        """Part's name -> (n,) what it adds to the score, before the factors; the same names for all pools."""
-
-    def weighted(self, weights: Mapping[str, float]) -> Self:
-        """The same with other factors."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +73,7 @@ class WeightFit:
 
 
 def fit_guarded(
-    reranker: Weighted,
+    reranker: FusionReranker,
     judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]],
 ) -> WeightFit:
     """Learn the weights of a re-ranker (`refine_weights`), and check them on held-back questions.
@@ -230,7 +213,7 @@ class _Lesson:
 
 
 def _lessons(
-    reranker: Weighted, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]
+    reranker: FusionReranker, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]
 ) -> list[_Lesson]:
     """The questions that have a relevant document, in the order of their ids."""
     found: dict[str, _Lesson] = {}

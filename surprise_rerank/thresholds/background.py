@@ -41,7 +41,6 @@ from surprise_rerank.candidates import Ranking, Unit, Verdict
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import DataError, NoBackgroundError
-from surprise_rerank.rerank.auto import SCORERS
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
 from surprise_rerank.thresholds.chance import USUAL_CHANCE, AnswerChance
@@ -211,7 +210,7 @@ class QuestionBackground:
         """
         if not len(ranking):
             return np.zeros(0)
-        known = {*self.names, *SCORERS}
+        known = {*self.names, "bm25", "cosine", "dynamax"}
         own = {name: scores for name, scores in ranking.scores_by_scorer.items() if name in known}
         advice = "make the background with the pipeline that it is used with"
         border.equal("the scorers of the ranking", tuple(own), self.names, advice)

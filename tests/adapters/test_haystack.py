@@ -19,7 +19,7 @@ from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.rerankers import CosineReranker
+from surprise_rerank.rerank.scorers import CosineScorer
 from surprise_rerank.text_reranker import TextReranker
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # read when it is imported
@@ -77,7 +77,7 @@ def test_metadata_is_read_where_it_is_asked_for() -> None:
 
 def test_embeddings_of_documents_are_used_and_ids_in_meta_are_known() -> None:
     encoder = WordEncoder()
-    component = SurpriseRanker(reranker=TextReranker(encoder, CosineReranker()))
+    component = SurpriseRanker(reranker=TextReranker(encoder, CosineScorer()))
     dense = WordEncoder().encode(TEXTS).dense
     documents = [replace(d, embedding=v.tolist()) for d, v in zip(documents_of(*TEXTS), dense, strict=True)]
     plain = component.run("dog barks", documents_of(*TEXTS))["documents"]

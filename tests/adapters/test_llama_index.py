@@ -15,7 +15,7 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.rerankers import CosineReranker
+from surprise_rerank.rerank.scorers import CosineScorer
 from surprise_rerank.text_reranker import TextReranker
 
 if not is_installed("llama_index"):
@@ -76,7 +76,7 @@ def rerank(**more: Any) -> SurpriseRerank:
 
 def test_embeddings_of_nodes_are_used() -> None:
     encoder = WordEncoder()
-    component = SurpriseRerank(reranker=TextReranker(encoder, CosineReranker()), top_n=4)
+    component = SurpriseRerank(reranker=TextReranker(encoder, CosineScorer()), top_n=4)
     nodes = nodes_of(*TEXTS)
     plain = component.postprocess_nodes(nodes, query_str="dog barks")
     for node, vector in zip(nodes, WordEncoder().encode(TEXTS).dense, strict=True):

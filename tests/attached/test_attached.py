@@ -506,13 +506,12 @@ def test_dense_vectors_of_a_function_and_tokens_of_a_model(store: Store) -> None
         collection.pipeline("dynamax")
     collection.enrich()
     ranking = collection.pipeline("auto").search(QUESTION, 3)
-    assert set(ranking.parts) == {"bm25", "cosine", "dynamax", "words", "vectors"}
+    assert set(ranking.parts) == {"bm25", "cosine", "dynamax", "feedback"}
     with pytest.raises(IndexMismatchError, match="'tokens'"):
         store.attach(api, token_encoder=WordEncoder(16, "other"))
     without = store.attach(api)
     ranking = without.pipeline("auto").search(QUESTION, 3)
     assert "dynamax" not in ranking.parts
-    assert any("without token vectors" in note for note in ranking.notes)
     assert any("of 'tokens'; attach it with that model" in value for _, value in without.facts())
     with pytest.raises(DataError, match="of 'tokens'; attach it with that model as token_encoder="):
         without.pipeline("dynamax")

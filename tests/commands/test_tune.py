@@ -28,6 +28,7 @@ from surprise_rerank.connectors.systems.fitted_weights import (
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, IndexMismatchError
 from surprise_rerank.eval.questions import read_judged_questions, read_judgements
+from surprise_rerank.rerank.auto import AUTO
 from surprise_rerank.rerank.weight_fitting import WeightFit
 
 PAIRS, FILLERS = 40, 12
@@ -264,12 +265,12 @@ def test_weights_survive_a_restart_and_end_with_a_version(open_index: Opener) ->
 def test_a_system_takes_what_its_parts_can_use(open_index: Opener) -> None:
     with open_index(WordEncoder()) as index:
         index.sync([Document(str(i), f"word{i} other") for i in range(20)])
-        store_weights(index, "auto", replace(FOUND, weights={**FOUND.weights, "feedback": 1.2}))
+        store_weights(index, "auto", replace(FOUND, weights={**FOUND.weights, "words": 1.2}))
         built = build_system("auto", index)
-        assert "of an earlier form and are left out; fit them again" in built.reranking
-        assert not built.reranker.weights
+        assert "of other scorers and are left out; fit them again" in built.reranking
+        assert built.reranker.weights == AUTO.weights
         store_weights(index, "auto", FOUND)
-        assert build_system("auto", index).reranker.weights == FOUND.weights
+        assert build_system("auto", index).reranker.weights == {**AUTO.weights, **FOUND.weights}
         # Weights without words leave those of words alone.
         store_weights(index, "fusion", replace(FOUND, weights={"cosine": 1.2, "dynamax": 0.8}))
         weights = build_system("fusion", index).reranker.weights

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surprise_rerank.core.terms import TermBatch, TermSpace
+from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.errors import DataError
 
 texts = st.lists(
@@ -19,42 +17,6 @@ texts = st.lists(
 
 def batch(found: list[dict[int, float]]) -> TermBatch:
     return TermBatch.of([(list(own), list(own.values())) for own in found])
-
-
-def unit(text: dict[int, float], sample: list[dict[int, float]]) -> dict[int, float]:
-    """A text's vector as the docstring defines it."""
-    n = len(sample)
-    x = {}
-    for term, value in text.items():
-        having = sum(term in other for other in sample)
-        x[term] = value * math.log(1 + (n - having + 0.5) / (having + 0.5))
-    length = math.sqrt(sum(v * v for v in x.values()))
-    return {term: value / length for term, value in x.items()}
-
-
-@given(texts, texts, st.randoms(use_true_random=False))
-def test_nearness_to_a_mixture_is_the_loop_over_terms(pool, sample, random):
-    shares = np.array([random.random() for _ in pool])
-    near, usual = TermSpace(batch(sample)).to_mixture(batch(pool), shares)
-    vectors = [unit(text, sample) for text in pool]
-    mixture: dict[int, float] = {}
-    for share, vector in zip(shares, vectors, strict=True):
-        for term, value in vector.items():
-            mixture[term] = mixture.get(term, 0.0) + share * value
-
-    def to_mixture(vector: dict[int, float]) -> float:
-        return sum(value * mixture.get(term, 0.0) for term, value in vector.items())
-
-    expected = [to_mixture(v) if v else math.nan for v in vectors]
-    np.testing.assert_allclose(near, np.array(expected, dtype=float), rtol=1e-9, atol=1e-12)
-    of_sample = np.array([to_mixture(unit(text, sample)) for text in sample])
-    if len(sample):
-        assert float(usual.mean) == pytest.approx(of_sample.mean(), abs=1e-9)
-        assert float(usual.deviation) == pytest.approx(of_sample.std(), abs=1e-9)
-    else:
-        assert float(usual.deviation) == 0.0
-    common, rare, unknown = TermSpace(batch([{1: 1.0, 2: 1.0}, {1: 1.0}])).idf(np.array([1, 2, 9], np.uint32))
-    assert common < rare < unknown
 
 
 @given(texts, st.randoms(use_true_random=False))

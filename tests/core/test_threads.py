@@ -32,13 +32,14 @@ def test_a_limit_holds_for_its_block_and_its_thread() -> None:
 CODE = """
 import time
 import numpy as np
-from surprise_rerank import AutoReranker, Candidates, Ensemble, Query
+from surprise_rerank import Candidates, Ensemble, Query
+from surprise_rerank.rerank.auto import AUTO
 from surprise_rerank.core.tokens import TokenBatch
 
 rng = np.random.default_rng(5)
 vectors = lambda *shape: rng.normal(size=shape).astype(np.float32)
 tokens = lambda count: TokenBatch.from_arrays([vectors(40, 384) for _ in range(count)])
-reranker = AutoReranker(Ensemble.from_vectors(vectors(128, 384)), tokens(128))
+reranker, _ = AUTO.reranker(Ensemble.from_vectors(vectors(128, 384)), tokens(128), words=False)
 pool = Candidates(tuple(f"d{i:03}" for i in range(200)), dense=vectors(200, 384), tokens=tokens(200))
 query = Query("long " * 60, vectors(384), vectors(60, 384))
 reranker.rerank(query, pool)

@@ -99,7 +99,7 @@ def test_a_search_is_a_chain_of_encode_retrieve_and_rerank(
         # Of a path, the last part only.
         {"embedding.model_name": "model", "texts": 1, "side": "query"},
         {"retriever": name, "depth": 3, "candidates": 3},
-        {"reranker.model_name": "DynaMaxReranker", "reranker.top_k": 2, "candidates": 3},
+        {"reranker.model_name": "DynaMaxScorer", "reranker.top_k": 2, "candidates": 3},
         {"top_k": 2, "documents": 2, "verdict": found.verdict.status},
     ]
     assert all(own.status.status_code is StatusCode.UNSET for own in ended)

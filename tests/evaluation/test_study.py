@@ -19,7 +19,7 @@ from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
-from surprise_rerank.rerank.auto import AUTO_DEFAULTS
+from surprise_rerank.rerank.auto import AUTO
 
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
 sys.path.append(str(Path(__file__).parents[2]))
@@ -102,7 +102,8 @@ def test_pools_and_scores_are_those_of_an_index(
             ours = (auto if name == "auto" else fusion)(case)
             apart = np.abs(np.array([scores[own] for own in ids]) - ours)
             # Qdrant's MaxSim has no floor at 0, which matters for short texts in few dimensions.
-            assert np.median(apart) < (1e-3 if name == "fusion" else 0.1)
+            # A search makes feedback of its two lists, the study of the pool.
+            assert np.median(apart) < (1e-3 if name == "fusion" else 0.2)
             assert apart.max() < (0.3 if name == "fusion" else 1.0)
 
 
@@ -146,7 +147,7 @@ def test_learned_weights_are_measured_on_questions_that_did_not_teach_them(
 
 def test_every_row_has_its_values(collection: Collection) -> None:
     study = Study({("words", "model"): collection})
-    table = quality_table(study, "model", {"words": AUTO_DEFAULTS})
+    table = quality_table(study, "model", {"words": AUTO})
     assert [row[0] for row in table.rows] == [*ROWS, "auto, fixed on the others", "auto"]
     assert all(0 <= row[1] <= 1 for row in table.rows)
     assert table.rows[-1][1:] == table.rows[-2][1:]
@@ -165,5 +166,5 @@ def test_the_command_prints_the_tables(
     asked = ["left-out", "--data", str(folder.parent), "--model", "words", "--cache", str(cache), "-q"]
     done = CliRunner().invoke(command.main, asked)
     assert done.exit_code == 0, done.output
-    for expected in ("auto, fixed on the others", "without words", "the default", "Pools of 1,000: words"):
+    for expected in ("auto, fixed on the others", "without feedback", "the default", "Pools of 1,000: words"):
         assert expected in done.output

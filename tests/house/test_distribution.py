@@ -16,7 +16,7 @@ import pytest
 from surprise_rerank.core.extras import is_installed
 
 ROOT = Path(__file__).parents[2]
-PUBLIC = "from surprise_rerank import DocumentIndex, AutoReranker, TextReranker, Surprise, Hit"
+PUBLIC = "from surprise_rerank import DocumentIndex, FusionReranker, TextReranker, Surprise, Hit"
 MODULES = ("surprise_rerank", "connectors", "eval")
 
 pytestmark = [

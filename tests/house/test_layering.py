@@ -41,7 +41,10 @@ ROOMS = [
         f"connectors.qdrant.{own}"
         for own in ("lexical", "languages", "location", "multivectors", "schema", "manifest")
     ),
-    *(f"connectors.qdrant.{own}" for own in ("engines", "storage", "writing", "search", "retrievers")),
+    *(
+        f"connectors.qdrant.{own}"
+        for own in ("engines", "storage", "writing", "search", "retrievers", "scored")
+    ),
     *(f"connectors.{own}" for own in ("highlights", "readers", "systems", "ranked", "document_index")),
     *(f"connectors.{own}" for own in ("attached", "qdrant", "similar", "server", "components", "filters")),
     "connectors",

@@ -112,7 +112,7 @@ with DocumentIndex.open(":memory:", encoder) as index:
 def test_the_examples_of_additions_run(tmp_path: Path) -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     codes = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert len(codes) == 2
+    assert len(codes) == 3
     done = subprocess.run(
         [sys.executable, "-P", "-c", "".join([*codes, ADDED])],
         cwd=tmp_path,

@@ -149,7 +149,6 @@ class Things:
             "TextSimilarity": similarity,
             "Surprise": surprise_rerank.Surprise(ensemble),
             "FusionReranker": index.pipeline("fusion").reranker,
-            "AutoReranker": index.pipeline("auto").reranker,
             "SurpriseKMeans": surprise_rerank.SurpriseKMeans(2).fit(points),
             "SurpriseAssignment": surprise_rerank.SurpriseAssignment(clusterer).fit(points),
             "System": surprise_rerank.connectors.systems.register.SYSTEMS["cosine"],
@@ -312,7 +311,7 @@ def _is_inside(annotations: Mapping[str, str]) -> bool:
 
 def _resolved(annotation: str, function: Callable[..., Any]) -> Any:
     """What an annotation stands for in the module of its function; None where it is not known there."""
-    module = sys.modules[inspect.unwrap(function).__module__]
+    module = sys.modules[getattr(inspect.unwrap(function), "__module__", "builtins")]
     names = {**vars(surprise_rerank), **_all_names(), **vars(module)}
     try:
         return eval(annotation, names)

@@ -21,7 +21,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError, StoreError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import DynaMaxReranker
+from surprise_rerank.rerank.scorers import DynaMaxScorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
 ALL_FIELDS = frozenset({"dense", "tokens", "documents"})
@@ -152,7 +152,7 @@ def test_an_empty_index_answers_with_an_empty_pool(open_index: Opener) -> None:
         assert pool.ids == ()
         assert index.ensemble().count == 0
         assert index.token_sample(5)[0] == ()
-        assert Pipeline(encoder, DenseRetriever(index), DynaMaxReranker()).search("x").ids == ()
+        assert Pipeline(encoder, DenseRetriever(index), DynaMaxScorer()).search("x").ids == ()
 
 
 def test_a_folder_that_is_not_an_index_is_left_alone(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError
-from surprise_rerank.rerank.rerankers import SurpriseReranker
+from surprise_rerank.rerank.surprise import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
 WORDS = [f"w{i}" for i in range(40)]

@@ -13,8 +13,8 @@ from words import WordEncoder
 from surprise_rerank import Document, Passages
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions
-from surprise_rerank.connectors.qdrant.retrievers import InclusionScored
 from surprise_rerank.connectors.qdrant.schema import point_id
+from surprise_rerank.connectors.qdrant.scored import InclusionScored
 from surprise_rerank.connectors.qdrant.search.queries import TokenSample
 from surprise_rerank.connectors.systems.building import build_system, dynamax, possible_systems
 from surprise_rerank.connectors.systems.explaining import explain_ranking
@@ -102,9 +102,18 @@ def test_systems_rank_texts_as_they_rank_inside_qdrant(
             query = question(encoder, seed, words=6 + 10 * seed)
             ours, theirs = ranked(here, query), ranked(inside, query)
             assert set(ours.ids) == set(theirs.ids)
-            known = dict(zip(theirs.ids, theirs.scores, strict=True))
-            differences = [abs(known[own] - score) for own, score in zip(ours.ids, ours.scores, strict=True)]
-            assert max(differences) < (0.01 if name == "dynamax" else 0.1)
+            # Feedback is of what each finds first: a search knows its lists, given texts are one list.
+            for part in set(ours.parts) - {"feedback"}:
+                known, pairs = (
+                    dict(
+                        zip(zip(own.ids, own.passages or own.ids, strict=True), own.parts[part], strict=True)
+                    )
+                    for own in (theirs, ours)
+                )
+                same = known.keys() & pairs.keys()  # another passage of a document may be the best
+                assert len(same) > 0.8 * len(known)
+                differences = [abs(known[line] - pairs[line]) for line in same]
+                assert max(differences) < (0.01 if name == "dynamax" else 0.1)
 
 
 @pytest.mark.parametrize("passages", [None, Passages(40, 5)])
@@ -162,7 +171,7 @@ def test_explain_reads_the_sample_by_the_same_way(open_index: Opener) -> None:
             pool = built.retriever.retrieve(query, 20, built.needs | {"documents"})
             assert built.reranker is not None
             ranking = built.reranker.rerank(query, pool)
-            told = explain_ranking(built, encoder, query, ranking.with_scores_of(pool), [0])
+            told = explain_ranking(built, encoder, query, pool, ranking.with_scores_of(pool), [0])
             share = next(own for own in told.shares if own.name == "dynamax")
             assert share.moments.members == 40
             assert told.matches[0]

@@ -21,7 +21,7 @@ from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexingError, StoreError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import DynaMaxReranker
+from surprise_rerank.rerank.scorers import DynaMaxScorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
 OPTIONS = IndexOptions(passages=Passages(overlap=2), surprise_vector=True)
@@ -48,7 +48,7 @@ def filled(open_index: Opener) -> DocumentIndex:
 def test_nothing_of_a_long_document_is_cut(open_index: Opener) -> None:
     with filled(open_index) as index:
         assert len(index) == 7
-        pipeline = Pipeline(index.encoder, DenseRetriever(index, exact=True), DynaMaxReranker())
+        pipeline = Pipeline(index.encoder, DenseRetriever(index, exact=True), DynaMaxScorer())
         for topic in range(12):
             ranking = pipeline.search(f"speaks of topic{topic} and thing{topic}.")
             assert ranking.ids[0] == "long"

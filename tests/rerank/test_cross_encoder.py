@@ -19,10 +19,9 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import AutoReranker
 from surprise_rerank.rerank.cross_encoder import CrossEncoderScorer
-from surprise_rerank.rerank.fusion import surprise_normalized
-from surprise_rerank.rerank.rerankers import FusionReranker
+from surprise_rerank.rerank.fusion import FusionReranker, surprise_normalized
+from surprise_rerank.rerank.scorers import CosineScorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "drag of a wing", "bread"]
@@ -129,18 +128,18 @@ def test_it_is_one_more_part_of_auto():
     query, pool = scene()
     corpus = Ensemble.from_vectors(WordEncoder().encode(SAMPLE).dense)
     scorer = CrossEncoderScorer(Shared(), SAMPLE, name="reader")
-    auto = AutoReranker(corpus, more=(scorer,), weights={"reader": 2.0})
+    auto = FusionReranker([CosineScorer(corpus), scorer], weights={"reader": 2.0})
     assert auto.needs == {"dense", "documents"}
     ranking = auto.rerank(query, pool)
-    assert tuple(ranking.parts) == ("cosine", "vectors", "reader")
+    assert tuple(ranking.parts) == ("cosine", "reader")
     z = surprise_normalized(scorer.scores(query, pool), scorer.moments(query, pool))
     np.testing.assert_allclose(ranking.parts["reader"], 2 * z[ranking.rows_in(pool)])
     halved = auto.weighted({"reader": 1.0}).rerank(query, pool)
     assert np.abs(halved.parts["reader"]).max() == pytest.approx(np.abs(ranking.parts["reader"]).max() / 2)
     left = auto.rerank(query, replace(pool, documents=None))
     assert left.notes[-1] == "without texts: the candidates have none, so reader was left out"
-    with pytest.raises(DataError, match="the names of the parts of a score must differ, got 'cosine' twice"):
-        replace(auto, more=(CrossEncoderScorer(Shared(), name="cosine"),))
+    with pytest.raises(DataError, match="the names of scorers must differ, got 'cosine' twice"):
+        replace(auto, scorers=[*auto.scorers, CrossEncoderScorer(Shared(), name="cosine")])
 
 
 @pytest.mark.parametrize(

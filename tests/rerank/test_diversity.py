@@ -33,7 +33,7 @@ from surprise_rerank.rerank.diversity import (
     near_duplicates,
     relevances,
 )
-from surprise_rerank.rerank.rerankers import CosineReranker
+from surprise_rerank.rerank.scorers import CosineScorer
 
 SHARES = st.floats(0, 1)
 
@@ -233,7 +233,7 @@ def index(tmp_path: Path) -> Iterator[DocumentIndex]:
 
 
 def texts(**options: Any) -> TextReranker:
-    return TextReranker(WordEncoder(64), CosineReranker(), options=SearchOptions(**options))
+    return TextReranker(WordEncoder(64), CosineScorer(), options=SearchOptions(**options))
 
 
 PLAIN = tuple(line.position for line in texts().rank(QUESTION, TEXTS))

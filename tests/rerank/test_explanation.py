@@ -151,7 +151,7 @@ def explained(
         QUESTION, None
     )
     ranking = answer.shown.with_scores_of(answer.pool)
-    return explain_ranking(system, ENCODER, answer.query, ranking, range(5), background)
+    return explain_ranking(system, ENCODER, answer.query, answer.pool, ranking, range(5), background)
 
 
 @pytest.mark.parametrize("name", ["cosine", "surprise", "dynamax", "fusion", "bm25"])

@@ -17,9 +17,8 @@ from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.fusion import weighted_sum
-from surprise_rerank.rerank.rerankers import DynaMaxReranker, FusionReranker
-from surprise_rerank.rerank.scorers import RetrievedScorer
+from surprise_rerank.rerank.fusion import FusionReranker, weighted_sum
+from surprise_rerank.rerank.scorers import DynaMaxScorer, RetrievedScorer
 from surprise_rerank.rerank.weight_fitting import (
     WeightFit,
     _smooth_ndcg,
@@ -239,8 +238,8 @@ def test_a_pipeline_with_fitted_weights_is_another_one():
     few = pipeline.fit(*judged_texts(5))
     assert not few.accepted
     assert few.pipeline is pipeline
-    with pytest.raises(DataError, match=r"the re-ranker DynaMaxReranker.*the systems auto and fusion"):
-        Pipeline(WordEncoder(), Drawn(), DynaMaxReranker()).fit(*judged_texts(3))
+    with pytest.raises(DataError, match=r"the re-ranker DynaMaxScorer.*the systems auto and fusion"):
+        Pipeline(WordEncoder(), Drawn(), DynaMaxScorer()).fit(*judged_texts(3))
     with pytest.raises(DataError, match=r"no re-ranker, which"):
         Pipeline(WordEncoder(), Drawn()).fit(*judged_texts(3))
 

@@ -15,7 +15,7 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
-from surprise_rerank.rerank.rerankers import DynaMaxReranker
+from surprise_rerank.rerank.scorers import DynaMaxScorer
 
 DOCUMENTS = tuple(Document(id=f"d{i}", text=text) for i, text in enumerate(["a wing", "the lift", "a drag"]))
 
@@ -40,7 +40,7 @@ def pool(**scores: list[float]) -> Candidates:
 
 def test_the_reranker_orders_the_pool():
     retriever = Pool(pool(bm25=[3.0, 2.0, 1.0]))
-    ranking = Pipeline(WordEncoder(), retriever, DynaMaxReranker()).search("lift", top_k=2)
+    ranking = Pipeline(WordEncoder(), retriever, DynaMaxScorer()).search("lift", top_k=2)
     assert ranking.ids[0] == "d1"
     assert len(ranking) == 2
     assert retriever.asked[0][:3] == ("lift", 100, {"tokens", "documents"})
@@ -83,7 +83,7 @@ def test_neither_a_reranker_nor_scores_is_refused_unless_nothing_was_found():
 
 def test_asearch_gives_what_search_gives_from_another_thread():
     retriever = Pool(pool(bm25=[3.0, 2.0, 1.0]))
-    pipeline = Pipeline(WordEncoder(), retriever, DynaMaxReranker())
+    pipeline = Pipeline(WordEncoder(), retriever, DynaMaxScorer())
     expected = pipeline.search("lift", 2)
 
     async def both():

@@ -18,9 +18,9 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.fusion import surprise_normalized
-from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, FusionReranker, SurpriseReranker
+from surprise_rerank.rerank.fusion import FusionReranker, surprise_normalized
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer
+from surprise_rerank.rerank.surprise import SurpriseReranker
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise
@@ -61,7 +61,7 @@ def in_order(candidates: Candidates, scores: np.ndarray) -> tuple[str, ...]:
 @pytest.mark.parametrize("similarity", get_args(VectorSimilarity))
 def test_cosine_ranks_as_a_fusion_of_nothing_but_its_scorer(similarity: str):
     query, candidates, _ = scene()
-    ranking = CosineReranker(similarity).rerank(query, candidates)
+    ranking = CosineScorer(similarity=similarity).rerank(query, candidates)
     alone = FusionReranker([CosineScorer(Ensemble.empty(D, similarity=similarity))], "sum")
     expected = alone.rerank(query, candidates)
     assert ranking.ids == expected.ids == in_order(candidates, similarities(query, candidates, similarity))
@@ -124,12 +124,12 @@ def test_a_note_says_that_surprise_is_not_defined(members: int, anchor: str):
 @pytest.mark.parametrize("similarity", [DynaMax(), DynaMax("jaccard", "joint")])
 def test_dynamax_orders_by_the_similarity_of_each_pair(similarity: DynaMax):
     query, candidates, _ = scene()
-    ranking = DynaMaxReranker(similarity).rerank(query, candidates)
+    ranking = DynaMaxScorer(similarity).rerank(query, candidates)
     for hit, row in zip(ranking, ranking.rows_in(candidates), strict=True):
         pair = similarity.pair(query.tokens, candidates.tokens[row])
         assert hit.score == hit.parts["dynamax"] == pytest.approx(pair, abs=1e-5)
     assert (np.diff(ranking.scores) <= 0).all()
-    two = DynaMaxReranker(similarity, threads=2).rerank(query, candidates)
+    two = DynaMaxScorer(similarity, threads=2).rerank(query, candidates)
     np.testing.assert_allclose(two.scores, ranking.scores, atol=1e-6)
 
 
@@ -149,7 +149,7 @@ def test_scorers_have_the_moments_of_what_they_score_by():
             similarities(query, candidates, "euclidean"),
             vector_similarities(query.dense[None], ensemble.sample, "euclidean"),
         ),
-        (DynaMaxScorer(others.tokens), DynaMax().pool(query.tokens, candidates.tokens), tokens),
+        (DynaMaxScorer(sample=others.tokens), DynaMax().pool(query.tokens, candidates.tokens), tokens),
     ):
         np.testing.assert_allclose(scorer.scores(query, candidates), scores, rtol=1e-6)
         moments = scorer.moments(query, candidates)
@@ -160,11 +160,13 @@ def test_scorers_have_the_moments_of_what_they_score_by():
 # What each needs, and what it refuses
 
 RERANKERS = {
-    "cosine": (CosineReranker(), {"dense"}),
+    "cosine": (CosineScorer(), {"dense"}),
     "surprise": (SurpriseReranker(Ensemble.empty(D)), {"dense"}),
-    "dynamax": (DynaMaxReranker(), {"tokens"}),
+    "dynamax": (DynaMaxScorer(), {"tokens"}),
     "fusion": (
-        FusionReranker([CosineScorer(Ensemble.empty(D)), DynaMaxScorer(TokenBatch.from_arrays([], D))]),
+        FusionReranker(
+            [CosineScorer(Ensemble.empty(D)), DynaMaxScorer(sample=TokenBatch.from_arrays([], D))]
+        ),
         {"dense", "tokens"},
     ),
     "retrieved": (FusionReranker([RetrievedScorer("bm25")]), set()),
@@ -207,15 +209,15 @@ def test_an_empty_pool_has_an_empty_ranking(anchor: str, model: str):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CosineReranker("hamming"), "there are: dot, cosine, euclidean, manhattan"),
+        (lambda: CosineScorer(similarity="hamming"), "there are: dot, cosine, euclidean, manhattan"),
         (
             lambda: SurpriseReranker(Ensemble.empty(D), anchor="documents"),
             "anchor='documents' is not known; did you mean 'document'",
         ),
         (lambda: SurpriseReranker(Ensemble.empty(D), "normal"), "model='normal' is not known"),
         (lambda: SurpriseReranker(Ensemble.empty(D), weight=2), "weight must be"),
-        (lambda: DynaMaxReranker(threads=0).rerank(*scene()[:2]), "threads must be"),
-        (lambda: DynaMaxReranker(device="abacus").rerank(*scene()[:2]), "device 'abacus'"),
+        (lambda: DynaMaxScorer(threads=0).rerank(*scene()[:2]), "threads must be"),
+        (lambda: DynaMaxScorer(device="abacus").rerank(*scene()[:2]), "device 'abacus'"),
     ],
 )
 def test_unknown_settings_are_refused(make, message: str):
@@ -227,12 +229,12 @@ def test_dynamax_without_any_token_vector_says_why_all_scores_are_0():
     query, candidates, _ = scene()
     none = TokenBatch.from_arrays([np.zeros((0, D))] * len(candidates), D)
     silent = replace(query, tokens=np.zeros((0, D), np.float32))
-    ranking = DynaMaxReranker().rerank(silent, replace(candidates, tokens=none))
+    ranking = DynaMaxScorer().rerank(silent, replace(candidates, tokens=none))
     assert not ranking.scores.any()
     assert ranking.notes == (
         "neither the question nor any candidate has a token vector, so all scores are 0",
     )
-    assert DynaMaxReranker().rerank(silent, candidates).notes == ()
+    assert DynaMaxScorer().rerank(silent, candidates).notes == ()
 
 
 def test_vectors_of_another_dimension_are_refused():
@@ -242,7 +244,7 @@ def test_vectors_of_another_dimension_are_refused():
         with pytest.raises(DataError, match=rf"query's vector must be \({D},\), got \({D + 1},\)"):
             reranker.rerank(other, candidates)
     with pytest.raises(DataError, match=rf"query's tokens must be \({D},\)"):
-        DynaMaxReranker().rerank(other, candidates)
+        DynaMaxScorer().rerank(other, candidates)
     large = Ensemble.from_vectors(np.eye(D + 1))
     own = [SurpriseReranker(large, anchor=anchor) for anchor in ("document", "query")]
     for reranker in (*own, FusionReranker([CosineScorer(large)])):
@@ -320,7 +322,8 @@ def test_a_fusion_is_the_weighted_sum_of_scores_on_one_scale(drawn, method, othe
     rows = ranking.rows_in(pool)
     expected = {name: np.array(SCALES[method](own, others)) for name, own in drawn.items()}
     for name, own in expected.items():
-        np.testing.assert_allclose(ranking.parts[name], own[rows], rtol=1e-9, atol=1e-9)
+        part = (weight if name == "b" else 1.0) * own[rows]
+        np.testing.assert_allclose(ranking.parts[name], part, rtol=1e-9, atol=1e-9)
         np.testing.assert_array_equal(ranking.raw[name], np.array(drawn[name])[rows])
     total = expected["a"] + weight * expected["b"]
     np.testing.assert_allclose(ranking.scores, total[rows], rtol=1e-9, atol=1e-9)
@@ -348,7 +351,7 @@ def test_surprise_has_bounds_and_does_not_depend_on_the_pool(values, mean, devia
 )
 def test_a_scorer_whose_needs_are_not_there_is_left_out_and_told(lost: dict, note: str, left: tuple):
     query, candidates, ensemble = scene()
-    scorers = [RetrievedScorer("bm25"), CosineScorer(ensemble), DynaMaxScorer(candidates.tokens)]
+    scorers = [RetrievedScorer("bm25"), CosineScorer(ensemble), DynaMaxScorer(sample=candidates.tokens)]
     fusion = FusionReranker(scorers)
     assert fusion.needs == {"dense", "tokens"}
     whole = fusion.rerank(query, candidates)

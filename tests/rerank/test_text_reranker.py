@@ -18,8 +18,8 @@ from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.auto import PoolAutoReranker
-from surprise_rerank.rerank.rerankers import CosineReranker, DynaMaxReranker, Reranker
+from surprise_rerank.rerank.auto import auto_of_texts
+from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, Reranker
 from surprise_rerank.text_reranker import TextReranker
 
 TEXTS = ["tea and milk", "a wing gives lift", "the wing", "a wing gives lift"]
@@ -107,7 +107,7 @@ def given_vectors(texts: list[str] = TEXTS) -> list[list[float] | None]:
     return [vector.tolist() for vector in WordEncoder().encode(texts).dense]
 
 
-@pytest.mark.parametrize("chosen", [CosineReranker(), DynaMaxReranker(), PoolAutoReranker()])
+@pytest.mark.parametrize("chosen", [CosineScorer(), DynaMaxScorer(), auto_of_texts()])
 @pytest.mark.parametrize("lacking", [(), (0, 3), (0, 1, 2, 3)])
 def test_given_vectors_of_any_length_rank_as_encoded_ones(chosen: Reranker, lacking: tuple[int, ...]):
     encoder = WordEncoder()
@@ -129,7 +129,7 @@ def test_given_vectors_of_any_length_rank_as_encoded_ones(chosen: Reranker, lack
 
 
 def test_vectors_of_another_model_are_not_used_which_is_told(caplog: pytest.LogCaptureFixture):
-    reranker = TextReranker(WordEncoder(), CosineReranker())
+    reranker = TextReranker(WordEncoder(), CosineScorer())
     expected = reranker.rank("wing lift", TEXTS)
     wrong = np.random.default_rng(0).normal(size=(4, 16))
     for vectors, told in (
@@ -219,7 +219,7 @@ def test_of_a_long_text_the_best_passage_counts_stored_or_not(split: DocumentInd
     assert ranked[0].score == pytest.approx(1.0, abs=0.02)
     # With a vector of the whole text, it is split for its tokens only.
     vectors = [vector.tolist() for vector in encoder.encode([LONG, "tea"]).dense]
-    for chosen, is_split in ((CosineReranker(), False), (PoolAutoReranker(), True)):
+    for chosen, is_split in ((CosineScorer(), False), (auto_of_texts(), True)):
         ranked = TextReranker(encoder, chosen).rank("wing lift", [LONG, "tea"], vectors=vectors)
         assert (ranked[0].position == 0) >= is_split
         assert any(own.passage is not None for own in ranked) == is_split
@@ -233,13 +233,13 @@ def test_an_embedding_function_is_an_encoder_and_ranks_by_cosine():
         return WordEncoder().encode(texts).dense
 
     ranked = TextReranker(embed).rank("wing lift", TEXTS)
-    same = TextReranker(FunctionEncoder(embed, name="mine"), CosineReranker())
+    same = TextReranker(FunctionEncoder(embed, name="mine"), CosineScorer())
     assert list(ranked) == list(same.rank("wing lift", TEXTS))
     assert tuple(ranked[0].parts) == ("cosine",)
-    auto = TextReranker(embed, PoolAutoReranker()).rank("wing lift", TEXTS)
-    assert "without token vectors: the corpus has none, so inclusion was left out" in auto.notes
+    auto = TextReranker(embed, auto_of_texts()).rank("wing lift", TEXTS)
+    assert "without token vectors: the question has none, so dynamax was left out" in auto.notes
     with pytest.raises(DataError, match="such as cosine or auto"):
-        TextReranker(embed, DynaMaxReranker()).rank("wing lift", TEXTS)
+        TextReranker(embed, DynaMaxScorer()).rank("wing lift", TEXTS)
     with pytest.raises(DataError, match="int is no encoder"):
         TextReranker(3)
 
@@ -250,11 +250,11 @@ OWN = [vector.tolist() for vector in WordEncoder(8).encode(["up", TEXTS[1]]).den
 @pytest.mark.parametrize(
     ("chosen", "vectors", "dense_read", "tokens_read"),
     [
-        (CosineReranker(), None, TEXTS[:2], []),
-        (DynaMaxReranker(), None, [], TEXTS[:2]),
-        (PoolAutoReranker(), None, TEXTS[:2], TEXTS[:2]),
-        (PoolAutoReranker(), [OWN[0], None], [TEXTS[1]], TEXTS[:2]),
-        (PoolAutoReranker(), OWN, [], TEXTS[:2]),
+        (CosineScorer(), None, TEXTS[:2], []),
+        (DynaMaxScorer(), None, [], TEXTS[:2]),
+        (auto_of_texts(), None, TEXTS[:2], TEXTS[:2]),
+        (auto_of_texts(), [OWN[0], None], [TEXTS[1]], TEXTS[:2]),
+        (auto_of_texts(), OWN, [], TEXTS[:2]),
     ],
 )
 def test_of_a_pair_of_encoders_each_is_asked_for_what_is_read(chosen, vectors, dense_read, tokens_read):

@@ -238,7 +238,7 @@ def test_documents_with_the_id_of_a_stored_one_are_not_encoded(index: DocumentIn
 
 def test_a_search_gives_documents_with_scores_text_and_metadata(searching: TestClient) -> None:
     answer = searching.post("/v1/search", json={"query": "what gives lift", "top_k": 2}).json()
-    assert answer["system"] == "DynaMaxReranker"
+    assert answer["system"] == "DynaMaxScorer"
     first, second = answer["results"]
     assert (first["id"], first["title"], first["text"]) == ("d3", "T", "T a wing gives lift")
     assert first["metadata"] == {"n": 3}

@@ -14,7 +14,6 @@ from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS, stored_tokens
 from surprise_rerank.connectors.qdrant.schema import (
     ALL,
-    BM25,
     DENSE,
     DOCUMENT_FIELDS,
     ID,
@@ -30,7 +29,6 @@ from surprise_rerank.connectors.qdrant.schema import (
     tenant_of_key,
     to_document,
     to_passage,
-    to_terms,
 )
 from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search, scores_of
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -228,9 +226,7 @@ class IndexPools(Pools):
         """Names of the vectors that fields are made of; a DataError if the index stores none."""
         if "tokens" in fields and not self.storage.manifest.options.tokens:
             raise DataError("the index stores no token vectors; rebuild it with the setting tokens")
-        if "terms" in fields and self.storage.manifest.options.bm25 is None:
-            raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
-        names: dict[Field, str] = {"dense": DENSE, "terms": BM25, "tokens": TOKEN_VECTORS}
+        names: dict[Field, str] = {"dense": DENSE, "tokens": TOKEN_VECTORS}
         return tuple(name for field, name in names.items() if field in fields)
 
     def payload_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
@@ -280,9 +276,8 @@ class IndexPools(Pools):
         found = Candidates(
             ids=tuple(p[name_field] for p in payloads),
             scores=scores,
-            dense=_dense(records, manifest.dimension) if "dense" in fields else None,
+            dense=self.dense_of(records) if "dense" in fields else None,
             tokens=self.tokens_of(records) if "tokens" in fields else None,
-            terms=to_terms(records) if "terms" in fields else None,
             documents=tuple(documents[self._document(record)] for record in records) if has_texts else None,
         )
         if passages is None:
@@ -335,6 +330,11 @@ class IndexPools(Pools):
     ) -> Candidates:
         """Candidates with what was found by `inclusion`."""
         return replace(pool, inclusion=asked.inclusion(found, points))
+
+    def dense_of(self, records: Sequence[Record]) -> Float32Array:
+        """(n, d) dense vectors of points that came with them."""
+        vectors = np.array([record.vectors[DENSE] for record in records], dtype=np.float32)
+        return vectors.reshape(len(records), self.storage.manifest.dimension)
 
     def tokens_of(self, records: Sequence[Record]) -> TokenBatch:
         """The token vectors of points that came with them.
@@ -432,8 +432,3 @@ class WithOtherTenants:
         """What could not be used, as a `DocumentSource` has it."""
         places: Sequence[UnusablePlace] = getattr(self._documents, "unusable", ())
         return places
-
-
-def _dense(records: Sequence[Record], dimension: int) -> Float32Array:
-    vectors = np.array([record.vectors[DENSE] for record in records], dtype=np.float32)
-    return vectors.reshape(len(records), dimension)

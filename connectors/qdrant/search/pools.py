@@ -12,7 +12,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.engines.client import PayloadChoice, payload_selector
-from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.schema import NUMBER, Record
 from surprise_rerank.connectors.qdrant.search.queries import (
     AskedInclusion,
     SearchOptions,
@@ -141,15 +141,19 @@ class Pools(ABC):
         """What the scores of `near` are called, and (n,) those of points, higher for nearer."""
 
     def nearness_of(
-        self, dense: Float32Array, keys: Sequence[str], options: SearchOptions
+        self, dense: Float32Array, points: models.Filter, count: int, options: SearchOptions
     ) -> tuple[Asked, int]:
-        """A request for `nearness` of all points of some documents to a (d,) vector, for `every`.
+        """A request for `nearness` to a (d,) vector of what a filter lets through, for `every`.
 
-        The options are those of the search that found the other candidates.
+        The filter is for points of `count` documents; the options are of the search that found them.
         """
-        narrowed = replace(options, filter=self.among(keys), offset=None, score_threshold=None)
+        narrowed = replace(options, filter=points, offset=None, score_threshold=None)
         chosen = self.prepared(narrowed)
-        return (lambda limit: request([self.near(dense, limit)], limit, (), (), chosen)), len(keys)
+        return (lambda limit: request([self.near(dense, limit)], limit, (), (), chosen)), count
+
+    @abstractmethod
+    def dense_of(self, records: Sequence[Record]) -> Float32Array:
+        """(n, d) dense vectors of points that came with them."""
 
     @abstractmethod
     def is_apart(self, vector: str) -> bool:
@@ -258,3 +262,26 @@ def once(requests: Mapping[str, models.QueryRequest]) -> dict[str, tuple[Asked, 
 def scores_of(records: Sequence[Record]) -> Float64Array:
     """(n,) what a search gave its points."""
     return np.array([record.score for record in records], np.float64)
+
+
+def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:
+    """Those of these points that have an answer, with its payload and vectors and with their own score."""
+    by_id = {record.id: record for record in answers}
+    return [replace(by_id[point.id], score=point.score) for point in points if point.id in by_id]
+
+
+def inclusion_of(
+    asked: AskedInclusion, pools: Pools, records: Sequence[Record], keys: Sequence[str]
+) -> tuple[Asked, int]:
+    """A request for inclusion in these points and all points of these documents, for `Pools.every`."""
+    wanted = pools.these(records)
+    if keys:
+        wanted = models.Filter(should=[wanted, pools.among(keys)])
+    return (lambda limit: pools.inclusion(asked, wanted, limit)), len(records) + len(keys)
+
+
+def in_order(records: Sequence[Record], keys: Sequence[str], pools: Pools) -> list[Record]:
+    """The points of some documents, in the order of the keys and of the passages."""
+    place = {key: i for i, key in enumerate(keys)}
+    own = [record for record in records if pools.key(record) in place]
+    return sorted(own, key=lambda r: (place[pools.key(r)], r.payload.get(NUMBER, 0) if pools.splits else 0))

@@ -33,7 +33,7 @@ from surprise_rerank.errors import StoreError
 from surprise_rerank.thresholds.background import QuestionBackground
 
 if TYPE_CHECKING:  # which needs torch
-    from surprise_rerank.rerank.rerankers import SurpriseReranker
+    from surprise_rerank.rerank.surprise import SurpriseReranker
 
 _CHANGES = "changes.json"
 _counting = PerProcess(threading.Lock)
@@ -272,7 +272,7 @@ class Searched(ABC):
     ) -> Candidates:
         """The documents nearest to a query with its dense vector, as the vectors are compared.
 
-        Fields are `dense`, `tokens`, `terms`, `documents`. An exact search leaves the approximate index out.
+        Fields are `dense`, `tokens`, `documents`. An exact search leaves the approximate index out.
         """
         pools, chosen = self.pools, options.exactly() if exact else options
         dense = pools.asked(query)

@@ -30,7 +30,7 @@ from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents
 from surprise_rerank.surprise.score import has_spread
 
 if TYPE_CHECKING:  # which needs torch
-    from surprise_rerank.rerank.rerankers import SurpriseReranker
+    from surprise_rerank.rerank.surprise import SurpriseReranker
 
 _BATCH = 1000  # points that are refreshed together
 
@@ -144,7 +144,7 @@ def surprise_reranker(
     Raises:
         IndexMismatchError: if they carry none.
     """
-    from surprise_rerank.rerank.rerankers import SurpriseReranker
+    from surprise_rerank.rerank.surprise import SurpriseReranker
 
     if kept is None:
         raise no_ensemble(where)

@@ -42,7 +42,6 @@ _PENDING = 2**20  # entries that are added up together
 _PATIENCE = 2.0  # seconds until a reader looks, in a request of 1 ms, whether there are other statistics
 _LATER = 60.0  # seconds more, where it could not look
 _DELETED = 1000  # points that are looked up together before they are deleted
-_SLIGHT = 1e-3  # of the largest singular value: what is below it is not told from float32's rounding
 _ROUNDING = 1e-12  # of a mean square: a variance below it is that of equal scores
 
 
@@ -114,42 +113,30 @@ class TermStatistics:
         """
         return SparseVector(query.indices, (query.values * self._idf(query.indices)).astype(np.float32))
 
-    def moments(
-        self, query: SparseVector, best: TermBatch, scores: Float64Array, *, idf: bool = True
-    ) -> Moments:
+    def moments(self, query: SparseVector, best: Float64Array, *, idf: bool = True) -> Moments:
         """Mean and deviation of a query's scores, s_d = sum_t w_t v_dt with w_t = q_t idf_t, over all points.
 
             mean     = 1/N sum_t w_t S_t,   S_t = sum_d v_dt
             variance = 1/N (sum_B s_d^2 + sum_R s_d^2) - mean^2
-            sum_R s_d^2 = sum_t w_t^2 Q'_t + (  (sum_t w_t S'_t)^2 - sum_t (w_t S'_t)^2  ) / |R|
+            sum_R s_d^2 = (1 - f) sum_t w_t^2 Q_t + (1 - f)^2 / N ((sum_t w_t S_t)^2 - sum_t (w_t S_t)^2)
 
-        The sum of squares is exact over B, the query's b best points, which have several of its words. In the
-        others, R, words occur as if each knew nothing of the others; S' and Q', the sums of v and v^2 over R,
-        are what B leaves of those over all points. Words independent in all points would make the deviation a
-        tenth to a fifth too small. Where Qdrant multiplies with its own IDF, which may count deleted points,
-        w is the smallest change of ours that brings out the (b,) scores of B. 0 and 0 where no point has a
-        term.
+        with Q_t the sum of v^2. B are the query's best points, of (b,) known scores; several of its words
+        come together in them. f is their share of the sum of all scores. In the others, R, words occur as if
+        each knew nothing of the others. 0 and 0 where no point has a term.
         """
         if not len(best):
             return Moments(np.zeros(()), np.zeros(()), members=self.points)
         total = max(self.points, len(best))
-        own = _columns(query.indices, best)
-        sums = np.maximum(self._of(query.indices, self.sums), own.sum(axis=0))
-        squares = np.maximum(self._of(query.indices, self.squares), (own**2).sum(axis=0))
-        weights = query.values.astype(np.float64)
-        if idf:
-            weights *= self._idf(query.indices)
-            weights += np.linalg.lstsq(own, scores - own @ weights, rcond=_SLIGHT)[0]
-        else:
-            scores = own @ weights  # which Qdrant has rounded
-        left = weights * (sums - own.sum(axis=0))
-        left_squares = weights**2 * (squares - (own**2).sum(axis=0))
-        together = (left.sum() ** 2 - (left**2).sum()) / max(total - len(best), 1)
-        mean = float(weights @ sums) / total
-        square = float((scores**2).sum() + left_squares.sum() + together) / total
-        variance = square - mean**2
+        weights = query.values * self._idf(query.indices) if idf else query.values.astype(np.float64)
+        sums = weights * self._of(query.indices, self.sums)
+        alone = float((weights**2 * self._of(query.indices, self.squares)).sum())
+        together = float(sums.sum() ** 2 - (sums**2).sum()) / total
+        every = max(float(sums.sum()), float(best.sum()))
+        left = 1 - float(best.sum()) / every if every > 0 else 0.0
+        square = (float((best**2).sum()) + left * alone + left**2 * together) / total
+        variance = square - (every / total) ** 2
         deviation = np.sqrt(variance if variance > _ROUNDING * square else 0.0)
-        return Moments(np.asarray(mean), deviation, members=total)
+        return Moments(np.asarray(every / total), deviation, members=total)
 
     def to_bytes(self) -> bytes:
         """The content of a file."""
@@ -198,16 +185,6 @@ _ARRAYS: dict[str, npt.DTypeLike] = {
     "sums": np.float64,
     "squares": np.float64,
 }
-
-
-def _columns(terms: TermArray, points: TermBatch) -> Float64Array:
-    """(n, m) the value of each of m ascending terms in each point."""
-    values = np.zeros((len(points), len(terms)))
-    if len(terms):
-        place = np.minimum(np.searchsorted(terms, points.terms), len(terms) - 1)
-        known = terms[place] == points.terms
-        values[points.owners[known], place[known]] = points.values[known]
-    return values
 
 
 class KeptTerms:

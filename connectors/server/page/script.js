@@ -5,7 +5,7 @@ const BESIDE = "cosine"; // whose order is shown beside
 const PAUSE = 80; // milliseconds without a key before a question is asked
 const LONGEST = 20000; // characters of a text that are shown
 const KEY = "surprise-rerank-token";
-const NAMES = { bm25: "BM25", dynamax: "DynaMax", words: "feedback words", vectors: "feedback meaning" };
+const NAMES = { bm25: "BM25", dynamax: "DynaMax" };
 const SVG = "http://www.w3.org/2000/svg";
 
 const at = (id) => document.getElementById(id);

@@ -27,8 +27,7 @@ NAMES = {
     "bm25": ("BM25", "the question's words in the document, rare ones counting more"),
     "cosine": ("cosine", "how near the meaning of the document as a whole is to the question's"),
     "dynamax": ("DynaMax", "how near each token of the question has one in the document"),
-    "words": ("feedback words", "the words that the best documents of a first ranking have"),
-    "vectors": ("feedback meaning", "how near it is to the best documents of a first ranking"),
+    "feedback": ("feedback", "how near it is to what the best documents of a first ranking have in common"),
 }
 
 
@@ -43,7 +42,7 @@ def explain(result: SearchResult, command: SearchCommand) -> tuple[dict[str, Any
     ordered = answer.ranking.take([*others[:offset], *first, *others[offset:]]).with_scores_of(answer.pool)
     shown_rows = range(offset, offset + len(hits))
     explanation = explain_ranking(
-        result.system, result.encoder, answer.query, ordered, shown_rows, answer.background
+        result.system, result.encoder, answer.query, answer.pool, ordered, shown_rows, answer.background
     )
     ranking, own = explanation.ranking, explanation.to_json()
     candidates = [

@@ -133,7 +133,10 @@ def _measured(
         workspace.resources(dataset, None, lessons, lucene=has_lucene()) as resources,
         terminal.bar(dataset.name, total, "questions") as advance,
     ):
-        scorers: list[Scorer] = [CosineScorer(resources.corpus), DynaMaxScorer(resources.sample_tokens)]
+        scorers: list[Scorer] = [
+            CosineScorer(resources.corpus),
+            DynaMaxScorer(sample=resources.sample_tokens),
+        ]
         retriever = resources.retriever("cosine")
         if resources.lucene is not None:
             scorers.insert(0, RetrievedScorer("bm25"))

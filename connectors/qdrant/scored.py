@@ -1,0 +1,58 @@
+"""Candidates that another retriever has found, with scores that it does not give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from qdrant_client import models
+
+from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.retrievers import (
+    ExplainingRetriever,
+    LexicalIndex,
+    narrowable,
+    with_words,
+)
+from surprise_rerank.connectors.qdrant.search.queries import TokenSample
+from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.pipeline import Retriever
+
+
+@dataclass(frozen=True, slots=True)
+class LexicallyScored:
+    """Candidates of another retriever with their BM25 scores, and the query's BM25 moments."""
+
+    retriever: Retriever  # finds the candidates
+    words: LexicalIndex  # the same documents' words
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """As the other retriever does."""
+        return with_words(self.retriever.retrieve(query, depth, fields), self.words, query.text)
+
+
+@dataclass(frozen=True, slots=True)
+class InclusionScored(ExplainingRetriever):
+    """Candidates of another retriever, with inclusion of the question's tokens."""
+
+    retriever: Retriever  # finds the candidates
+    index: Searched  # computes it, where the documents are
+    sample: TokenSample  # what it is measured against
+
+    def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
+        """As the other retriever does."""
+        pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
+        return pool if asked is None else self.index.with_inclusion(pool, asked)
+
+    def filtered(self, condition: models.Filter | None) -> InclusionScored:
+        """The same over what a filter lets through."""
+        return replace(self, retriever=narrowable(self.retriever).filtered(condition))
+
+    def over(self, index: Searched) -> InclusionScored:
+        """The same over other documents of the same index."""
+        return replace(self, retriever=narrowable(self.retriever).over(index), index=index)
+
+    def steps(self, query: Query, depth: int) -> list[str]:
+        """What `retrieve` does, in words."""
+        own = self.retriever
+        before = own.steps(query, depth) if isinstance(own, ExplainingRetriever) else []
+        return [*before, self.sample.step(self.index.engine)]
