@@ -168,7 +168,8 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Pat
     """The files of a folder and of those below it, in the order of their names, with their paths below it.
 
     Hidden files and folders are omitted, and what the folder's `.gitignore` files name is left out, as are
-    `node_modules`. Links to folders are not followed, and links to files only if those are in the folder.
+    `node_modules` and indexes. Links to folders are not followed, and links to files only if those are in
+    the folder.
     """
     chosen = _Chosen(os.path.realpath(folder), rules, skipped)
     pending = [("", True)]
@@ -185,6 +186,9 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Pat
                 raise DatasetError(f"{folder}: cannot be read: {_reason(error)}") from error
             skipped.add(encodable(name), RefusedError(_reason(error)))
             continue
+        if name and _is_index(entries):  # its files would be documents of it
+            skipped.add(encodable(name), RefusedError("an index", is_gone=True))
+            continue
         chosen.enter(folder / name, prefix, has_ignore_file=any(e.name == _IGNORE_FILE for e in entries))
         below = []
         for entry in entries:
@@ -198,6 +202,15 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Pat
             else:
                 below += [] if kind is None else [(f"{prefix}{entry.name}", kind)]
         pending.extend(reversed(below))
+
+
+def _is_index(entries: Sequence[os.DirEntry[str]]) -> bool:
+    """Whether a folder holds an index: each version of one is a folder with a number for its name."""
+    versions = [entry.path for entry in entries if entry.name.isdecimal()]
+    return any(
+        os.path.isfile(os.path.join(own, "manifest.json")) and os.path.isdir(os.path.join(own, "edge"))
+        for own in versions
+    )
 
 
 def _reason(error: OSError) -> str:

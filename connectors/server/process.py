@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from surprise_rerank.connectors.server.logs import EventLog
-from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
     import uvicorn
+
+    from surprise_rerank.connectors.server.options import ServerOptions
 
 # Where the token is; an option would be seen by other users.
 TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from bench import Bench, corpus, error_line, write_model, write_rows
 from faults import Status
@@ -112,6 +114,23 @@ def test_an_empty_or_unreadable_source_takes_nothing_away(bench: Bench, source: 
         with DocumentIndex.open(bench.index, load_encoder(str(bench.model))) as index:
             kept = set(index.documents([f"d{i}" for i in range(30)]))
             assert kept == {f"d{i}" for i in range(30)}
+
+
+@pytest.mark.parametrize("change", ["--prune", "--rebuild"])
+def test_a_damaged_table_of_a_folder_takes_nothing_away(bench: Bench, change: str) -> None:
+    letters = bench.folder / "letters"
+    letters.mkdir()
+    table = letters / "a.parquet"
+    pq.write_table(pa.table({"id": ["1", "2"], "text": ["about dogs", "about cats"]}), table)
+    (letters / "b.txt").write_text("about birds")
+    sources = (bench.documents, letters)
+    place = ("--index", bench.index)
+    assert bench.json("index", *sources, "--model", bench.model, *place)["documents"] == 33
+    table.write_text("no")
+    write_rows(bench.documents, corpus()[:20])  # with a table in doubt, not even these ten are gone for sure
+    for some in (sources, (letters,)):
+        assert "nothing was removed" in error_line(bench.run("index", *some, *place, change))
+        assert bench.json("status", *place)["documents"] == 33
 
 
 def test_files_folders_and_columns_are_read_as_asked(bench: Bench) -> None:

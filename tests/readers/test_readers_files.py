@@ -12,7 +12,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from words import WordEncoder
 
+from surprise_rerank import DocumentIndex
 from surprise_rerank.connectors.readers import FileRules, open_documents
 from surprise_rerank.connectors.readers import extraction as extraction_module
 from surprise_rerank.connectors.readers import patterns as patterns_module
@@ -91,6 +93,18 @@ def test_a_damaged_table_in_a_folder_is_counted_and_the_others_are_read(tmp_path
     assert source.skipped.places["empty"] == ["empty.jsonl"]
     with pytest.raises(DataError, match=r"e.csv:2: 1 columns, but the head has 2; .*--set on_error=skip"):
         list(open_documents(tmp_path / "e.csv"))
+
+
+def test_an_index_in_the_folder_is_no_document_of_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("about dogs")
+    (tmp_path / "site" / "1").mkdir(parents=True)
+    (tmp_path / "site" / "1" / "manifest.json").write_text('{"about": "cats"}')  # no index
+    source = open_documents(tmp_path)
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync(source, background=False)
+        assert index.sync(source, prune=True, background=False).unchanged == 2
+        assert len(index) == 2
+    assert source.skipped.counts == {"an index": 1}
 
 
 def test_gitignore_and_node_modules_are_respected_and_counted(tmp_path: Path) -> None:

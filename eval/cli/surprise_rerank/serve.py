@@ -93,7 +93,8 @@ def serve(
         require_index(location_of(target))
     try:
         if mcp != "stdio":
-            process.listen(host, port, asks_for_tokens=True).close()  # before all else is loaded
+            secured = token is not None or config is not None  # a file may name tokens; it is read later
+            process.listen(host, port, asks_for_tokens=secured).close()  # before all else is loaded
         from surprise_rerank.connectors.server.options import read_config
 
         settings, options = read_config(config, target, token)
