@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import ClassVar
 
 import numpy as np
 from qdrant_client import models
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Candidates, Field
+from surprise_rerank.candidates import Candidates, Field, Unit
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS, stored_tokens
 from surprise_rerank.connectors.qdrant.schema import (
     ALL,
@@ -60,6 +61,8 @@ class IndexPools(Pools):
             are named by their keys. Where None, an index with tenants reads documents by their keys, and is
             not searched.
     """
+
+    unit: ClassVar[Unit] = "document"  # what a line of a ranking of its candidates is
 
     def __init__(self, storage: Storage, density: float, tenant: str | None = None) -> None:
         self._density = density
@@ -279,10 +282,12 @@ class IndexPools(Pools):
             dense=self.dense_of(records) if "dense" in fields else None,
             tokens=self.tokens_of(records) if "tokens" in fields else None,
             documents=tuple(documents[self._document(record)] for record in records) if has_texts else None,
+            unit=self.unit,
         )
         if passages is None:
             return found
-        return replace(found, passages=tuple(to_passage(p) for p in payloads), best=passages.best)
+        of_each = tuple(to_passage(payload) for payload in payloads)
+        return replace(found, passages=of_each, best=passages.best)
 
     def key(self, record: Record) -> str:
         """What the document is known by; see `schema.document_key`."""
@@ -378,6 +383,8 @@ class PassagePools(IndexPools):
     is known by its point.
     """
 
+    unit: ClassVar[Unit] = "passage"
+
     @property
     def density(self) -> float:
         """Points per candidate."""
@@ -395,16 +402,6 @@ class PassagePools(IndexPools):
     def among(self, keys: Sequence[str]) -> models.Filter:
         """A filter for these points."""
         return models.Filter(must=[models.HasIdCondition(has_id=list(keys))])
-
-    def made(
-        self,
-        records: Sequence[Record],
-        fields: frozenset[Field],
-        scores: Mapping[str, Float64Array],
-        answers: Mapping[str, Sequence[Record]],
-    ) -> Candidates:
-        """Points as candidates, each a line of its own; see `Pools.made`."""
-        return replace(super().made(records, fields, scores, answers), unit="passage")
 
 
 class WithOtherTenants:
