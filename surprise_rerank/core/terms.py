@@ -51,25 +51,10 @@ class TermBatch:
         """N texts without a term, for texts whose words are not known."""
         return cls(np.zeros(n + 1, np.int64), np.zeros(0, np.uint32), np.zeros(0))
 
-    @classmethod
-    def concatenate(cls, batches: Sequence[TermBatch]) -> TermBatch:
-        """Several batches in a row."""
-        lengths = np.concatenate([np.zeros(0, np.int64), *(b.lengths for b in batches)])
-        return cls(
-            np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.concatenate([np.zeros(0, np.uint32), *(b.terms for b in batches)]),
-            np.concatenate([np.zeros(0), *(b.values for b in batches)]),
-        )
-
     @property
     def lengths(self) -> IntArray:
         """(n,) number of terms of each text."""
         return np.diff(self.offsets)
-
-    @property
-    def owners(self) -> IntArray:
-        """(total,) which text each entry is of."""
-        return np.repeat(np.arange(len(self)), self.lengths)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -77,11 +62,3 @@ class TermBatch:
     def __getitem__(self, i: int) -> tuple[TermArray, Float64Array]:
         own = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
         return self.terms[own], self.values[own]
-
-    def take(self, rows: npt.ArrayLike) -> TermBatch:
-        """The texts at these positions, in this order."""
-        chosen = np.asarray(rows, dtype=np.int64)
-        lengths = self.lengths[chosen]
-        ends = np.cumsum(lengths)
-        entries = np.arange(lengths.sum()) + np.repeat(self.offsets[chosen] - ends + lengths, lengths)
-        return TermBatch(np.concatenate([[0], ends]), self.terms[entries], self.values[entries])
