@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
@@ -85,9 +85,10 @@ def explain_ranking(
 
 def _of_sum(share: Share, rows: IntArray) -> ScorerShare:
     """What a scorer adds to a sum, in the order of a ranking."""
-    measured, known = share.measured, share.measured.moments
-    moments = replace(known, mean=np.squeeze(known.mean), deviation=np.squeeze(known.deviation))
-    return ScorerShare(share.name, measured.raw[rows], moments, share.weight, share.part[rows], share.z[rows])
+    measured = share.measured
+    return ScorerShare(
+        share.name, measured.raw[rows], measured.moments, share.weight, share.part[rows], share.z[rows]
+    )
 
 
 def _scorers(system: BuiltSystem) -> tuple[str, ...]:

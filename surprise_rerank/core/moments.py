@@ -52,6 +52,11 @@ class Moments:
         median, upper = np.percentile(similarities, [50.0, UPPER_PERCENTILE], axis=1)
         return cls(median, upper - median, members=members)
 
+    def single(self) -> Moments:
+        """The scalar moments of the only anchor there is."""
+        (mean,), (deviation,) = self.mean, self.deviation
+        return Moments(np.asarray(mean), np.asarray(deviation), self.members)
+
     def pooled(self) -> Moments:
         """Scalar moments that all anchors share: the mean mean, and the root of the mean variance."""
         if not len(self.mean):

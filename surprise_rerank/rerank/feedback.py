@@ -96,8 +96,7 @@ class Feedback:
 
     def moments(self, question: Float32Array) -> Moments:
         """Mean and deviation over the corpus of similarities to a second question."""
-        (mean,), (deviation,) = (found := self.corpus.moments(question[None])).mean, found.deviation
-        return Moments(mean, deviation, members=found.members)
+        return self.corpus.moments(question[None]).single()
 
 
 @dataclass(frozen=True)
@@ -168,12 +167,12 @@ def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
     all where they are small. Documents of equal scores share their mean rank. Of a document's passages only
     the best gives any. Otherwise long documents would count more.
     """
-    found, rows = np.zeros(len(total)), _representatives(total, ids)
+    given_by, rows = np.zeros(len(total)), _representatives(total, ids)
     if len(rows):
         _, place, counts = np.unique(-total[rows], return_inverse=True, return_counts=True)
         weights = (counts.cumsum() - (counts - 1) / 2)[place] ** -2.0
-        found[rows] = weights / weights.sum()
-    return found
+        given_by[rows] = weights / weights.sum()
+    return given_by
 
 
 def _representatives(total: Float64Array, ids: Sequence[str]) -> IntArray:

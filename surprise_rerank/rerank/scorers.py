@@ -146,7 +146,7 @@ class CosineScorer(Scorer):
         """Exact moments over the ensemble, or those of the pool."""
         if self.ensemble is None:
             return Moments.of(np.asarray(self.scores(query, candidates), np.float64))
-        return self.ensemble.moments(query.require_dense())
+        return self.ensemble.moments(query.require_dense()).single()
 
 
 @dataclass(frozen=True)
