@@ -65,8 +65,8 @@ class Stretch:
     @property
     def text(self) -> str:
         """What is shown of it: not the title, which is cited."""
-        own = self.document
-        return without_title(own.content[self.start : self.end], own.title, self.start).strip()
+        document = self.document
+        return without_title(document.content[self.start : self.end], document.title, self.start).strip()
 
     @property
     def citation(self) -> str:
@@ -100,8 +100,8 @@ class _Packer:
         if not is_new or cost > self.room or not joined.text:
             self.left_out += 1
             return
-        own = self.taken.setdefault(stretch.document.id, [])
-        own[:] = sorted([*(old for old in own if old not in others), joined], key=lambda old: old.start)
+        apart = [old for old in self.taken.get(stretch.document.id, ()) if old not in others]
+        self.taken[stretch.document.id] = sorted([*apart, joined], key=lambda old: old.start)
         self.runs |= runs
         self.room -= cost
 
@@ -121,9 +121,9 @@ class _Packer:
     def _cut(self, stretch: Stretch) -> Stretch:
         """As many of its first sentences as there is room for; none where there is not."""
         content = stretch.document.content[stretch.start : stretch.end]
-        ends = [stretch.start + own for own in sentence_starts(content)]
+        ends = [stretch.start + place for place in sentence_starts(content)]
         shorter = [Stretch(stretch.document, stretch.start, end, stretch.cite) for end in ends]
-        fitting = [own for own in shorter if self._cost(own) <= self.room]
+        fitting = [part for part in shorter if self._cost(part) <= self.room]
         return (
             fitting[-1] if fitting else Stretch(stretch.document, stretch.start, stretch.start, stretch.cite)
         )
@@ -143,10 +143,10 @@ def packed(
     for stretch in stretches:
         packer.offer(stretch)
     documents = list(packer.taken.values())
-    ordered = [own for part in (documents[::2], documents[1::2][::-1]) for own in part]
-    shown = [stretch for document in ordered for stretch in document]
+    shown = [part for stretches in (*documents[::2], *documents[1::2][::-1]) for part in stretches]
     cited = tuple(
-        Cited(number, own.document.id, own.citation, own.text) for number, own in enumerate(shown, start=1)
+        Cited(number, part.document.id, part.citation, part.text)
+        for number, part in enumerate(shown, start=1)
     )
     return PackedContext(cited, tokens - packer.room, packer.left_out)
 

@@ -233,8 +233,9 @@ class FusionReranker:
             ]
         notes += [note for scorer in self.scorers if (note := scorer.absence(query, candidates))]
         parts = {share.name: share.part for share in shares}
-        present = [own for own in self.scorers if own.name in parts]
-        if any(scorer.is_of_pool for scorer in present) and self.method == "surprise":
+        if self.method == "surprise" and any(
+            scorer.is_of_pool and scorer.name in parts for scorer in self.scorers
+        ):
             n = len(set(candidates.ids))
             notes.append(f"a usual score is the mean over the {n} texts at hand, as there is no index")
         relative = {scorer.name for scorer in self.scorers if scorer.is_relative}
@@ -247,12 +248,12 @@ class FusionReranker:
 
     def shares(self, query: Query, candidates: Candidates) -> list[Share]:
         """What each scorer adds to this question's scores, of those that are there."""
-        present = [own for own in self.scorers if own.absence(query, candidates) is None]
+        present = [scorer for scorer in self.scorers if scorer.absence(query, candidates) is None]
         measured, z = {}, {}
         for scorer in present or self.scorers:  # where none is there, the first one's error tells what to do
             if self.method == "surprise":
-                measured[scorer.name] = own = scorer.measured(query, candidates)
-                z[scorer.name] = surprise_normalized(own.scores, own.moments)
+                measured[scorer.name] = scores = scorer.measured(query, candidates)
+                z[scorer.name] = surprise_normalized(scores.scores, scores.moments)
             else:  # what is usual over the corpus does not count, and need not be known
                 raw = np.asarray(scorer.scores(query, candidates), np.float64)
                 measured[scorer.name] = Measured(raw, raw, AS_THEY_ARE)
@@ -267,7 +268,7 @@ class FusionReranker:
         """Every scorer's name -> (n,) what it adds where its weight is 1, 0 where it is left out."""
         even = replace(self, weights={}).shares(query, candidates)
         parts = {share.name: share.part for share in even}
-        return {own.name: parts.get(own.name, np.zeros(len(candidates))) for own in self.scorers}
+        return {scorer.name: parts.get(scorer.name, np.zeros(len(candidates))) for scorer in self.scorers}
 
     def weighted(self, weights: Mapping[str, float]) -> FusionReranker:
         """The same fusion with other weights."""
