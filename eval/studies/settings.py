@@ -86,6 +86,15 @@ class StsSettings(BenchmarkSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PapersSettings:
+    """Which published figures are measured again."""
+
+    data: Path | None = None
+    only: tuple[str, ...] | None = None
+    list: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamSettings(BenchmarkSettings):
     """What is classified: tasks of SentEval."""
 

@@ -332,14 +332,14 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _surprise(self, ensemble: Ensemble, anchors: Ensemble | None = None) -> Surprise:
         """What similarities to labels are turned into."""
-        model, shrink = ("gaussian", _HALF) if self.model == "half-pooled" else (self.model, 0.0)
+        model = self.model
         return Surprise(
             ensemble,
-            model,
+            "gaussian" if model == "half-pooled" else model,
             self.weight,
-            crossover_size=self.crossover_size,
-            shrink_deviation=shrink,
+            shrink_deviation=_HALF if model == "half-pooled" else 0.0,
             anchors=anchors,
+            crossover_size=self.crossover_size,
         )
 
     def _checked(self, X: Any, y: Any, labels: Labels | None) -> tuple[FloatArray, Any]:  # noqa: N803

@@ -95,7 +95,8 @@ class NamedSimilarity:
         if not self.is_inverted_distance:
             return similarities
         smallest = similarities[similarities > 0].min(initial=1.0)
-        return 1 - 1 / np.maximum(similarities, smallest)
+        negative: Float64Array = 1 - 1 / np.maximum(similarities, smallest)
+        return negative
 
 
 def similarity_names() -> tuple[str, ...]:

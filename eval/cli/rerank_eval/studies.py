@@ -26,6 +26,7 @@ from surprise_rerank.eval.studies.settings import (
     ClusterSettings,
     DownstreamSettings,
     OffTopicSettings,
+    PapersSettings,
     RankSettings,
     StsSettings,
     WordSettings,
@@ -354,6 +355,30 @@ def off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report:
     from surprise_rerank.eval.studies.off_topic.evaluation import evaluate_off_topic
 
     return evaluate_off_topic(settings, terminal)
+
+
+@_study(
+    PapersSettings,
+    """\b
+    Examples:
+      rerank-eval papers --list
+      rerank-eval papers --data benchmarks --only words,sts
+      rerank-eval papers --data benchmarks --report papers.html
+    """,
+    _data,
+    click.option(
+        "--only", type=NAMES, help="Names of the first column, with commas between.  [default: all]"
+    ),
+    click.option("--list", is_flag=True, help="Run nothing: the published figures and the commands."),
+)
+def papers(settings: PapersSettings, terminal: Terminal) -> Report:
+    """Run what the three papers publish, and show both: EvalRank, DynaMax.
+
+    What needs vectors or data that are not in the folder is left out, and told. All takes some minutes.
+    """
+    from surprise_rerank.eval.studies.papers import evaluate_papers
+
+    return evaluate_papers(settings, terminal)
 
 
 _CORRELATION = """\b
