@@ -148,7 +148,8 @@ PUBLISHED: tuple[Published, ...] = (
         "dynamax",
         "DynaMax, GloVe 840B 300d",
         f"rerank-eval sts --data {{data}} --model {{data}}/{_GLOVE} "
-        "--similarities cosine,dynamax-jaccard-raw --set sets=STS12,STS13,STS14,STS15,STS16 --set resamples=0",
+        "--similarities cosine,dynamax-jaccard-raw --set resamples=0 "
+        "--set sets=STS12,STS13,STS14,STS15,STS16",
         ("sts", _GLOVE),
         "sts",
         {

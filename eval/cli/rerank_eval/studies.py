@@ -235,6 +235,7 @@ def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
       rerank-eval classify test.jsonl --train train.jsonl --set inductive=yes --report classify.html
       rerank-eval classify test.jsonl --set ensemble_size=10,100,1000
       rerank-eval classify test.jsonl --train train.jsonl --set few_shot=3,9,21
+      rerank-eval classify texts.csv --set answers=yes --set names=names.yaml > labels.tsv
 
     FILE is JSONL, CSV, TSV (.gz, too) or Parquet, with a column of texts and one of labels.
 
@@ -273,6 +274,10 @@ def classify(settings: ClassifySettings, terminal: Terminal) -> Report:
     similarity with those of an ensemble of texts, by default the tested ones without their labels. Vectors
     are kept in the cache. `--set ensemble_size=` and `--set few_shot=` are the paper's other two studies.
     """
+    if settings.answers:
+        from surprise_rerank.eval.studies.classify.answers import label_texts
+
+        return label_texts(settings, terminal)
     from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
 
     return evaluate_classification(settings, terminal)
@@ -285,6 +290,7 @@ def classify(settings: ClassifySettings, terminal: Terminal) -> Report:
       rerank-eval cluster tweet.jsonl searchsnippets.jsonl --model all-MiniLM-L6-v2 --model glove-6b-50d
       rerank-eval cluster reddit.csv --text-field title --label-field subreddit --set repeats=40
       rerank-eval cluster news.parquet --set clusters=50 --set assignments=surprise,surprise@0.5
+      rerank-eval cluster texts.csv --set answers=yes --set clusters=20 > clusters.tsv
 
     FILE is JSONL, CSV, TSV (each may end in .gz) or Parquet, with a text and a label in each row.
 
@@ -310,6 +316,10 @@ def cluster(settings: ClusterSettings, terminal: Terminal) -> Report:
     cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.
     Texts are encoded once; vectors are kept in the cache.
     """
+    if settings.answers:
+        from surprise_rerank.eval.studies.classify.answers import group_texts
+
+        return group_texts(settings, terminal)
     from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
 
     return evaluate_clustering(settings, terminal)
