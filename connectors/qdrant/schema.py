@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.core.arrays import FloatArray
 from surprise_rerank.core.terms import TermBatch
@@ -103,10 +105,14 @@ class Record:
 
 
 def to_record(point: Any, score: float = 0.0) -> Record:
-    """A point that Edge or a client has found; its only vector may have no name."""
+    """A point that Edge or a client has found; its only vector may have no name.
+
+    Qdrant's scores are float32. JSON has their shortest decimals, and local mode computes more digits, whose
+    last ones differ between copies of a text.
+    """
     vectors = point.vector or {}
     named = vectors if isinstance(vectors, dict) else {UNNAMED: vectors}
-    return Record(str(point.id), point.payload or {}, named, float(score))
+    return Record(str(point.id), point.payload or {}, named, float(np.float32(score)))
 
 
 def pages(read: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[list[Record]]:
