@@ -35,17 +35,17 @@ class Adapter:
         where it has none. Options are the class's own; system, min_percentile, diversity, collapse,
         and of what retrieves depth; and more for `Collection.attach`, such as `token_encoder`.
         """
-        own = _taken(options, cls._own)
+        fields_set = _taken(options, cls._own)
         depth = ("depth",) if cls._takes == "pipeline" else ()
         ranking = _taken(options, ("system", "min_percentile", "diversity", "collapse", *depth))
         collection = attach_store(store, embed=embed, **options)
-        arguments: dict[str, Any] = {cls._takes: cls._made(collection, **ranking), **own}
+        arguments: dict[str, Any] = {cls._takes: cls._made(collection, **ranking), **fields_set}
         return cls(**arguments)
 
     @classmethod
     def _settings(cls, options: Mapping[str, Any]) -> PipelineSettings:
         """The settings that are among a user's options."""
-        names = [own.name for own in fields(PipelineSettings)]
+        names = [setting.name for setting in fields(PipelineSettings)]
         if cls._takes != "pipeline":
             names.remove("depth")  # of a pool that a re-ranker does not make
         refuse_unknown(options, [*names, *cls._own, cls._takes], cls.__name__)
@@ -65,8 +65,8 @@ class LoadedAdapter(Adapter):
 
         These are in `attached.settings`: index, system, min_percentile, diversity, ...
         """
-        settings, own = cls._settings(options), _taken(options, cls._own)
-        arguments: dict[str, Any] = {cls._takes: cls._made(settings), **own}
+        settings, fields_set = cls._settings(options), _taken(options, cls._own)
+        arguments: dict[str, Any] = {cls._takes: cls._made(settings), **fields_set}
         return cls(**arguments)
 
 
@@ -126,5 +126,5 @@ def stored_names(*ids: object) -> tuple[str, ...] | None:
 
     Ids of other kinds, such as row numbers, are none of an index; a UUID is as it is written.
     """
-    known = (str(own) for own in ids if isinstance(own, str | UUID))
-    return tuple(dict.fromkeys(name for name in known if name)) or None
+    texts = (str(name) for name in ids if isinstance(name, str | UUID))
+    return tuple(dict.fromkeys(name for name in texts if name)) or None

@@ -61,9 +61,9 @@ class SurpriseSearch:
         self.options = IndexOptions() if options is None else options
         self.folder = folder
         written = json.dumps(asdict(self.options), sort_keys=True).encode()
-        asked = {"depth": depth, "index": hashlib.sha256(written).hexdigest()[:8]}
+        settings = {"depth": depth, "index": hashlib.sha256(written).hexdigest()[:8]}
         # What results are filed under.
-        self.mteb_model_meta = _meta(system, encoder, find_system(system).kind, asked)
+        self.mteb_model_meta = _meta(system, encoder, find_system(system).kind, settings)
         self._index: DocumentIndex | None = None
 
     def index(
@@ -134,7 +134,7 @@ def _scores(ranking: Ranking) -> dict[str, float]:
     return dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
 
 
-def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, asked: Mapping[str, Any]) -> ModelMeta:
+def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, settings: Mapping[str, Any]) -> ModelMeta:
     """What mteb files results under; the fingerprint distinguishes models of one name."""
     names = (
         *("loader", "release_date", "languages", "n_parameters", "memory_usage_mb", "license"),
@@ -150,6 +150,6 @@ def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, asked: Mapping[str, 
         framework=[],
         adapted_from=encoder.name,
         model_type=[kind],
-        experiment_kwargs=asked or None,
+        experiment_kwargs=settings or None,
         **unknown,
     )

@@ -319,17 +319,17 @@ class Pipeline:
         border.optional(border.function, "on_progress", on_progress)
         advice = "a chance of relevance needs one; make it with with_background(questions)"
         background = border.present("a background", self.current_background(), advice)
-        names, standings, found = list(qrels), [], []
+        names, standings, answered = list(qrels), [], []
         for query in self.encoded([questions[name] for name in names], names):
             ranking = self.answer(query, texts=False).ranking
             if len(ranking):
                 standings.append(background.standing(background.totals_of(ranking, query.text)))
-                found.append(any(qrels[query.id].get(name, 0) > 0 for name in ranking.ids[:_SHOWN]))
+                answered.append(any(qrels[query.id].get(name, 0) > 0 for name in ranking.ids[:_SHOWN]))
             if on_progress is not None:
                 on_progress(1)
         best, gaps = np.array(standings).reshape(-1, 2).T
         longest = max((len(questions[name].split()) for name in names), default=0)
-        chance = USUAL_CHANCE.calibrated(best, gaps, found, longest)
+        chance = USUAL_CHANCE.calibrated(best, gaps, answered, longest)
         return replace(self, background=replace(background, chance=chance))
 
     def fit(
@@ -354,7 +354,7 @@ class Pipeline:
                 f"the pipeline has {kind}, which has no weights to fit; fit one with a "
                 "FusionReranker (the systems auto and fusion)"
             )
-        names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]
+        names = [name for name, gains in qrels.items() if any(gain > 0 for gain in gains.values())]
         if not names:
             raise DataError(
                 f"none of {len(qrels)} judged questions has a relevant document; give judgements above 0"
@@ -370,9 +370,9 @@ class Pipeline:
                     if on_progress is not None:
                         on_progress(1)
 
-        found = fit_guarded(reranker, judged())
-        made = replace(self, reranker=reranker.weighted(found.weights)) if found.accepted else self
-        return FittedPipeline(**vars(found), pipeline=made)
+        fitted = fit_guarded(reranker, judged())
+        pipeline = replace(self, reranker=reranker.weighted(fitted.weights)) if fitted.accepted else self
+        return FittedPipeline(**vars(fitted), pipeline=pipeline)
 
 
 @dataclass(frozen=True)
@@ -390,18 +390,21 @@ def _reranking(
     reranker: Reranker | None, pool: Candidates, top_k: int | None
 ) -> AbstractContextManager[Counts]:
     """A span of how a pool is ordered and measured, of which `top_k` are shown."""
-    known: Known = {
+    attributes: Known = {
         "reranker.model_name": None if reranker is None else type(reranker).__name__,
         "reranker.top_k": top_k,
         "surprise_rerank.candidates": len(pool),
     }
-    return span("RERANKER", "surprise_rerank.rerank", known)
+    return span("RERANKER", "surprise_rerank.rerank", attributes)
 
 
 def _retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
     """A retriever's candidates, and a span of how it found them."""
-    known: Known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
-    with span("RETRIEVER", "surprise_rerank.retrieve", known) as counts:
+    attributes: Known = {
+        "surprise_rerank.retriever": type(retriever).__name__,
+        "surprise_rerank.depth": depth,
+    }
+    with span("RETRIEVER", "surprise_rerank.retrieve", attributes) as counts:
         pool = retriever.retrieve(query, depth, fields)
         counts["surprise_rerank.candidates"] = len(pool)
     return pool

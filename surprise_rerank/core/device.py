@@ -23,8 +23,8 @@ def device_of(name: str) -> torch.device:
         place = torch.device(name)
         torch.zeros(1, device=place)
     except (RuntimeError, AssertionError) as error:  # torch asserts where it was built without CUDA
-        there = ", ".join(map(repr, available_devices()))
-        raise DataError(f"the device {name!r} cannot be used: here is {there}; choose of these") from error
+        names = ", ".join(map(repr, available_devices()))
+        raise DataError(f"the device {name!r} cannot be used: here is {names}; choose of these") from error
     return place
 
 
@@ -34,8 +34,8 @@ def available_devices() -> list[str]:
 
     cuda = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
     others = {"mps": torch.backends.mps, "xpu": getattr(torch, "xpu", None)}
-    there = [name for name, backend in others.items() if backend is not None and backend.is_available()]
-    return ["cpu", *(f"cuda:{number}" for number in cuda), *there]
+    available = [name for name, backend in others.items() if backend is not None and backend.is_available()]
+    return ["cpu", *(f"cuda:{number}" for number in cuda), *available]
 
 
 def processor_has(*instructions: str) -> bool:

@@ -31,8 +31,8 @@ UNREADABLE_ARCHIVE = (
 
 def cache_folder() -> Path:
     """The folder of indexes and converted files: SURPRISE_RERANK_CACHE, or the user's cache folder."""
-    given = os.environ.get("SURPRISE_RERANK_CACHE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
+    folder = os.environ.get("SURPRISE_RERANK_CACHE")
+    return Path(folder) if folder else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
 
 
 @contextmanager

@@ -110,9 +110,9 @@ class SharedByCopies:
     """A mixin: a copy, deep or not, is an object of its own that shares everything that this one holds."""
 
     def __copy__(self) -> Self:
-        made = object.__new__(type(self))
-        vars(made).update(vars(self))
-        return made
+        copy = object.__new__(type(self))
+        vars(copy).update(vars(self))
+        return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()

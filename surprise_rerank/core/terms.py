@@ -39,11 +39,11 @@ class TermBatch:
     @classmethod
     def of(cls, texts: Sequence[tuple[Collection[int], Collection[float]]]) -> TermBatch:
         """A batch of (terms, values) pairs, a pair for each text."""
-        lengths = [len(own) for own, _ in texts]
+        lengths = [len(terms) for terms, _ in texts]
         return cls(
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.fromiter(chain.from_iterable(own for own, _ in texts), np.uint32),
-            np.fromiter(chain.from_iterable(own for _, own in texts), np.float64),
+            np.fromiter(chain.from_iterable(terms for terms, _ in texts), np.uint32),
+            np.fromiter(chain.from_iterable(values for _, values in texts), np.float64),
         )
 
     @classmethod
@@ -60,5 +60,5 @@ class TermBatch:
         return len(self.offsets) - 1
 
     def __getitem__(self, i: int) -> tuple[TermArray, Float64Array]:
-        own = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
-        return self.terms[own], self.values[own]
+        entries = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        return self.terms[entries], self.values[entries]

@@ -59,8 +59,8 @@ def products(rows: FloatArray, others: FloatArray) -> FloatArray:
     size = max(1, _SMALL // max(others.size, 1))
     pieces = len(rows) // size
     whole = pieces * size
-    found = np.empty((len(rows), len(others)), np.result_type(rows, others))
+    result = np.empty((len(rows), len(others)), np.result_type(rows, others))
     cut = rows[:whole].reshape(pieces, size, rows.shape[1])
-    np.matmul(cut, others.T, out=found[:whole].reshape(pieces, size, len(others)))
-    np.matmul(rows[whole:], others.T, out=found[whole:])
-    return found
+    np.matmul(cut, others.T, out=result[:whole].reshape(pieces, size, len(others)))
+    np.matmul(rows[whole:], others.T, out=result[whole:])
+    return result

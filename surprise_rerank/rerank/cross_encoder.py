@@ -92,23 +92,23 @@ class CrossEncoderScorer(SharedByCopies, Scorer):
         if not texts:
             return np.zeros(0)
         limit_torch()  # which the model may call
-        given = self._score(question, list(texts))
+        returned = self._score(question, list(texts))
         try:
-            found = np.asarray(given, dtype=np.float64)
+            scores = np.asarray(returned, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(f"scores of {self.name!r} must be numbers: {error}; {_MODEL}") from error
         shape = f"the shape of the scores of {self.name!r}"
-        border.equal(shape, found.shape, (len(texts),), _MODEL)
-        for i in np.flatnonzero(~np.isfinite(found)).tolist():
-            border.number(f"the score of {self.name!r} for text {i}", float(found[i]))
-        return found
+        border.equal(shape, scores.shape, (len(texts),), _MODEL)
+        for i in np.flatnonzero(~np.isfinite(scores)).tolist():
+            border.number(f"the score of {self.name!r} for text {i}", float(scores[i]))
+        return scores
 
 
 def _texts(candidates: Candidates) -> list[str]:
     contents = [document.content for document in candidates.require_documents()]
     if candidates.passages is None:
         return contents
-    return [own[p.start : p.end] for own, p in zip(contents, candidates.passages, strict=True)]
+    return [content[p.start : p.end] for content, p in zip(contents, candidates.passages, strict=True)]
 
 
 def _pair_scores(model: Any) -> PairScores:

@@ -45,5 +45,5 @@ def grouped(
 
 def _values(value: Any) -> Sequence[str | int]:
     values = value if isinstance(value, list) else [value]
-    found = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool)]
-    return list(dict.fromkeys(found))
+    names = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool)]
+    return list(dict.fromkeys(names))

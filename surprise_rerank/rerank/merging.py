@@ -23,7 +23,7 @@ def merged_neighbours(ranking: Ranking) -> Ranking:
     stretches: dict[int, tuple[int, int]] = {}
     for row, (name, passage) in enumerate(zip(ranking.ids, passages, strict=True)):
         lines = heads.setdefault(name, [])
-        head = next((own for own in lines if _overlap(passages[own], passage)), None)
+        head = next((line for line in lines if _overlap(passages[line], passage)), None)
         if head is None:
             lines.append(row)
             stretches[row] = passage.start, passage.end
@@ -33,7 +33,7 @@ def merged_neighbours(ranking: Ranking) -> Ranking:
     whole = []
     for row, (start, end) in stretches.items():
         # What is taken in ends where another line begins.
-        others = [passages[own] for own in heads[ranking.ids[row]] if own != row]
+        others = [passages[line] for line in heads[ranking.ids[row]] if line != row]
         start = max([start, *(p.end for p in others if p.end <= passages[row].start)])
         end = min([end, *(p.start for p in others if p.start >= passages[row].end)])
         whole.append(replace(passages[row], start=start, end=end))
@@ -59,8 +59,10 @@ def with_neighbours(ranking: Ranking, stored: Candidates, count: int) -> Ranking
         by_document.setdefault(name, []).append(passage)
     widened = []
     for name, passage in zip(ranking.ids, ranking.passages, strict=True):
-        others = sorted(by_document.get(name, ()), key=lambda own: own.number)
-        inside = [row for row, own in enumerate(others) if _overlap(own, passage) and _is_most(own, passage)]
+        others = sorted(by_document.get(name, ()), key=lambda other: other.number)
+        inside = [
+            row for row, other in enumerate(others) if _overlap(other, passage) and _is_most(other, passage)
+        ]
         if inside:
             near = others[max(inside[0] - count, 0) : inside[-1] + count + 1]
             start, end = min(passage.start, near[0].start), max(passage.end, near[-1].end)
@@ -69,9 +71,9 @@ def with_neighbours(ranking: Ranking, stored: Candidates, count: int) -> Ranking
     return replace(ranking, passages=tuple(widened))
 
 
-def _is_most(own: Passage, whole: Passage) -> bool:
+def _is_most(part: Passage, whole: Passage) -> bool:
     """Whether most of a passage is in a stretch: those that begin or end it overlap with it, too."""
-    return 2 * (min(own.end, whole.end) - max(own.start, whole.start)) > own.end - own.start
+    return 2 * (min(part.end, whole.end) - max(part.start, whole.start)) > part.end - part.start
 
 
 def _overlap(one: Passage, other: Passage) -> bool:

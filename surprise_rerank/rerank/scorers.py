@@ -199,8 +199,8 @@ class DynaMaxScorer(Scorer):
         """(n,) similarities; a DataError if tokens are missing or of another dimension."""
         if self.retrieved:
             return candidates.require_inclusion().scores
-        asked, documents = query.require_tokens(), candidates.require_tokens()
-        return self.similarity.pool(asked, documents, threads=self.threads, device=self.device)
+        tokens, documents = query.require_tokens(), candidates.require_tokens()
+        return self.similarity.pool(tokens, documents, threads=self.threads, device=self.device)
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Moments over the sample of the corpus, or those of the pool."""
@@ -223,10 +223,10 @@ class DynaMaxScorer(Scorer):
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool by similarity of tokens; a DataError if these are missing or of another dimension."""
-        asked, notes = query.require_tokens(), list[str]()
+        tokens, notes = query.require_tokens(), list[str]()
         # Last what a store gave no score, as it was deleted meanwhile.
         scores = np.nan_to_num(self.scores(query, candidates), nan=0.0)
-        is_empty = not self.retrieved and not len(asked) and not candidates.require_tokens().offsets[-1]
+        is_empty = not self.retrieved and not len(tokens) and not candidates.require_tokens().offsets[-1]
         if len(candidates) and is_empty:
             # Word vectors know none of the words, or the encoder gives no tokens.
             notes = ["neither the question nor any candidate has a token vector, so all scores are 0"]

@@ -42,7 +42,7 @@ class AnswerChance:
         return np.asarray(np.exp(-np.logaddexp(0.0, -self._logits(best, gap))))
 
     def calibrated(
-        self, best: npt.ArrayLike, gap: npt.ArrayLike, found: npt.ArrayLike, longest: int = 0
+        self, best: npt.ArrayLike, gap: npt.ArrayLike, answered: npt.ArrayLike, longest: int = 0
     ) -> AnswerChance:
         """The same for a corpus with judged questions of at most so many words, by Platt's method.
 
@@ -54,13 +54,13 @@ class AnswerChance:
             raise DataError(
                 f"{len(usual)} judged questions; give at least {FEWEST_JUDGED} to calibrate a chance on"
             )
-        slope, shift = _platt(usual, np.asarray(found, dtype=bool))
+        slope, shift = _platt(usual, np.asarray(answered, dtype=bool))
         moved = shift + slope * self.intercept
         return AnswerChance(moved, slope * self.best, slope * self.gap, len(usual), longest)
 
     def _logits(self, best: npt.ArrayLike, gap: npt.ArrayLike) -> Float64Array:
-        known = np.minimum(np.asarray(best, np.float64), ENOUGH)
-        return np.asarray(self.intercept + self.best * known + self.gap * np.asarray(gap, np.float64))
+        capped = np.minimum(np.asarray(best, np.float64), ENOUGH)
+        return np.asarray(self.intercept + self.best * capped + self.gap * np.asarray(gap, np.float64))
 
 
 # `python -m benchmarks.study verdicts --model all-MiniLM-L6-v2 --part chance` prints it: of the
@@ -68,17 +68,17 @@ class AnswerChance:
 USUAL_CHANCE = AnswerChance(-5.12, 2.46, 0.1)
 
 
-def _platt(logits: Float64Array, found: BoolArray) -> tuple[float, float]:
+def _platt(logits: Float64Array, answered: BoolArray) -> tuple[float, float]:
     """Slope, 0 or more, and intercept of P(found | logit), fitted to targets that are never certain."""
     from sklearn.linear_model import LogisticRegression  # here: a search fits nothing
 
-    good, bad = int(found.sum()), int((~found).sum())
+    good, bad = int(answered.sum()), int((~answered).sum())
     if not good or not bad:
-        raise DataError(f"{good} of {len(found)} judged questions found an answer; both kinds are needed")
+        raise DataError(f"{good} of {len(answered)} judged questions found an answer; both kinds are needed")
     # Platt, 'Probabilistic Outputs for Support Vector Machines', 1999.
-    targets = np.where(found, (good + 1) / (good + 2), 1 / (bad + 2))
+    targets = np.where(answered, (good + 1) / (good + 2), 1 / (bad + 2))
     # A target between 0 and 1 is both outcomes, with weights.
-    outcomes, weights = np.repeat([True, False], len(found)), np.concatenate([targets, 1 - targets])
+    outcomes, weights = np.repeat([True, False], len(answered)), np.concatenate([targets, 1 - targets])
     model = LogisticRegression(C=1e6).fit(np.tile(logits, 2)[:, None], outcomes, weights)
     slope, intercept = float(model.coef_[0, 0]), float(model.intercept_[0])
     if slope > 0:

@@ -30,8 +30,8 @@ def varied_questions(count: int = USUAL) -> tuple[str, ...]:
     DataError if there are not so many.
     """
     lines = resources.files(__package__).joinpath(_FILE).read_text("utf-8").splitlines()
-    found = [line.partition("\t")[2] for line in lines if not line.startswith("#")]
-    return tuple(found[: border.count("count", count, 1, len(found))])
+    questions = [line.partition("\t")[2] for line in lines if not line.startswith("#")]
+    return tuple(questions[: border.count("count", count, 1, len(questions))])
 
 
 def question_shares(questions: Sequence[str]) -> Float64Array:
@@ -47,8 +47,8 @@ def question_shares(questions: Sequence[str]) -> Float64Array:
 
     grams = [_grams(question) for question in questions]
     places: dict[str, int] = {}
-    columns = [places.setdefault(gram, len(places)) for own in grams for gram in sorted(own)]
-    sizes = np.array([len(own) for own in grams], dtype=np.int64)
+    columns = [places.setdefault(gram, len(places)) for members in grams for gram in sorted(members)]
+    sizes = np.array([len(members) for members in grams], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     table = sparse.csr_array((np.ones(len(columns)), columns, offsets), (len(grams), len(places)))
     common = (table @ table.T).tocoo()

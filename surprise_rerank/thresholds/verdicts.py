@@ -49,7 +49,7 @@ def refused(percentile: float, least: float) -> Verdict:
 
 def scripts_of(texts: Iterable[str]) -> frozenset[str]:
     """The scripts that the words of texts are written in, as Unicode calls them: LATIN, CYRILLIC, ..."""
-    letters = {own for text in texts for word in _words(text) for own in word if own.isalpha()}
+    letters = {letter for text in texts for word in _words(text) for letter in word if letter.isalpha()}
     return frozenset(unicodedata.name(letter, "?").split()[0] for letter in letters)
 
 
@@ -59,22 +59,22 @@ def wordless(question: str, scripts: frozenset[str]) -> str:
     >>> wordless("how do I bake bread?", frozenset({"LATIN"})), wordless("??", frozenset({"LATIN"}))
     ('', 'the question has no words')
     """
-    own = scripts_of([question])
-    if not own:
+    scripts_read = scripts_of([question])
+    if not scripts_read:
         return "the question has no words"
-    foreign = own - scripts
-    if len(foreign) < len(own):
+    foreign = scripts_read - scripts
+    if len(foreign) < len(scripts_read):
         return ""
-    names = " and ".join(own if own == "CJK" else own.title() for own in sorted(foreign))
+    names = " and ".join(script if script == "CJK" else script.title() for script in sorted(foreign))
     return f"the question is written in {names}, and neither the documents nor the background are"
 
 
 def _words(text: str) -> list[str]:
     # Without marks, which would end a word in Devanagari, or in letters that are apart from their accents.
     plain = unicodedata.normalize("NFKD", _TAG.sub(" ", text))
-    plain = "".join(own for own in plain if unicodedata.category(own)[0] != "M")
-    pieces = (re.sub(r"^[\W_]+|[\W_]+$", "", own) for own in _BETWEEN.split(plain))
-    return [own for own in pieces if _WORD.fullmatch(own)]
+    plain = "".join(character for character in plain if unicodedata.category(character)[0] != "M")
+    pieces = (re.sub(r"^[\W_]+|[\W_]+$", "", piece) for piece in _BETWEEN.split(plain))
+    return [piece for piece in pieces if _WORD.fullmatch(piece)]
 
 
 def _percent(share: float) -> str:
