@@ -57,9 +57,9 @@ def test_pooled_moments_are_the_mean_and_the_root_mean_square():
 @given(seeds)
 def test_shrinking_by_0_changes_nothing_and_by_1_leaves_the_pooled(seed: int):
     rng = np.random.default_rng(seed)
-    own = Moments(*rng.uniform(0, 1, size=(2, 5)))
+    moments = Moments(*rng.uniform(0, 1, size=(2, 5)))
     pooled = Moments(*(np.asarray(v) for v in rng.uniform(0, 1, size=2)))
-    same, gone = own.shrunk(pooled), own.shrunk(pooled, mean=1, deviation=1)
+    same, gone = moments.shrunk(pooled), moments.shrunk(pooled, mean=1, deviation=1)
     for name in ("mean", "deviation"):
-        np.testing.assert_allclose(getattr(same, name), getattr(own, name))
+        np.testing.assert_allclose(getattr(same, name), getattr(moments, name))
         np.testing.assert_allclose(getattr(gone, name), np.full(5, getattr(pooled, name)))

@@ -15,16 +15,16 @@ texts = st.lists(
 )
 
 
-def batch(found: list[dict[int, float]]) -> TermBatch:
-    return TermBatch.of([(list(own), list(own.values())) for own in found])
+def batch(texts: list[dict[int, float]]) -> TermBatch:
+    return TermBatch.of([(list(terms), list(terms.values())) for terms in texts])
 
 
 @given(texts)
-def test_a_batch_has_the_terms_of_each_text(found):
-    whole = batch(found)
-    assert len(whole) == len(found)
+def test_a_batch_has_the_terms_of_each_text(texts):
+    whole = batch(texts)
+    assert len(whole) == len(texts)
     assert len(TermBatch.empty(2)) == 2
-    for i, text in enumerate(found):
+    for i, text in enumerate(texts):
         np.testing.assert_array_equal(whole[i][0], list(text))
         np.testing.assert_array_equal(whole[i][1], list(text.values()))
 
