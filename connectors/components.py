@@ -106,19 +106,14 @@ def found_metadata(hit: Hit, verdict: Verdict | None, page_key: str = "") -> dic
     """
     title = {TITLE: hit.title} if hit.title else {}
     folded = {DUPLICATES: list(hit.duplicates)} if hit.duplicates else {}
-    placed = _placed(hit, page_key)
-    return {**title, **placed, **hit.metadata, **judgement(hit.percentile, verdict), **folded}
-
-
-def _placed(hit: Hit, page_key: str) -> dict[str, Any]:
-    """Where a hit stands, by the names that hosts have for it; nothing where it is not known."""
     place, path = hit.place, hit.metadata.get("path")
-    if place is None:
-        return {}
-    values: dict[str, Any] = {"citation": hit.citation, "heading": place.heading, "file_path": path}
-    if place.page is not None:
-        values |= {page_key: place.page, "page_label": place.label or str(place.page)}
-    return {key: value for key, value in values.items() if key and value}
+    values: dict[str, Any] = {}
+    if place is not None:
+        values = {"citation": hit.citation, "heading": place.heading, "file_path": path}
+        if place.page is not None:
+            values |= {page_key: place.page, "page_label": place.label or str(place.page)}
+    placed = {key: value for key, value in values.items() if key and value}
+    return {**title, **placed, **hit.metadata, **judgement(hit.percentile, verdict), **folded}
 
 
 def stored_names(*ids: object) -> tuple[str, ...] | None:

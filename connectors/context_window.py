@@ -139,26 +139,24 @@ def status_answer(values: dict[str, Any], most: int) -> Answer:
 def _fitting(
     shown: Callable[[int, int], dict[str, Any]], count: int, rooms: Sequence[int], most: int
 ) -> Answer:
-    """The answer with the most entries, and then the most room for each, that fits."""
+    """The answer with the most entries, and then the most room for each, that fits.
 
-    def made(room: int) -> Answer:
+    It has the verdict as a sentence, where there is one, and all as JSON.
+    """
+
+    def answer(room: int) -> Answer:
         values = shown(count, room)
-        return _in_words(values), values
+        verdict = values.get("verdict")
+        if verdict is None:
+            return _json(values), values
+        status = verdict["status"]
+        words = f"Verdict: {status}: {verdict['reason']}. {_ADVICE.get(status, '')}".rstrip()
+        return f"{words}\n\n{_json(values)}", values
 
-    while count > 1 and len(made(rooms[-1])[0]) > most:
+    while count > 1 and len(answer(rooms[-1])[0]) > most:
         count -= 1
-    answers = [made(room) for room in rooms]
+    answers = [answer(room) for room in rooms]
     return next((answer for answer in answers if len(answer[0]) <= most), answers[-1])
-
-
-def _in_words(values: Mapping[str, Any]) -> str:
-    """The verdict as a sentence, where there is one, and all as JSON."""
-    verdict = values.get("verdict")
-    if verdict is None:
-        return _json(values)
-    status = verdict["status"]
-    said = f"Verdict: {status}: {verdict['reason']}. {_ADVICE.get(status, '')}".rstrip()
-    return f"{said}\n\n{_json(values)}"
 
 
 def _json(values: Mapping[str, Any]) -> str:

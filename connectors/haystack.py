@@ -140,7 +140,12 @@ class SurpriseRanker(_Component):
         """
         most = self.top_k if top_k is None else border.count("top_k", top_k)
         distinct = _one_of_each_id(documents)
-        texts = [self._text(document) for document in distinct]
+        texts = []
+        for document in distinct:
+            values = [
+                str(document.meta[name]) for name in self.meta_fields_to_embed if document.meta.get(name)
+            ]
+            texts.append("\n".join([*values, document.content or ""]))
         ids = [stored_names(document.id, document.meta.get("id")) for document in distinct]
         vectors = [document.embedding for document in distinct]
         ranked = self._get().rank(query, texts, ids=ids, vectors=vectors, top_k=most)
@@ -157,11 +162,6 @@ class SurpriseRanker(_Component):
     ) -> dict[str, Any]:
         """`run` in a thread, while the event loop goes on."""
         return await asyncio.to_thread(self.run, query, documents, top_k)
-
-    def _text(self, document: Document) -> str:
-        meta: Mapping[str, Any] = document.meta
-        values = [str(meta[name]) for name in self.meta_fields_to_embed if meta.get(name)]
-        return "\n".join([*values, document.content or ""])
 
 
 # The name that re-rankers of the other hosts have.

@@ -15,7 +15,7 @@ from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Hit, Ranking, Unit, Verdict
+from surprise_rerank.candidates import Hit, Unit, Verdict
 from surprise_rerank.connectors.components import (
     OURS,
     TITLE,
@@ -190,7 +190,10 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         question = query_bundle.query_str
         ranking = self.pipeline.search(question, self.similarity_top_k)
         _tell(question, ranking.verdict)
-        whole = self._whole_nodes(ranking)
+        whole: dict[str, BaseNode] = {}
+        if self._store is not None and len(ranking):
+            nodes = self._store.get_nodes(node_ids=list(ranking.ids))
+            whole = {node.node_id: node for node in nodes}
         return [
             NodeWithScore(node=_node(hit, name, ranking.verdict, whole.get(hit.id)), score=hit.relevance)
             for hit, name in zip(ranking, ranking.line_ids, strict=True)
@@ -199,11 +202,6 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         # LlamaIndex's own fallback would hold up the event loop.
         return await asyncio.to_thread(self._retrieve, query_bundle)
-
-    def _whole_nodes(self, ranking: Ranking) -> dict[str, BaseNode]:
-        if self._store is None or not len(ranking):
-            return {}
-        return {node.node_id: node for node in self._store.get_nodes(node_ids=list(ranking.ids))}
 
 
 def _with_nodes(store: Any) -> Any:

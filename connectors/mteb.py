@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,13 +30,11 @@ except ImportError as error:
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.types import (
-        BatchedInput,
         CorpusDatasetType,
         QueryDatasetType,
         RetrievalOutputType,
         TopRankedDocumentsType,
     )
-    from torch.utils.data import DataLoader
 
 
 class SurpriseSearch:
@@ -104,7 +102,8 @@ class SurpriseSearch:
         """
         index = border.present("a corpus to search", self._index, "call index first, as mteb.evaluate does")
         loader = create_dataloader(queries, task_metadata=task_metadata, prompt_type=PromptType.query)
-        questions = encode_queries(self.encoder, list(_texts(loader)), list(queries["id"]))
+        texts = [text for batch in loader for text in batch["text"]]
+        questions = encode_queries(self.encoder, texts, list(queries["id"]))
         if top_ranked is None:
             pipeline, most = index.pipeline(self.system, depth=self.depth), min(top_k, self.depth)
             answers = {query.id: pipeline.answer(query, most, texts=False) for query in questions}
@@ -123,11 +122,6 @@ class SurpriseSearch:
         if self._index is not None:
             self._index.close()
             self._index = None
-
-
-def _texts(batches: DataLoader[BatchedInput]) -> Iterator[str]:
-    for batch in batches:
-        yield from batch["text"]
 
 
 def _scores(ranking: Ranking) -> dict[str, float]:

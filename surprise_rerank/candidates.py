@@ -160,20 +160,17 @@ class Candidates:
         )
 
     def join(self, other: Candidates) -> Candidates:
-        """Both pools in a row; a scorer that only one of them has is NaN for the other's documents."""
-        keys = [*dict.fromkeys(self.line_keys), *dict.fromkeys(other.line_keys)]
-        border.distinct("documents of two pools", [name for name, _ in keys], "join disjoint pools")
-        border.equal("the second pool's best", other.best, self.best, "retrieve both with the same number")
-        for name in _OPTIONAL:
-            filled = [getattr(pool, name) is not None for pool in (self, other)]
-            border.equal(f"whether the second pool has {name}", filled[1], filled[0], "fetch it for both")
+        """Both pools in a row; a scorer that only one of them has is NaN for the other's documents.
 
-        def scores(name: str) -> FloatArray:
-            return np.concatenate([p.scores.get(name, np.full(len(p), np.nan)) for p in (self, other)])
-
+        No document is in both, and they have the same fields.
+        """
+        missing = [np.full(len(pool), np.nan) for pool in (self, other)]
         return Candidates(
             ids=self.ids + other.ids,
-            scores={name: scores(name) for name in dict.fromkeys((*self.scores, *other.scores))},
+            scores={
+                name: np.concatenate([self.scores.get(name, missing[0]), other.scores.get(name, missing[1])])
+                for name in dict.fromkeys((*self.scores, *other.scores))
+            },
             corpus_moments={**other.corpus_moments, **self.corpus_moments},
             best=self.best,
             unit=self.unit,

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, Unpack
@@ -18,7 +17,7 @@ from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Unit, Verdict
 from surprise_rerank.core.threads import using_threads
-from surprise_rerank.core.tracing import Counts, Known, span
+from surprise_rerank.core.tracing import Known, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
@@ -188,11 +187,23 @@ class Pipeline:
             fields = pipeline._fields | options.variety.needs
             if texts and read is None:
                 fields |= {"documents"}
-            pool = _retrieved(pipeline.retriever, query, max(options.depth, last), fields)
+            depth = max(options.depth, last)
+            attributes: Known = {
+                "surprise_rerank.retriever": type(pipeline.retriever).__name__,
+                "surprise_rerank.depth": depth,
+            }
+            with span("RETRIEVER", "surprise_rerank.retrieve", attributes) as retrieved_counts:
+                pool = pipeline.retriever.retrieve(query, depth, fields)
+                retrieved_counts["surprise_rerank.candidates"] = len(pool)
             pool = _in_units(pool, options.unit)
             retrieved = time.perf_counter()
             background, least = pipeline._judge(pool, settings.get("min_percentile"))
-            with _reranking(self.reranker, pool, top_k):
+            attributes = {
+                "reranker.model_name": None if self.reranker is None else type(self.reranker).__name__,
+                "reranker.top_k": top_k,
+                "surprise_rerank.candidates": len(pool),
+            }
+            with span("RERANKER", "surprise_rerank.rerank", attributes):
                 ranking = ranked(query, pool, self.reranker, background, least)
             if (
                 ranking.verdict is not None
@@ -384,30 +395,6 @@ class FittedPipeline(WeightFit):
     """
 
     pipeline: Pipeline = field(kw_only=True)
-
-
-def _reranking(
-    reranker: Reranker | None, pool: Candidates, top_k: int | None
-) -> AbstractContextManager[Counts]:
-    """A span of how a pool is ordered and measured, of which `top_k` are shown."""
-    attributes: Known = {
-        "reranker.model_name": None if reranker is None else type(reranker).__name__,
-        "reranker.top_k": top_k,
-        "surprise_rerank.candidates": len(pool),
-    }
-    return span("RERANKER", "surprise_rerank.rerank", attributes)
-
-
-def _retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
-    """A retriever's candidates, and a span of how it found them."""
-    attributes: Known = {
-        "surprise_rerank.retriever": type(retriever).__name__,
-        "surprise_rerank.depth": depth,
-    }
-    with span("RETRIEVER", "surprise_rerank.retrieve", attributes) as counts:
-        pool = retriever.retrieve(query, depth, fields)
-        counts["surprise_rerank.candidates"] = len(pool)
-    return pool
 
 
 def _in_units(pool: Candidates, unit: Unit) -> Candidates:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from surprise_rerank import border
-from surprise_rerank.errors import DataError
 
 # Offset in a text -> the place from there on, ascending.
 Places: TypeAlias = tuple[tuple[int, "Place"], ...]
@@ -62,8 +61,7 @@ def checked_places(name: str, places: object) -> Places:
     """Pairs of an ascending offset and a place; a DataError for anything else."""
     pairs = list(border.instances(name, places, tuple, "give pairs of an offset and a Place"))
     for position, pair in enumerate(pairs):
-        if len(pair) != 2:
-            raise DataError(f"{name}[{position}] must be a pair of an offset and a Place, got {pair!r}")
+        border.equal(f"the length of {name}[{position}]", len(pair), 2, "give an offset and a Place")
         border.count(f"{name}[{position}][0]", pair[0], 0 if not position else pairs[position - 1][0])
         border.instance(f"{name}[{position}][1]", pair[1], Place)
     return tuple(pairs)

@@ -19,7 +19,6 @@ from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages, passage_texts
-from surprise_rerank.errors import DataError
 
 # What a text may be stored under: an id, several of which the first that is stored counts, or None.
 Ids: TypeAlias = Sequence[str | Sequence[str] | None]
@@ -35,6 +34,7 @@ _logger = logging.getLogger("surprise_rerank")
 _SAME_MODEL = 0.5
 # Ids that are shown at level debug.
 _SHOWN = 3
+_NONE = "give one for each, None where there is none"
 
 
 class StoredDocuments(Protocol):
@@ -65,13 +65,15 @@ class GivenTexts:
         listed = border.texts("texts", texts)
         for name, values in (("ids", ids), ("vectors", vectors)):
             if values is not None and (isinstance(values, str) or not hasattr(values, "__len__")):
-                border.refuse(name, values, "a list with one for each text", "give None where there is none")
-            if values is not None and len(values) != len(listed):
-                raise DataError(
-                    f"{len(values)} {name} for {len(listed)} texts; give one for each, None where there "
-                    "is none"
-                )
-        names = [_names(position, names_at) for position, names_at in enumerate(ids or [None] * len(listed))]
+                border.refuse(name, values, "a list with one for each text", _NONE)
+            if values is not None:
+                border.equal(f"the length of {name}", len(values), len(listed), _NONE)
+        names: list[tuple[str, ...]] = []
+        for position, name_or_names in enumerate(ids or [None] * len(listed)):
+            if name_or_names is None or isinstance(name_or_names, str):
+                names.append(() if name_or_names is None else (name_or_names,))
+            else:
+                names.append(tuple(border.texts(f"ids[{position}]", name_or_names)))
         return cls(listed, names, _checked_vectors([] if vectors is None else vectors), ids is not None)
 
     @property
@@ -113,10 +115,10 @@ class TextPools:
             stored = _at_positions(fetched, positions, batch.ids)
             stored_positions = frozenset(stored.ids)
             rows = [row for row in rows if positions[row] not in stored_positions]
-            notes.append(self._told_stored(batch, wanted_ids, len(stored_positions)))
+            notes.append(self._note_on_stored(batch, wanted_ids, len(stored_positions)))
         if stored is not None and not rows:
             return replace(stored, notes=(*notes, *stored.notes)), 0
-        vectors, about = self._usable(batch, rows) if "dense" in needs else ({}, "")
+        vectors, about = self._usable_vectors(batch, rows) if "dense" in needs else ({}, "")
         notes += [about] if about else []
         tokens_read = "tokens" in needs and token_dimension(self.encoder) is not None
         # A given vector is of a whole text, which is split for its tokens only.
@@ -197,7 +199,7 @@ class TextPools:
                 ]
         return parts_by_row
 
-    def _usable(self, batch: GivenTexts, rows: Sequence[int]) -> tuple[dict[int, Float32Array], str]:
+    def _usable_vectors(self, batch: GivenTexts, rows: Sequence[int]) -> tuple[dict[int, Float32Array], str]:
         """Row -> its given vector as the encoder would scale it, where they are of its model; and a note."""
         vectors = {row: batch.vectors[row] for row in rows if row in batch.vectors}
         if not vectors:
@@ -220,16 +222,14 @@ class TextPools:
                     cosine,
                 )
         if not self.facts[fact]:
-            return (
-                {},
-                f"the vectors that came with {len(vectors)} texts are of another model and were not used",
-            )
+            note = f"the vectors that came with {len(vectors)} texts are of another model and were not used"
+            return {}, note
         if getattr(_one_side(self.encoder, "dense"), "unit", True):
             vectors = {row: unit_rows(vector[None])[0] for row, vector in vectors.items()}
         _logger.debug("vectors of %d of %d texts were given", len(vectors), len(batch.texts))
         return vectors, f"vectors of {len(vectors)} of {len(batch.texts)} texts were given"
 
-    def _told_stored(self, batch: GivenTexts, wanted_ids: Sequence[str], stored: int) -> str:
+    def _note_on_stored(self, batch: GivenTexts, wanted_ids: Sequence[str], stored: int) -> str:
         """A note on how many texts are stored; a warning, too, the first time that none is."""
         count = len(batch.texts)
         _logger.debug("stored %d of %d", stored, count)
@@ -243,13 +243,6 @@ class TextPools:
             _logger.debug("the ids that were looked for: %s", wanted_ids[:_SHOWN])
         others = f"; {count - stored} were encoded" if stored < count else ""
         return f"stored {stored} of {count}{others}"
-
-
-def _names(position: int, ids: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The ids that a text may be stored under, best first."""
-    if ids is None or isinstance(ids, str):
-        return () if ids is None else (ids,)
-    return tuple(border.texts(f"ids[{position}]", ids))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -278,9 +271,7 @@ def _checked_vectors(vectors: Vectors) -> dict[int, Float32Array]:
     matrices = {row: matrix(cast(npt.ArrayLike, vectors[row]), f"vectors[{row}]") for row in rows}
     for row, vector in matrices.items():
         if np.ndim(cast(npt.ArrayLike, vectors[row])) != 1 or not vector.size:
-            border.refuse(
-                f"vectors[{row}]", vector.shape, "of shape (dimension,)", "give None where there is none"
-            )
+            border.refuse(f"vectors[{row}]", vector.shape, "of shape (dimension,)", _NONE)
         advice = "give those of one model, and None for the other texts"
         border.equal(f"the dimension of vectors[{row}]", vector.size, matrices[rows[0]].size, advice)
     return {row: vector[0] for row, vector in matrices.items()}

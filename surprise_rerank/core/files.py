@@ -44,7 +44,8 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        with open(draft, "xb", opener=_for_owner if private else None) as file:
+        mode = 0o600 if private else 0o666
+        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -52,10 +53,6 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-
-
-def _for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 @contextmanager

@@ -36,13 +36,14 @@ def at_fork(resource: Inherited) -> None:
 
 @cache
 def _watch() -> None:
+    """Look out for forks, from the first resource on."""
+
+    def leave_behind() -> None:
+        for resource in list(_inherited):
+            resource.leave_behind()
+
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_leave_behind)
-
-
-def _leave_behind() -> None:
-    for resource in list(_inherited):
-        resource.leave_behind()
+        os.register_at_fork(after_in_child=leave_behind)
 
 
 def never_freed(value: object) -> None:

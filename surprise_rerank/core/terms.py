@@ -9,7 +9,6 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array, IntArray
 
 TermArray = npt.NDArray[np.uint32]
@@ -28,13 +27,6 @@ class TermBatch:
     offsets: IntArray
     terms: TermArray
     values: Float64Array
-
-    def __post_init__(self) -> None:
-        border.equal("the number of values", len(self.values), len(self.terms), "give one for each term")
-        ends = (int(self.offsets[0]), int(self.offsets[-1])) if len(self.offsets) else None
-        border.equal("the first and the last offset", ends, (0, len(self.terms)), "count from the first term")
-        if (np.diff(self.offsets) < 0).any():
-            border.refuse("offsets", self.offsets.tolist(), "ascending", "give where each text begins")
 
     @classmethod
     def of(cls, texts: Sequence[tuple[Collection[int], Collection[float]]]) -> TermBatch:

@@ -209,12 +209,19 @@ def pooled_tokens(tokens: TokenBatch, pooling: float = POOLING, least: int = _LE
     owners = [clusters(tokens.text(i, unit=True), pooling, least) for i in range(len(tokens))]
     counts = np.array([labels.max(initial=-1) + 1 for labels in owners], np.int64)
     members = Members(np.concatenate([np.zeros(0, np.int64), *owners]), tokens.offsets)
-    means = np.concatenate(
-        [np.zeros((0, tokens.dimension), np.float32)]
-        + [_means(tokens[i], labels) for i, labels in enumerate(owners) if len(labels)]
+    means = [np.zeros((0, tokens.dimension), np.float32)]
+    for text, (labels, count) in enumerate(zip(owners, counts, strict=True)):
+        if count:
+            order = np.argsort(labels, kind="stable")
+            starts = np.searchsorted(labels[order], np.arange(count))
+            sizes = np.diff(np.append(starts, len(labels)))
+            sums = np.add.reduceat(tokens[text][order], starts, dtype=np.float64)  # too large for float32
+            means.append((sums / sizes[:, None]).astype(np.float32))
+    vectors = np.concatenate(means)
+    norms = row_norms(vectors)
+    return TokenBatch(
+        unit_rows(vectors, norms), norms.astype(np.float32), offsets_of(counts), members=members
     )
-    norms = row_norms(means)
-    return TokenBatch(unit_rows(means, norms), norms.astype(np.float32), offsets_of(counts), members=members)
 
 
 def clusters(unit: Float32Array, pooling: float, least: int = 1) -> IntArray:
@@ -233,17 +240,11 @@ def clusters(unit: Float32Array, pooling: float, least: int = 1) -> IntArray:
         labels[stretch] = first + _ward(unit[stretch], max(count, 1))
         first = int(labels.max(initial=-1)) + 1
     labels[labels < 0] = first
-    return _in_order(labels)
-
-
-def _means(vectors: Float32Array, owners: IntArray) -> Float32Array:
-    """(k, d) the mean of each cluster's vectors."""
-    order = np.argsort(owners, kind="stable")
-    starts = np.searchsorted(owners[order], np.arange(owners.max() + 1))
-    counts = np.diff(np.append(starts, len(owners)))
-    sums = np.add.reduceat(vectors[order], starts, dtype=np.float64)  # float32 may not hold them
-    means: Float32Array = (sums / counts[:, None]).astype(np.float32)
-    return means
+    # Numbered anew, in the order in which they occur.
+    _, firsts, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    number = np.empty(len(firsts), np.int64)
+    number[np.argsort(firsts)] = np.arange(len(firsts))
+    return number[inverse]
 
 
 def _ward(unit: Float32Array, count: int) -> IntArray:
@@ -261,11 +262,3 @@ def _ward(unit: Float32Array, count: int) -> IntArray:
     for i in range(len(merged) - 1, -1, -1):
         name[merged[i]] = name[n + i]
     return name[:n]
-
-
-def _in_order(labels: IntArray) -> IntArray:
-    """Labels numbered anew, in the order in which they occur."""
-    _, firsts, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    number = np.empty(len(firsts), np.int64)
-    number[np.argsort(firsts)] = np.arange(len(firsts))
-    return number[inverse]

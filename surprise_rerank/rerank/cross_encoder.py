@@ -82,7 +82,11 @@ class CrossEncoderScorer(SharedByCopies, Scorer):
             DataError: if the candidates have no documents, or the model gives other than one finite score for
                 each text.
         """
-        return self._pool(query.text, tuple(_texts(candidates)))
+        texts = tuple(document.content for document in candidates.require_documents())
+        if candidates.passages is not None:
+            passages = zip(texts, candidates.passages, strict=True)
+            texts = tuple(text[passage.start : passage.end] for text, passage in passages)
+        return self._pool(query.text, texts)
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Moments over the sample, or over the pool where there is none; a DataError as of `scores`."""
@@ -104,27 +108,20 @@ class CrossEncoderScorer(SharedByCopies, Scorer):
         return scores
 
 
-def _texts(candidates: Candidates) -> list[str]:
-    contents = [document.content for document in candidates.require_documents()]
-    if candidates.passages is None:
-        return contents
-    return [content[p.start : p.end] for content, p in zip(contents, candidates.passages, strict=True)]
-
-
 def _pair_scores(model: Any) -> PairScores:
     """A model's scores as a function of question and texts."""
     is_class = isinstance(model, type)
     if callable(predict := getattr(model, "predict", None)) and not is_class:
         return lambda question, texts: predict([(question, text) for text in texts])
     if callable(rank := getattr(model, "rank", None)) and not is_class:
-        return lambda question, texts: _by_place(rank(question, list(texts), doc_ids=list(range(len(texts)))))
+
+        def scores_of_ranker(question: str, texts: Sequence[str]) -> list[Any]:
+            results = rank(question, list(texts), doc_ids=list(range(len(texts)))).results
+            return [result.score for result in sorted(results, key=lambda result: int(result.doc_id))]
+
+        return scores_of_ranker
     if is_class or not callable(model):
         kinds = "a CrossEncoder or another object with predict(pairs), a ranker of rerankers, or a function"
         border.refuse("model", model, kinds, "a function takes a question and texts, and returns scores")
     scores: PairScores = model
     return scores
-
-
-def _by_place(ranked: Any) -> list[Any]:
-    """The scores of a ranker of rerankers, in the order of the texts that it was given."""
-    return [result.score for result in sorted(ranked.results, key=lambda result: int(result.doc_id))]

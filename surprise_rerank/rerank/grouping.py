@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from surprise_rerank import border
@@ -36,14 +36,11 @@ def grouped(
     """
     groups: dict[str | int, list[int]] = {}
     for place, values in enumerate(metadata):
-        for value in _values(at(values, path)):
-            places = groups.setdefault(value, [])
+        value = at(values, path)
+        members = value if isinstance(value, list) else [value]
+        names = (v for v in members if isinstance(v, str | int) and not isinstance(v, bool))
+        for name in dict.fromkeys(names):
+            places = groups.setdefault(name, [])
             if len(places) < size:
                 places.append(place)
     return dict(list(groups.items())[:limit])
-
-
-def _values(value: Any) -> Sequence[str | int]:
-    values = value if isinstance(value, list) else [value]
-    names = [v for v in values if isinstance(v, str | int) and not isinstance(v, bool)]
-    return list(dict.fromkeys(names))

@@ -60,8 +60,12 @@ def with_neighbours(ranking: Ranking, stored: Candidates, count: int) -> Ranking
     widened = []
     for name, passage in zip(ranking.ids, ranking.passages, strict=True):
         others = sorted(by_document.get(name, ()), key=lambda other: other.number)
+        # Passages of which most is in the line: those that begin or end it overlap with it, too.
         inside = [
-            row for row, other in enumerate(others) if _overlap(other, passage) and _is_most(other, passage)
+            row
+            for row, other in enumerate(others)
+            if _overlap(other, passage)
+            and 2 * (min(other.end, passage.end) - max(other.start, passage.start)) > other.end - other.start
         ]
         if inside:
             near = others[max(inside[0] - count, 0) : inside[-1] + count + 1]
@@ -69,11 +73,6 @@ def with_neighbours(ranking: Ranking, stored: Candidates, count: int) -> Ranking
             passage = replace(passage, start=start, end=end)
         widened.append(passage)
     return replace(ranking, passages=tuple(widened))
-
-
-def _is_most(part: Passage, whole: Passage) -> bool:
-    """Whether most of a passage is in a stretch: those that begin or end it overlap with it, too."""
-    return 2 * (min(part.end, whole.end) - max(part.start, whole.start)) > part.end - part.start
 
 
 def _overlap(one: Passage, other: Passage) -> bool:

@@ -91,9 +91,13 @@ class Scorer(ABC):
     def absence(self, query: Query, candidates: Candidates) -> str | None:
         """Why a fusion leaves it out here, as a sentence or an empty string; None where it can score."""
         for name in sorted(self.needs):
-            who = _who_lacks(name, query, candidates)
-            if who:
-                return f"without {FIELD_NAMES[name]}: {who} none, so {self.name} was left out"
+            if name in ("dense", "tokens") and getattr(query, name) is None:
+                who = "the question has"
+            elif getattr(candidates, name) is None:
+                who = "the candidates have"
+            else:
+                continue
+            return f"without {FIELD_NAMES[name]}: {who} none, so {self.name} was left out"
         return None
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
@@ -298,10 +302,3 @@ def dense_similarities(query: Query, candidates: Candidates, similarity: VectorS
     dense, vectors = query.require_dense(), candidates.require_dense()
     border.equal("the shape of the query's vector", dense.shape, vectors.shape[1:], "use one encoder")
     return pair_similarities(vectors, dense, similarity)
-
-
-def _who_lacks(name: Field, query: Query, candidates: Candidates) -> str:
-    """Who has no vectors of this kind, with the verb: `the question has`; empty where both have them."""
-    if name in ("dense", "tokens") and getattr(query, name) is None:
-        return "the question has"
-    return "the candidates have" if getattr(candidates, name) is None else ""

@@ -45,7 +45,11 @@ def question_shares(questions: Sequence[str]) -> Float64Array:
     """
     from scipy import sparse  # a search by words alone does without it
 
-    grams = [_grams(question) for question in questions]
+    grams: list[set[str]] = []
+    for question in questions:
+        letters = "".join(letter if letter.isalnum() else " " for letter in question.lower())
+        spaced = f" {' '.join(letters.split())} "
+        grams.append({spaced[i : i + _GRAM] for i in range(len(spaced) - _GRAM + 1)} or {spaced})
     places: dict[str, int] = {}
     columns = [places.setdefault(gram, len(places)) for members in grams for gram in sorted(members)]
     sizes = np.array([len(members) for members in grams], dtype=np.int64)
@@ -55,9 +59,3 @@ def question_shares(questions: Sequence[str]) -> Float64Array:
     rows, others = common.coords
     near = common.data >= NEAR * (sizes[rows] + sizes[others] - common.data)
     return np.asarray(1.0 / np.bincount(rows[near], minlength=len(questions)))
-
-
-def _grams(question: str) -> frozenset[str]:
-    letters = "".join(letter if letter.isalnum() else " " for letter in question.lower())
-    spaced = f" {' '.join(letters.split())} "
-    return frozenset(spaced[i : i + _GRAM] for i in range(len(spaced) - _GRAM + 1)) or frozenset({spaced})

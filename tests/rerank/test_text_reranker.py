@@ -57,7 +57,7 @@ def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReran
     [
         ({"texts": "wing"}, "texts must be a list of strings, got 'wing'"),
         ({"texts": ["wing", None]}, r"texts\[1\] must be a string, got None"),
-        ({"texts": ["wing"], "ids": ["a", "b"]}, "2 ids for 1 texts"),
+        ({"texts": ["wing"], "ids": ["a", "b"]}, "the length of ids must be 1, got 2; give one for each"),
         ({"texts": ["wing"], "top_k": 0}, "top_k must be a whole number of at least 1, got 0"),
         ({"texts": ["wing"], "question": 3}, "question must be a string, got 3"),
     ],
@@ -146,7 +146,7 @@ def test_vectors_of_another_model_are_not_used_which_is_told(caplog: pytest.LogC
 @pytest.mark.parametrize(
     ("vectors", "message"),
     [
-        ([[1.0, 2.0]], "1 vectors for 4 texts; give one for each"),
+        ([[1.0, 2.0]], "the length of vectors must be 4, got 1; give one for each"),
         ([[1.0, math.nan], None, None, None], r"vectors\[0\] must be finite, got NaN or infinite values"),
         ([None, [[1.0]], None, None], r"vectors\[1\] must be of shape \(dimension,\), got \(1, 1\)"),
         ([None, [], None, None], r"vectors\[1\] must be of shape \(dimension,\), got \(0, 0\)"),
