@@ -16,13 +16,13 @@ import numpy as np
 from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Unit, Verdict
-from surprise_rerank.core.threads import using_threads
+from surprise_rerank.core.computing import using_threads
 from surprise_rerank.core.tracing import Known, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import FusionReranker
-from surprise_rerank.rerank.merging import at_most_of_each, merged_neighbours, with_neighbours
+from surprise_rerank.rerank.grouping import at_most_of_each, merged_neighbours, with_neighbours
 from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.rerank.weight_fitting import WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -30,8 +30,7 @@ from surprise_rerank.thresholds.background import (
     QuestionBackground,
     require_background,
 )
-from surprise_rerank.thresholds.chance import USUAL_CHANCE
-from surprise_rerank.thresholds.verdicts import EMPTY, NO_MATCH, NO_WORD, NOT_MEASURED
+from surprise_rerank.thresholds.verdicts import EMPTY, NO_MATCH, NO_WORD, NOT_MEASURED, USUAL_CHANCE
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256

@@ -20,8 +20,8 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float32Array, Float64Array, pair_similarities, prepared
+from surprise_rerank.core.computing import row_products
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.threads import row_products
 from surprise_rerank.rerank.fusion import AS_THEY_ARE, FusionReranker, by_id
 from surprise_rerank.rerank.scorers import Measured, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble

@@ -43,8 +43,8 @@ from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
-from surprise_rerank.thresholds.chance import USUAL_CHANCE, AnswerChance
 from surprise_rerank.thresholds.varied_questions import question_shares
+from surprise_rerank.thresholds.verdicts import USUAL_CHANCE, AnswerChance
 
 # Fewer questions are not enough for a threshold.
 FEWEST = 10
@@ -228,7 +228,7 @@ class QuestionBackground:
         return np.asarray((below / (self.effective + 1)) ** self.growth)
 
     def standing(self, totals: Float64Array) -> tuple[float, float]:
-        """(t, g) of `chance.py`: how far the best document is above those of others, and above its pool.
+        """(t, g) of `verdicts.py`: how far the best document is above those of others, and above its pool.
 
         `totals` are the (n,) T of a ranking's documents in their order; at least one.
         """

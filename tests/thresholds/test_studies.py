@@ -15,8 +15,8 @@ from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.core.arrays import unit_rows
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
-from surprise_rerank.thresholds.chance import USUAL_CHANCE
 from surprise_rerank.thresholds.varied_questions import varied_questions
+from surprise_rerank.thresholds.verdicts import USUAL_CHANCE
 
 # Behind what is installed: the scripts of benchmarks/ belong to no package.
 sys.path.append(str(Path(__file__).parents[2]))

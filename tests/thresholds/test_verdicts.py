@@ -19,8 +19,8 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Kind
 from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds import verdicts
-from surprise_rerank.thresholds.chance import USUAL_CHANCE, AnswerChance
 from surprise_rerank.thresholds.varied_questions import varied_questions
+from surprise_rerank.thresholds.verdicts import USUAL_CHANCE, AnswerChance
 
 LATIN = frozenset({"LATIN"})
 TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")
