@@ -32,9 +32,8 @@ from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimensi
 from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.chance import AnswerChance
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
-from surprise_rerank.thresholds.verdicts import scripts_of
+from surprise_rerank.thresholds.verdicts import AnswerChance, scripts_of
 
 # Seconds after which a pipeline looks whether another process has changed documents or backgrounds.
 _PATIENCE = 2.0
