@@ -23,6 +23,7 @@ class RetrievalDataset:
             is not judged. Judged documents that the corpus lacks stay, so that recall is not flattered.
         split: the split that the questions are of.
         missing_documents: how many judged documents the corpus lacks.
+        answers_itself: the questions whose text is most of the document of their id, which none is to find.
         missing_queries: how many judged questions were left out because they have no text.
     """
 
@@ -32,6 +33,7 @@ class RetrievalDataset:
     qrels: Mapping[str, Mapping[str, int]]
     split: str
     missing_documents: int = field(init=False)
+    answers_itself: frozenset[str] = field(init=False)
     missing_queries: int = 0
 
     def __post_init__(self) -> None:
@@ -44,6 +46,11 @@ class RetrievalDataset:
             odd = sorted(self.queries.keys() ^ self.qrels.keys())
             raise DataError(f"{self.name!r}: {len(odd)} questions lack a text or judgements: {odd[0]!r}, ...")
         object.__setattr__(self, "missing_documents", len(_judged_documents(self.qrels) - ids))
+        # BEIR leaves out every document of the question's id, also where ids are running numbers of either.
+        contents = {own.id: _plain(own.content) for own in self.documents if own.id in self.queries}
+        questions = {name: _plain(self.queries[name]) for name in contents}
+        repeated = (name for name, text in contents.items() if _is_most_of(questions[name], text))
+        object.__setattr__(self, "answers_itself", frozenset(repeated))
 
     def limited(self, n: int) -> RetrievalDataset:
         """A small copy for a quick look; its scores say nothing about the whole.
@@ -112,6 +119,14 @@ def _judged(source: Source) -> tuple[dict[str, str], dict[str, dict[str, int]], 
         reason = f"none of the {len(qrels)}, such as {min(qrels)!r}, has a text" if qrels else "no judgements"
         raise DatasetError(f"{source.name!r} has no judged question in its split {source.split!r}: {reason}")
     return queries, {name: qrels[name] for name in queries}, len(qrels) - len(queries)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _is_most_of(question: str, document: str) -> bool:
+    return question in document and 2 * len(question) >= len(document)
 
 
 def _judged_documents(qrels: Mapping[str, Mapping[str, int]]) -> set[str]:

@@ -102,7 +102,7 @@ def evaluate(
         for name, system in systems.items():
             built = system if isinstance(system, ExternalRun) else build(system, resources)
             with terminal.bar(name, len(queries), "questions") as advance:
-                run, seconds = run_system(built, queries, depth, resources.document_ids, advance)
+                run, seconds = run_system(built, queries, depth, dataset.answers_itself, advance)
             values, per_query = measure_run(run, dataset, measures)
             results.append(
                 SystemResult(name, run, values, per_query, seconds, isinstance(built, ExternalRun))
@@ -272,6 +272,9 @@ def _gaps(settings: RetrievalSettings, dataset: RetrievalDataset) -> list[str]:
         notes.append(f"{dataset.missing_documents} judged documents are not in the corpus, and not found")
     if dataset.missing_queries:
         notes.append(f"{dataset.missing_queries} judged questions have no text and were left out")
+    if dataset.answers_itself:
+        repeated = len(dataset.answers_itself)
+        notes.append(f"{repeated} questions are documents of the same id, which are left out for them")
     return notes
 
 
