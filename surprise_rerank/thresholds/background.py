@@ -55,7 +55,7 @@ _WEIGHTS = {"bm25": BM25_WEIGHT}
 _POOL = 100
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
-_FORMAT = 5
+_FORMAT = 6
 # A background says nothing any more when more than this share of the documents has changed.
 STALE = 0.25
 # Questions of no slope that a slope is measured with: a few of a length of their own should not decide alone.
@@ -83,6 +83,7 @@ class QuestionBackground:
         totals: (n,) max over documents of T of every question, ascending; minus infinity where nothing was.
         shares: (n,) what each of them counts, 1 but for near-duplicates.
         texts: the n questions in the order of `totals`, so that they can be asked again.
+        unit: what a line of its rankings was; it says nothing of lines of another unit.
         scorer, origin, made: what made the rankings, where the questions come from, and the day; for readers.
         documents: over how many documents of an index; 0 of texts from elsewhere, or where unknown.
         depth: size of the pools.
@@ -99,6 +100,7 @@ class QuestionBackground:
     totals: Float64Array
     shares: Float64Array
     texts: tuple[str, ...]
+    unit: Unit = "document"
     scorer: str = ""
     documents: int = 0
     origin: str = ""
@@ -121,10 +123,11 @@ class QuestionBackground:
         tables: dict[int, Float64Array] = {}  # place of a question that found something -> (k, m) scores
         texts: list[str] = []
         names: tuple[str, ...] = ()
+        unit: Unit = "document"
         for question, ranking in answers:
             if len(ranking):
                 scores_by_name = ranking.scores_by_scorer
-                names = names or tuple(scores_by_name)
+                names, unit = names or tuple(scores_by_name), ranking.unit
                 border.equal(
                     f"the scorers of {question!r}",
                     tuple(scores_by_name),
@@ -151,6 +154,7 @@ class QuestionBackground:
             totals=np.full(len(texts), -np.inf),
             shares=shares,
             texts=tuple(texts),
+            unit=unit,
             scorer=scorer,
             documents=documents,
             scripts=verdicts.scripts_of(texts),
