@@ -88,7 +88,7 @@ class Stored:
 class Indexer:
     """One pass over a collection of documents, whose points a maker makes and `points` stores in the engine.
 
-    The work is told how many documents are encoded, of a long one the share.
+    The work is told how many documents are encoded, of a long one the share, and how much work that was.
     """
 
     engine: Engine
@@ -171,11 +171,13 @@ class Indexer:
                 _require_same_source(documents[i], stored.get(keys[i]))
         writer.acknowledge(current)
         self._counts["unchanged"] += len(current)
-        self.work(len(current))
+        self.work(len(current), 0)
         rows.sort(key=lambda i: -len(documents[i].content))
+        characters = sum(len(documents[i].content) for i in rows) or 1
         for window in self._windows(rows, documents):
             pieces = [piece for own in window.values() for piece in own]
-            points = self._points_of(pieces, list(window), encoded)
+            effort = len(rows) * sum(len(documents[i].content) for i in window) / characters
+            points = self._points_of(pieces, list(window), effort, encoded)
             parts = []
             for i, own in window.items():
                 before = stored.get(keys[i])
@@ -202,7 +204,7 @@ class Indexer:
             yield window
 
     def _points_of(
-        self, pieces: Sequence[Piece], rows: Sequence[int], encoded: Encoded | None
+        self, pieces: Sequence[Piece], rows: Sequence[int], effort: float, encoded: Encoded | None
     ) -> Callable[[], list[Point]]:
         """What makes the points of pieces, which are encoded; of a long document they are made already."""
         # Such a document is encoded some pieces at a time, too, and its vectors would fill the memory.
@@ -213,17 +215,18 @@ class Indexer:
                     f"document {longest.document.id!r} is longer than the model reads and would be split, "
                     "but its vector was given; make the index with passages=None, or let it encode"
                 )
-            self.work(len(rows))
+            self.work(len(rows), effort)
             return partial(self.maker.points, pieces, encoded.take(rows))
         if len(pieces) <= _WINDOW:
             made = partial(self.maker.points, pieces, self._encoded(pieces))
-            self.work(len(rows))
+            self.work(len(rows), effort)
             return made
         points: list[Point] = []
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
             points += self.maker.points(part, self._encoded(part))
-            self.work(len(rows) * len(part) / len(pieces))
+            share = len(part) / len(pieces)
+            self.work(len(rows) * share, effort * share)
         return lambda: points
 
     def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
