@@ -43,8 +43,8 @@ MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
 NUMBER, START, END, PASSAGES = "number", "start", "end", "passages"
 PASSAGE_FIELDS = (NUMBER, START, END)
 PLACE = "place"  # where a passage stands, for filters: `place.page`, `place.heading`
-# Stands in place of the hash while a document of several points is being written.
-INCOMPLETE = ""
+# Stands before the hash while points of a new document are being written; alone where it replaces another.
+INCOMPLETE = "incomplete "
 
 # Any constant would do; another one would store every document a second time.
 _NAMESPACE = uuid.UUID("541a8262-a322-5cc3-9a06-75c2d3d02f8e")

@@ -82,7 +82,7 @@ def evaluate(
     given = _run(settings.candidates, whole) if settings.candidates and pool is None else None
     notes = [*_gaps(settings, dataset), *notes, *_without_baseline(settings, systems)]
     if encoder is None:
-        with terminal.bar(f"loading {settings.model}", None, "models"):
+        with terminal.bar(f"loading {settings.model}"):
             encoder = load_model(settings, dataset)
     anchors = load_anchors(settings.ensemble, settings.dataset, encoder, terminal)
     title = (

@@ -28,7 +28,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -56,6 +56,7 @@ _POOL = 100
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
 _FORMAT = 6
+_NOT_KEPT = ("changed", "question_doubt")  # in files
 # A background says nothing any more when more than this share of the documents has changed.
 STALE = 0.25
 # Questions of no slope that a slope is measured with: a few of a length of their own should not decide alone.
@@ -92,6 +93,7 @@ class QuestionBackground:
         chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
         changes: how many documents of the index had been added, replaced or removed until it was measured.
         changed: how many were since; not kept in files.
+        question_doubt: why a question cannot be compared, such as its language; empty where it can. Not kept.
     """
 
     names: tuple[str, ...]
@@ -111,6 +113,7 @@ class QuestionBackground:
     chance: AnswerChance | None = None
     changes: int = 0
     changed: int = 0
+    question_doubt: Callable[[str], str] | None = None
 
     @classmethod
     def of(
@@ -284,7 +287,8 @@ class QuestionBackground:
         words, longest = len(question.split()), 0 if self.chance is None else self.chance.longest
         if longest and words > 2 * longest:
             return f"the chance is of questions of up to {longest} words, and this one has {words}"
-        return verdicts.wordless(question, self.scripts)
+        doubt = verdicts.wordless(question, self.scripts)
+        return doubt if doubt or self.question_doubt is None else self.question_doubt(question)
 
     def check(self, min_percentile: float) -> None:
         """Refuse a threshold that is no share, is above `highest`, or is in `doubt`, by a DataError."""
@@ -310,7 +314,9 @@ class QuestionBackground:
 
     def to_bytes(self) -> bytes:
         """The background as the content of a file, with the questions: JSON."""
-        record = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "changed"}
+        record = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name not in _NOT_KEPT
+        }
         record |= {name: record[name].tolist() for name in ("totals", "shares")}
         record |= {"scales": [part.tolist() for part in self.scales], "scripts": sorted(self.scripts)}
         record |= {"chance": None if self.chance is None else asdict(self.chance), "format": _FORMAT}
