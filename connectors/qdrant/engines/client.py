@@ -129,7 +129,7 @@ class ClientEngine:
         # search without one breaks the connection; so `sharding_method` is of no use here.
         # An attempt whose answer was lost may have made it, or another process.
         with contextlib.suppress(CollectionExists):
-            self._call(lambda client: by_rest(client).create_collection(self.collection, vectors, **arguments))
+            self._call(lambda to: by_rest(to).create_collection(self.collection, vectors, **arguments))
             return True
         return False
 

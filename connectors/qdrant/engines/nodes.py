@@ -298,17 +298,18 @@ def _is_one_server(client: QdrantClient) -> bool:
         StoreError: if they are two.
     """
     for _ in range(_LOOKS):
-        listed = client.grpc_collections.List(messages.ListCollectionsRequest(), timeout=_HOP)
-        by_grpc = {own.name for own in listed.collections}
-        by_rest = {own.name for own in client.http.collections_api.get_collections().result.collections}
-        if not by_rest | by_grpc:
+        answer = client.grpc_collections.List(messages.ListCollectionsRequest(), timeout=_HOP)
+        listed_by_grpc = {own.name for own in answer.collections}
+        result = client.http.collections_api.get_collections().result
+        listed_by_rest = {own.name for own in getattr(result, "collections", ())}
+        if not listed_by_rest | listed_by_grpc:
             return False
         try:
-            for name in by_rest & by_grpc:
+            for name in listed_by_rest & listed_by_grpc:
                 request = messages.CollectionClusterInfoRequest(collection_name=name)
                 spread = client.grpc_collections.CollectionClusterInfo(request, timeout=_HOP)
-                same = client.http.distributed_api.collection_cluster_info(collection_name=name).result
-                if _peers(spread) & _peers(same):
+                spread_by_rest = client.http.distributed_api.collection_cluster_info(name)
+                if _peers(spread) & _peers(spread_by_rest.result):
                     return True
                 break
         except (ApiException, grpc.RpcError) as fault:
