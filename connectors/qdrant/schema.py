@@ -6,7 +6,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -178,4 +178,6 @@ def to_passage(payload: Mapping[str, Any]) -> Passage:
 def to_terms(points: Sequence[Point | Record], vector: str = BM25) -> TermBatch:
     """The sparse vectors of several points, by name; a text without a term has none."""
     found: list[Any] = [point.vectors.get(vector) for point in points]
-    return TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])
+    batch = TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])
+    # Stored in float32, which REST tells by its shortest digits: as float64 they are another number.
+    return replace(batch, values=batch.values.astype(np.float32).astype(np.float64))

@@ -16,7 +16,6 @@ from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.readers.places import page_starts
 from surprise_rerank.documents import Document
 
-
 PROGRAMS = {
     "a.py": (
         "import os\n\nclass A:\n    def f(self):\n        return self.__len__()\n\ndef g(): return A.f(1)\n",

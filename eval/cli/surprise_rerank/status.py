@@ -48,20 +48,20 @@ def status(*, check: bool, location: Location, config: str | None, out: Output) 
     Documents, model, options, ensemble, size, fitted weights; no model is loaded. Of another's collection:
     which vectors are compared, and where its payload has text, title, id and metadata.
     """
-    from surprise_rerank.connectors.attached.settings import ForeignParts, refused_config
+    from surprise_rerank.connectors.attached.settings import ForeignParts
 
+    parts = ForeignParts.read(config)
     checked = _checked(location) if check else []
     try:
         values, facts = _of_index(location)
     except ForeignCollectionError:
-        with ForeignParts.read(config).look(location) as collection:
+        with parts.look(location) as collection:
             facts = collection.facts()
             values = {name.replace(" ", "_"): value for name, value in facts if name != "note"}
             values["notes"] = [value for name, value in facts if name == "note"]
             values["backgrounds"] = _kept(collection, "background", _background, facts)
     else:
-        if config is not None:
-            raise refused_config(location)
+        parts.require_of_index(location)
     if out.as_json:
         out.json({**values, "where": str(location), **dict(checked)})
     else:
