@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -332,7 +332,9 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _surprise(self, ensemble: Ensemble, anchors: Ensemble | None = None) -> Surprise:
         """What similarities to labels are turned into."""
-        model, shrink = ("gaussian", _HALF) if self.model == "half-pooled" else (self.model, 0.0)
+        is_half = self.model == "half-pooled"
+        model: SurpriseModel = "gaussian" if is_half else cast(SurpriseModel, self.model)
+        shrink = _HALF if is_half else 0.0
         return Surprise(
             ensemble,
             model,
