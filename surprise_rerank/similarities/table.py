@@ -95,8 +95,7 @@ class NamedSimilarity:
         if not self.is_inverted_distance:
             return similarities
         smallest = similarities[similarities > 0].min(initial=1.0)
-        negative: Float64Array = 1 - 1 / np.maximum(similarities, smallest)
-        return negative
+        return np.asarray(1 - 1 / np.maximum(similarities, smallest), np.float64)
 
 
 def similarity_names() -> tuple[str, ...]:

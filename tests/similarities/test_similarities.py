@@ -131,9 +131,9 @@ def test_a_text_is_fully_similar_to_itself(name: str, seed: int, in_context: boo
     if name in OF_VECTORS and not text.vectors.any():
         assert score(name, text, text) == 0.0
         return
-    found = score(name, text, text)
-    if name not in PERHAPS_EMPTY or found != 0:
-        assert found == pytest.approx(1.0, abs=1e-6)
+    value = score(name, text, text)
+    if name not in PERHAPS_EMPTY or value != 0:
+        assert value == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", OF_VECTORS)

@@ -114,9 +114,9 @@ def test_shrinking_moves_each_mean_and_variance_towards_the_pooled_ones(
 ):
     ensemble, psi, anchors = scene(seed)
     surprise = Surprise(ensemble, model, 1, shrink_mean=mean, shrink_deviation=deviation)
-    own = ensemble.moments(anchors) if model == "gaussian" else ensemble.percentiles(anchors)
-    mu = (1 - mean) * own.mean + mean * surprise.pooled.mean
-    variance = (1 - deviation) * own.deviation**2 + deviation * surprise.pooled.deviation**2
+    moments = ensemble.moments(anchors) if model == "gaussian" else ensemble.percentiles(anchors)
+    mu = (1 - mean) * moments.mean + mean * surprise.pooled.mean
+    variance = (1 - deviation) * moments.deviation**2 + deviation * surprise.pooled.deviation**2
     np.testing.assert_allclose(surprise.scores(psi, anchors).z, (psi - mu) / np.sqrt(variance), rtol=1e-9)
 
 
