@@ -97,10 +97,10 @@ def _study(kind: type, epilog: str, *options: Any) -> Callable[[Callable[..., Re
         for option in reversed(options):
             decorated = option(decorated)
         name = study.__name__.replace("_", "-")
-        made: click.Command = click.command(name, help=study.__doc__, epilog=epilog)(decorated)
-        taken += [own.name for own in made.params if own.name]
-        STUDIES.append(made)
-        return made
+        study_command: click.Command = click.command(name, help=study.__doc__, epilog=epilog)(decorated)
+        taken += [parameter.name for parameter in study_command.params if parameter.name]
+        STUDIES.append(study_command)
+        return study_command
 
     return make
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from surprise_rerank.classify.classifier import SurpriseClassifier
 from surprise_rerank.classify.cluster import SurpriseKMeans
 from surprise_rerank.classify.labels import Labels
@@ -26,10 +28,8 @@ def label_texts(settings: ClassifySettings, terminal: Terminal) -> Report:
     )
     for model in load_models(settings.models, settings.cache or cache_folder(), terminal):
         vectors = model.of(texts)
-        encoder = model.encoder
-        anchors = labels.vectors(
-            settings.templates[0], lambda some, encoder=encoder: dense_vectors(encoder, some, "query")
-        )
+        encode = partial(dense_vectors, model.encoder, kind="query")
+        anchors = labels.vectors(settings.templates[0], encode)
         classifier = SurpriseClassifier(
             dict(zip(labels.classes.tolist(), anchors, strict=True)),
             weight=settings.weight,
