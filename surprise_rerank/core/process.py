@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from surprise_rerank.errors import DataError
 
 T = TypeVar("T")
+_OF_IMPORT = os.getpid()
+_torch = threading.local()  # `limited_in`: the process in which this thread of torch was limited
 
 
 class Inherited(Protocol):
@@ -114,6 +117,19 @@ class SharedByCopies:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()
+
+
+def limit_torch() -> None:
+    """In a forked process: let torch multiply with one thread, for this thread of Python.
+
+    The threads of OpenMP that the parent's operations began are not in the child, which would wait for them
+    for ever. In other processes nothing changes.
+    """
+    process = os.getpid()
+    if process == _OF_IMPORT or "torch" not in sys.modules or getattr(_torch, "limited_in", 0) == process:
+        return
+    sys.modules["torch"].set_num_threads(1)
+    _torch.limited_in = process
 
 
 def require_no_secret(secret: str | None, variable: str, of: str) -> None:

@@ -231,11 +231,6 @@ def test_numbers_out_of_range_are_told():
     for low, high in ((0.6, 0.5), (-0.1, 0.5), (0.5, 1.5), (math.nan, 0.5)):
         with pytest.raises(DataError, match=r"ascending shares|from 0 to 1"):
             Trust(low, high)
-    drawn = Drawn(6, 3)
-    with pytest.raises(DataError, match=r"weights\[0\]='colour' is not known"):
-        drawn.reranker.weighted({"colour": 1.0})
-    with pytest.raises(DataError, match=r"weights\['bm25'\] must be a number, got nan"):
-        drawn.reranker.weighted({"bm25": math.nan})
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.0, 0.5, 1.0]))
