@@ -26,16 +26,14 @@ from surprise_rerank.connectors.components import (
 from surprise_rerank.connectors.filters import from_haystack
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.retrievers import narrowable
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.extras import importing
 from surprise_rerank.core.process import PerProcess
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
-try:
+with importing("haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
-except ImportError as error:
-    raise MissingExtraError(f"haystack-ai is not installed: run {pip_line('haystack')}") from error
 
 
 # One load at a time: whoever waits for one finds what it loaded.

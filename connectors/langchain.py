@@ -19,12 +19,11 @@ from surprise_rerank.connectors.components import (
     stored_names,
     told,
 )
-from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.core.extras import importing
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
-try:
+with importing("langchain"):
     from langchain_core.callbacks import (
         AsyncCallbackManagerForRetrieverRun,
         CallbackManager,
@@ -33,8 +32,6 @@ try:
     )
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.retrievers import BaseRetriever
-except ImportError as error:
-    raise MissingExtraError(f"langchain-core is not installed: run {pip_line('langchain')}") from error
 
 if TYPE_CHECKING:
     from langchain_reranker.rerankers import RerankResult

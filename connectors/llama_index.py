@@ -28,12 +28,12 @@ from surprise_rerank.connectors.components import (
 from surprise_rerank.connectors.filters import from_llama_index
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.retrievers import narrowable
-from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.core.extras import importing
+from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
-try:
+with importing("llama-index"):
     from llama_index.core.base.base_retriever import BaseRetriever
     from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
     from llama_index.core.callbacks import CallbackManager
@@ -53,8 +53,6 @@ try:
         TextNode,
     )
     from llama_index.core.vector_stores.types import MetadataFilters
-except ImportError as error:
-    raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
 
 _dispatcher = get_dispatcher(__name__)
 
