@@ -116,8 +116,8 @@ class Ranked(Searched):
         encodes = find_system(built.name).encodes or bool(built.needs & {"dense", "tokens"})
         # Words alone rank without a model, so that none needs to be loaded.
         encoder = self.encoder if encodes else cast(Encoder, self._encoder)
-        options = SearchOptions().changed(**settings)
-        owner = self if options.tenant is None else self.of_tenant(options.tenant)
+        options = SearchOptions(unit=self.pools.unit).changed(**settings)
+        owner = (self if options.tenant is None else self.of_tenant(options.tenant)).by_unit(options.unit)
         background = kept_background(owner, built, options.min_percentile)
         return Pipeline(encoder, built.retriever, built.reranker, options, background, encodes)
 

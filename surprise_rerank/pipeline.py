@@ -15,7 +15,7 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Unit, Verdict
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Verdict
 from surprise_rerank.core.computing import using_threads
 from surprise_rerank.core.tracing import Known, span
 from surprise_rerank.documents import Document
@@ -30,7 +30,14 @@ from surprise_rerank.thresholds.background import (
     QuestionBackground,
     require_background,
 )
-from surprise_rerank.thresholds.verdicts import EMPTY, NO_MATCH, NO_WORD, NOT_MEASURED, USUAL_CHANCE
+from surprise_rerank.thresholds.verdicts import (
+    EMPTY,
+    NO_MATCH,
+    NO_WORD,
+    NOT_MEASURED,
+    NOT_MEASURED_PASSAGES,
+    USUAL_CHANCE,
+)
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
@@ -97,6 +104,9 @@ class Pipeline:
         by_unit = getattr(self.retriever, "by_unit", None)
         if by_unit is not None:
             object.__setattr__(self, "retriever", by_unit(options.unit))
+        of_unit = getattr(self.background, "by_unit", None)
+        if of_unit is not None:
+            object.__setattr__(self, "background", of_unit(options.unit))
         if options.min_percentile:
             require_background(self.current_background(), options.min_percentile)
 
@@ -194,9 +204,9 @@ class Pipeline:
             with span("RETRIEVER", "surprise_rerank.retrieve", attributes) as retrieved_counts:
                 pool = pipeline.retriever.retrieve(query, depth, fields)
                 retrieved_counts["surprise_rerank.candidates"] = len(pool)
-            pool = _in_units(pool, options.unit)
+            pool = replace(pool, unit=options.unit)
             retrieved = time.perf_counter()
-            background, least = pipeline._judge(pool, settings.get("min_percentile"))
+            pool, background, least = pipeline._judge(pool, settings.get("min_percentile"))
             attributes = {
                 "reranker.model_name": None if self.reranker is None else type(self.reranker).__name__,
                 "reranker.top_k": top_k,
@@ -253,17 +263,20 @@ class Pipeline:
 
     def _judge(
         self, pool: Candidates, requested: float | None
-    ) -> tuple[QuestionBackground | None, float | None]:
-        """The background that says something of a pool, and the threshold that applies to it."""
+    ) -> tuple[Candidates, QuestionBackground | None, float | None]:
+        """A pool, the background that says something of it, and the threshold that applies to it."""
         least = self.options.min_percentile or None  # 0 leaves nothing out
+        background = None if pool.outside else self.current_background()
+        if background is not None and background.unit != pool.unit and pool.passages is not None:
+            outside = f"the background is of {background.unit}s, and {pool.unit}s are asked for"
+            pool = replace(pool, outside=f"{outside}: measure one of {pool.unit}s")
         if not pool.outside:
-            background = self.current_background()
             if least is not None:
                 require_background(background, least)
-            return background, least
+            return pool, background, least
         if requested:
             raise DataError(f"min_percentile={requested!r} cannot be told: {pool.outside}; leave it out")
-        return None, None  # the verdict has the reason
+        return pool, None, None  # the verdict has the reason
 
     def _reads_no_word(self, query: Query) -> bool:
         """Whether neither the model nor a document knows a word of the question, such as `asdf qwer`.
@@ -308,7 +321,7 @@ class Pipeline:
         def answers() -> Iterator[tuple[str, Ranking]]:
             for query in queries:
                 pool = self.retriever.retrieve(query, self.options.depth, self._fields)
-                yield query.text, ranked(query, pool, self.reranker)
+                yield query.text, ranked(query, replace(pool, unit=self.options.unit), self.reranker)
                 if on_progress is not None:
                     on_progress(1)
 
@@ -396,14 +409,6 @@ class FittedPipeline(WeightFit):
     pipeline: Pipeline = field(kw_only=True)
 
 
-def _in_units(pool: Candidates, unit: Unit) -> Candidates:
-    """Candidates that a ranking has a line of each document of, or of each passage."""
-    if unit == "document" or pool.passages is None or pool.best == 1:
-        return pool if pool.unit == unit else replace(pool, unit=unit)
-    outside = f"the background is of documents by the mean of {pool.best} passages, which says nothing of one"
-    return replace(pool, unit=unit, outside=pool.outside or outside)
-
-
 def ranked(
     query: Query,
     pool: Candidates,
@@ -419,7 +424,8 @@ def ranked(
         return replace(ranking, verdict=Verdict("unknown", None, pool.outside))
     if background is not None:
         return background.judged(ranking, query.text, min_percentile)
-    return replace(ranking, verdict=NOT_MEASURED)
+    has_passages = ranking.unit == "passage" and ranking.passages is not None
+    return replace(ranking, verdict=NOT_MEASURED_PASSAGES if has_passages else NOT_MEASURED)
 
 
 def _first_of(ranking: Ranking, pool: Candidates, options: SearchOptions, last: int) -> Ranking:

@@ -76,10 +76,10 @@ class Acting(WordEncoder):
         return super().encode(texts, kind, on_progress)
 
 
-def interrupted(after: int) -> Acting:
+def interrupted(after: int, window: int | None = None) -> Acting:
     """An encoder that is interrupted when it has encoded so many texts."""
 
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    return Acting(interrupt, after)
+    return Acting(interrupt, after, window=window)

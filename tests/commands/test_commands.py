@@ -23,8 +23,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from surprise_rerank import DocumentIndex, load_encoder
+from surprise_rerank.connectors.readers import Fields
 from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import is_installed
+from surprise_rerank.eval.cli.sources import Sources
+from surprise_rerank.eval.cli.surprise_rerank.index import suited_model
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -299,6 +302,25 @@ def test_a_model_that_has_moved_is_asked_for(bench: Bench) -> None:
     assert bench.ask("--model", moved)["hits"]
     other = write_model(bench.folder / "other.txt", seed=1)
     assert "other.txt" in error_line(bench.run(*arguments, "-q", "--model", other))
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("Das Haus, das wir sehen, steht nicht auf dem Berg.", "multilingual"),
+        ("The house that we see is not on the hill.", "all-MiniLM-L6-v2"),
+        ("hamnet 17", "all-MiniLM-L6-v2"),
+    ],
+)
+def test_a_new_index_gets_the_model_that_reads_its_documents(text: str, model: str, tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "own.jsonl", [{"id": str(i), "text": f"{text} {i}"} for i in range(300)])
+    assert suited_model(Sources.opened([str(source)], None, Fields())) == model
+
+
+def test_an_index_that_exists_keeps_its_model(bench: Bench) -> None:
+    bench.fill("--set", "background=no")
+    again = bench.json("index", bench.documents, "--model", "auto", "--index", bench.index)
+    assert (again["unchanged"], again["model"]) == (30, str(bench.model))
 
 
 def test_a_pipe_gets_rows_and_a_terminal_blocks_of_its_width_and_neither_a_control_character(

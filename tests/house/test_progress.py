@@ -91,6 +91,23 @@ def test_the_time_left_is_told_from_the_first_unit_on_and_parts_of_one_are_no_nu
     assert re.fullmatch(r"indexing: 1 of 14 documents, [0-9.]+/s, 0:00:\d\d left", last)
 
 
+def test_the_time_left_is_that_of_the_work_and_not_of_the_number(capsys: pytest.CaptureFixture[str]) -> None:
+    with Terminal(every=0.5).bar("indexing", 1010, "documents") as advance:
+        advance(900, 0)  # unchanged ones took no time
+        time.sleep(0.2)
+        advance(1, 55)  # the longest goes first
+        time.sleep(0.4)
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"indexing: 901 of 1,010 documents, [0-9,]+/s, 0:00:0[01] left", first)
+
+
+def test_what_is_not_counted_tells_the_time_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with Terminal(every=0.1).bar("loading a model"):
+        time.sleep(0.3)
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert (first, last) == ("loading a model: 0:00:00 so far", "loading a model: 0:00:00")
+
+
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
 def test_on_a_terminal_the_bar_ends_full_below_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     master, slave = os.openpty()
@@ -126,7 +143,7 @@ def test_indexing_counts_every_document(tmp_path: Path) -> None:
 
     def watched(self: Terminal, title: str, total: object, unit: str) -> Iterator[object]:
         seen.append((total, []))
-        yield seen[-1][1].append
+        yield lambda count, effort=None: seen[-1][1].append(count)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Terminal, "bar", contextlib.contextmanager(watched))

@@ -186,7 +186,9 @@ def test_nothing_is_told_of_words_that_neither_the_model_nor_a_document_knows(tm
 def test_passages_are_what_is_compared_where_documents_are_few(index: DocumentIndex) -> None:
     background = index.pipeline().current_background()
     assert background is not None
-    of_few = replace(index.pipeline(unit="passage"), background=replace(background, documents=3))
+    of_few = replace(
+        index.pipeline(unit="passage"), background=replace(background, documents=3, unit="passage")
+    )
     enough = of_few.search(GOOD, depth=100).verdict
     assert enough is not None
     assert enough.status == "answered"
