@@ -17,7 +17,7 @@ from surprise_rerank.connectors.components import (
     found_metadata,
     ranked_metadata,
     stored_names,
-    told,
+    verdict_values,
 )
 from surprise_rerank.core.extras import importing
 from surprise_rerank.pipeline import Pipeline
@@ -171,4 +171,4 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
 
 def _tell(callbacks: CallbackManager, verdict: Verdict | None) -> None:
     """Send a verdict to the handlers of a run, or of no run at all, which `dispatch_custom_event` refuses."""
-    callbacks.on_custom_event(VERDICT, told(verdict), run_id=callbacks.parent_run_id)
+    callbacks.on_custom_event(VERDICT, verdict_values(verdict), run_id=callbacks.parent_run_id)

@@ -69,7 +69,7 @@ class CrossEncoderScorer(SharedByCopies, Scorer):
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Texts."""
+        """The documents, for their texts."""
         return frozenset({"documents"})
 
     def __reduce__(self) -> tuple[Any, ...]:
