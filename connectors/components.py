@@ -75,8 +75,8 @@ def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: options.pop(name) for name in names if name in options}
 
 
-def told(verdict: Verdict | None) -> dict[str, Any]:
-    """The whole verdict as a host hears of it; empty where nobody asked for one."""
+def verdict_values(verdict: Verdict | None) -> dict[str, Any]:
+    """The fields of a verdict, as hosts get them; empty where nobody asked for one."""
     return verdict_json(verdict) or {}
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack, get_args
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Query, Ranking, Unit, Verdict
-from surprise_rerank.errors import DataError, refuse_unknown
+from surprise_rerank.errors import refuse_unknown
 from surprise_rerank.packing import PackedContext, Stretch, about_tokens, packed
 from surprise_rerank.rerank.diversity import Diversity
 from surprise_rerank.rerank.grouping import group_path, grouped
@@ -96,7 +96,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What a question got.
+    """The answer to a question: candidates, ranking, the lines that are shown, and seconds.
 
     Attributes:
         query: the question with its vectors, where the model was asked.
@@ -150,13 +150,11 @@ def packed_context(
     border.function("count", count)
     stretches = []
     for hit in border.instance("ranking", ranking, Ranking):
-        if hit.document is None:
-            raise DataError(
-                "the ranking has no texts to pack; take one of search(), or of answer(texts=True)"
-            )
-        passage, whole = hit.passage, len(hit.document.content)
+        advice = "take a ranking of search(), or of answer(texts=True)"
+        document = border.present("the document of each line", hit.document, advice)
+        passage, whole = hit.passage, len(document.content)
         start, end = (0, whole) if passage is None else (passage.start, passage.end)
-        stretches.append(Stretch(hit.document, start, end, hit.cited))
+        stretches.append(Stretch(document, start, end, hit.cited))
     return packed(stretches, tokens, count)
 
 

@@ -378,10 +378,6 @@ class Pipeline:
                 "FusionReranker (the systems auto and fusion)"
             )
         names = [name for name, gains in qrels.items() if any(gain > 0 for gain in gains.values())]
-        if not names:
-            raise DataError(
-                f"none of {len(qrels)} judged questions has a relevant document; give judgements above 0"
-            )
 
         def judged() -> Iterator[tuple[Query, Candidates, Mapping[str, float]]]:
             for start in range(0, len(names), _ENCODED):
@@ -400,7 +396,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class FittedPipeline(WeightFit):
-    """What became of `Pipeline.fit`; as a string, a sentence that tells.
+    """The result of `Pipeline.fit`; as a string, a sentence that says it.
 
     Attributes:
         pipeline: with the fitted weights where they were accepted, else the one that there was.

@@ -116,7 +116,7 @@ def test_a_rebuild_asks_the_questions_of_each_unit_again(index: DocumentIndex, f
     assert index.backgrounds()["auto"].documents == 5
     index.close()
     values, facts = status_of_index(Location(folder))
-    assert [own["origin"] for own in values["passage_backgrounds"]] == ["mine"]
+    assert [background["origin"] for background in values["passage_backgrounds"]] == ["mine"]
     assert "background of passages of auto" in dict(facts)
 
 
