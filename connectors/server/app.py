@@ -265,6 +265,7 @@ def _add_views(router: APIRouter, service: Service) -> None:
                 "system": opened.system,
                 "search": service.searches,
                 "documents": documents,
+                "collection": opened.collection,
                 "tenants": opened.has_tenants,
                 "systems": opened.systems,
                 "measured": measured,
