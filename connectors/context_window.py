@@ -177,7 +177,7 @@ def _dropped(shown: int, count: int, most: int) -> list[str]:
 
 
 def _head(rank: int, own: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"rank": rank, "id": one_line(own["id"]), "title": one_line(own["title"])}
+    named = {"rank": rank, "id": one_line(own["line_id"]), "title": one_line(own["title"])}
     return {**named, "percentile": own["percentile"], "score": own["score"]}
 
 
@@ -213,4 +213,5 @@ def _explained(own: Mapping[str, Any]) -> dict[str, Any]:
         scorer: {key: None if part[key] is None else round(part[key], 4) for key in kept}
         for scorer, part in own["scorers"].items()
     }
-    return {**_head(own["rank"], own), "rank_before": own["before"], "scorers": scorers, "words": words}
+    head = {**_head(own["rank"], own), "citation": one_line(own["citation"])}
+    return {**head, "rank_before": own["before"], "scorers": scorers, "words": words}

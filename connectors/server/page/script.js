@@ -156,9 +156,9 @@ function show(answer) {
   at("status").textContent = `${answer.verdict.status}:`;
   at("reason").textContent = `${answer.verdict.reason}.`;
   const compared = answer.compared || { system: "", results: [] };
-  const ranks = new Map(answer.results.map((hit, row) => [key(hit), row + 1]));
+  const ranks = new Map(answer.results.map((hit, row) => [hit.line_id, row + 1]));
   fill(at("after"), answer.system, answer.results, (hit, rank) => moved(hit.rank_compared, rank, compared.system));
-  fill(at("before"), compared.system, compared.results, (hit, rank) => left(rank, ranks.get(key(hit)), answer.system));
+  fill(at("before"), compared.system, compared.results, (hit, rank) => left(rank, ranks.get(hit.line_id), answer.system));
   grey();
   draw();
 }
@@ -172,7 +172,7 @@ function fill(place, name, hits, say) {
 function card(hit, rank, movement) {
   const item = element("li", "hit");
   item.tabIndex = -1;
-  item.dataset.id = key(hit);
+  item.dataset.id = hit.line_id;
   if (hit.percentile !== null) item.dataset.percentile = hit.percentile;
   const head = element("p", "head");
   const title = element("bdi", "title", hit.title || hit.id);
@@ -323,7 +323,6 @@ function element(name, kind = "", text = "") {
   return made;
 }
 
-const key = (hit) => passages.checked && hit.passage ? `${hit.id}#${hit.passage.number}` : hit.id;
 const share = (value) => `${(value < 1 ? Math.min(Math.round(value * 1000) / 10, 99.9) : 100).toFixed(1)} %`;
 const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
 
