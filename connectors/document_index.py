@@ -19,7 +19,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
-from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of
+from surprise_rerank.connectors.qdrant.languages import language_of
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, Location, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
@@ -496,7 +496,7 @@ class DocumentIndex(NeverCopied, Ranked):
         words = self._words
         if self.manifest.language or not documents:
             return words
-        language = language_of(own.content for own in documents[:: -(-len(documents) // SAMPLED)])
+        language = language_of([document.content for document in documents])
         self.storage.save(dataclasses.replace(self.manifest, language=language))
         return self.manifest.words
 

@@ -40,7 +40,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.chance import AnswerChance
+from surprise_rerank.thresholds.verdicts import AnswerChance
 
 NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 # Seconds to wait for another thread that makes a system: making one without a background takes less.

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from surprise_rerank.candidates import Candidates, Inclusion, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, SparseRetriever
+from surprise_rerank.connectors.qdrant.retrievers import in_turn
 from surprise_rerank.connectors.systems.inputs import SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import whole_file
@@ -84,9 +85,9 @@ class Collection:
         return order[open_to[order]][:depth]
 
     def pool(self, i: int, depth: int = DEPTH) -> Case:
-        """The union of the best by BM25 and by cosine."""
-        found = self.best(i, self.bm25[i], depth, 0.0), self.best(i, self.cosines[i], depth)
-        return Case(self, i, np.unique(np.concatenate(found)))
+        """The best by cosine and by BM25 in turn, as `HybridRetriever` has them."""
+        near, matching = self.best(i, self.cosines[i], depth), self.best(i, self.bm25[i], depth, 0.0)
+        return Case(self, i, np.array(sorted(in_turn(depth, near.tolist(), matching.tolist())), np.int64))
 
     @cached_property
     def pools(self) -> list[Case]:

@@ -201,7 +201,8 @@ class Collection(NeverCopied, Ranked):
                 )
             options = where.init_options
             key = options.get("api_key")
-            where = Location(url=place_of(options), prefer_grpc=bool(options.get("prefer_grpc")))
+            by_grpc, port = bool(options.get("prefer_grpc")), options.get("grpc_port")
+            where = Location(url=place_of(options), prefer_grpc=by_grpc, grpc_port=port)
         require_no_secret(key, "QDRANT_API_KEY", self.where)
         return _attached_again, (type(self), where, collection, arguments | {"api_key": None})
 
@@ -528,7 +529,7 @@ class Collection(NeverCopied, Ranked):
         if before is not None and before.words is not None:
             return replace(words, language=before.words.language)
         sample = self.sample_documents(SAMPLED)
-        return replace(words, language=stems_of(language_of(document.content for document in sample)))
+        return replace(words, language=stems_of(language_of([document.content for document in sample])))
 
     def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
         with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:

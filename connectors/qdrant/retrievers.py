@@ -6,8 +6,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice, zip_longest
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, Self, TypeAlias, cast, get_args
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 from qdrant_client import models
@@ -134,6 +135,7 @@ def in_words(index: Searched, stages: Sequence[Stage], options: SearchOptions) -
     ]
 
 
+T = TypeVar("T")
 SurpriseMode: TypeAlias = Literal["formula", "vector"]
 
 # The augmented vectors rank by a float32 sum, so those behind the last place may belong before it.
@@ -411,7 +413,7 @@ class LexicalIndex(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HybridRetriever(ExplainingRetriever):
-    """The union of the best documents by cosine and by BM25, each with both scores, and BM25's moments.
+    """The best documents by cosine and by BM25 in turn, each with both scores, and BM25's moments.
 
     The options are of the dense search; a `SparseRetriever` has its own. Qdrant is asked for inclusion where
     there is a sample to measure it against, for `cosines` of what only BM25 found, so that nobody needs its
@@ -427,7 +429,7 @@ class HybridRetriever(ExplainingRetriever):
     feedback: Feedback | None = None
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        """At most 2 x `depth` candidates: cosine's first, then what only BM25 found.
+        """At most `depth` candidates: cosine's first, then what only BM25 found.
 
         A collection and its own words are asked together, in two requests, and in a third for feedback. Where
         documents are split, their whole texts take one more, and another one where several passages of a
@@ -438,8 +440,9 @@ class HybridRetriever(ExplainingRetriever):
             return self._together(words, query, depth, fields)
         pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
         found, scores = words.search(query.text, depth)
-        dense_ids = set(pool.ids)
-        missing = [name for name in found if name not in dense_ids]
+        kept = in_turn(depth, pool.ids, found)
+        missing = [name for name in kept if name not in set(pool.ids)]
+        pool = pool.take([row for row, name in enumerate(pool.ids) if name in kept])
         if missing:
             pool = pool.join(self.index.fetch(missing, fields))
         pool = with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
@@ -455,10 +458,13 @@ class HybridRetriever(ExplainingRetriever):
 
         # First: the best by vectors, and the best by words.
         nearest = Search(lambda limit: [pools.near(dense, limit)], depth, frozenset(), options)
-        near, by_words = pools.best(nearest, words.finding(sparse, depth))
+        by_vectors, by_words = pools.best(nearest, words.finding(sparse, depth))
         known = best_of(by_words.records, pools)
-        keys = dict.fromkeys(pools.key(record) for record in near.records)
-        missing = [key for key in known if key not in keys]
+        kept = in_turn(depth, map(pools.key, by_vectors.records), known)
+        near = [record for record in by_vectors.records if pools.key(record) in kept]
+        matching = [record for record in by_words.records if pools.key(record) in kept]
+        keys = dict.fromkeys(map(pools.key, near))
+        missing = [key for key in known if key in kept and key not in keys]
 
         # Second: what one search knows of the other's documents, and what neither knows.
         inclusion = None if self.sample is None else self.sample.asked(query)
@@ -466,20 +472,20 @@ class HybridRetriever(ExplainingRetriever):
         if not words.tells_moments(depth):
             asked["best"] = words.measuring(sparse)
         if inclusion is not None:
-            asked["inclusion"] = inclusion_of(inclusion, pools, near.records, missing)
+            asked["inclusion"] = inclusion_of(inclusion, pools, near, missing)
         if self.cosines:
             asked["cosine"] = pools.nearness_of(dense, pools.among(missing), len(missing), options)
-        to_read = ([], []) if self.feedback is None else _to_read(near.records, by_words.records)
+        to_read = ([], []) if self.feedback is None else _to_read(near, matching)
         asked["read"] = pools.fields_of([*to_read[0], *to_read[1]], frozenset({"dense"}))
         # What only words find may be other points than those that the fields are of.
         apart = pools.splits or pools.is_apart(words.words.vector)
         if apart:
             asked["further"] = pools.of_documents(missing, fields)
-        others = [] if pools.splits else in_order(by_words.records, missing, pools)
-        points = near.records if apart else [*near.records, *others]
+        others = [] if pools.splits else in_order(matching, missing, pools)
+        points = near if apart else [*near, *others]
         if fields:
             asked["fields"] = pools.fields_of(points, fields)
-        parts = {} if pools.splits else pools.parts([*near.records, *others], fields)
+        parts = {} if pools.splits else pools.parts([*near, *others], fields)
         answers = pools.every(asked | once(parts))
         if fields:
             points = scored(answers["fields"], points)  # without what was deleted meanwhile
@@ -556,7 +562,14 @@ class HybridRetriever(ExplainingRetriever):
         more = [] if self.sample is None else [self.sample.step(self.index.engine)]
         if self.feedback is not None:
             more.append(f"{self.index.engine}: cosine to what the best have in common, over the candidates")
-        return [*dense, *lexical, f"union: the {depth} best of each, with both scores", *more]
+        return [*dense, *lexical, f"union: the {depth} best of both in turn, with both scores", *more]
+
+
+def in_turn(count: int, *lists: Iterable[T]) -> dict[T, None]:
+    """Return the first distinct members of several lists, taken from one list after the other."""
+    rounds = zip_longest(*(dict.fromkeys(members) for members in lists))
+    members = (member for member in chain.from_iterable(rounds) if member is not None)
+    return dict.fromkeys(islice(dict.fromkeys(members), count))
 
 
 def _to_read(*lists: Sequence[Record]) -> tuple[list[Record], list[Record]]:

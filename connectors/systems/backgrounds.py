@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,13 @@ from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions
 from surprise_rerank.candidates import Query, Unit
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant.languages import SAMPLED, UNKNOWN, in_words, language_of, unread
+from surprise_rerank.connectors.qdrant.languages import (
+    UNKNOWN,
+    in_words,
+    language_of,
+    unread,
+    unread_question,
+)
 from surprise_rerank.connectors.qdrant.search.searched import Changes, Searched
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
@@ -32,9 +39,8 @@ from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimensi
 from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.chance import AnswerChance
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
-from surprise_rerank.thresholds.verdicts import scripts_of
+from surprise_rerank.thresholds.verdicts import AnswerChance, scripts_of
 
 # Seconds after which a pipeline looks whether another process has changed documents or backgrounds.
 _PATIENCE = 2.0
@@ -103,7 +109,12 @@ class KeptBackground:
         if problem:
             _log.warning("%s. It is left out", problem)
             return None
-        return background and replace(background, unit=self._index.pools.unit)
+        if background is None:
+            return None
+        background = replace(background, unit=self._index.pools.unit)
+        if not find_system(self._built.name).encodes:
+            return background
+        return replace(background, question_doubt=partial(unread_question, self._index.model))
 
 
 def kept_background(
@@ -215,7 +226,7 @@ def measure_background(
 
 def _doubt(model: str, documents: Sequence[str], questions: Sequence[str]) -> str:
     """Why a background of these questions says nothing of documents; empty where it may."""
-    language, asked_in = language_of(documents), language_of(questions[:: -(-len(questions) // SAMPLED)])
+    language, asked_in = language_of(documents), language_of(questions)
     if (problem := unread(model, language)) or language == asked_in or UNKNOWN in (language, asked_in):
         return problem
     return (

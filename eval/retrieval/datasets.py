@@ -32,6 +32,7 @@ class RetrievalDataset:
         split: the split that the questions are of.
         judged: what the judgements are of.
         missing_documents: how many judged documents, or pages, the corpus lacks.
+        answers_itself: the questions whose text is most of the document of their id, which none is to find.
         missing_queries: how many judged questions were left out because they have no text.
     """
 
@@ -42,6 +43,7 @@ class RetrievalDataset:
     split: str
     judged: Judged = "documents"
     missing_documents: int = field(init=False)
+    answers_itself: frozenset[str] = field(init=False)
     missing_queries: int = 0
 
     def __post_init__(self) -> None:
@@ -58,6 +60,11 @@ class RetrievalDataset:
             pages = {f"{own.id}#{page}" for own in self.documents for page in pages_of(own)}
             missing = {name for gains in self.qrels.values() for name in gains} - pages
         object.__setattr__(self, "missing_documents", len(missing))
+        # BEIR leaves out every document of the question's id, also where ids are running numbers of either.
+        contents = {own.id: _plain(own.content) for own in self.documents if own.id in self.queries}
+        questions = {name: _plain(self.queries[name]) for name in contents}
+        repeated = (name for name, text in contents.items() if _is_most_of(questions[name], text))
+        object.__setattr__(self, "answers_itself", frozenset(repeated))
 
     @property
     def judged_documents(self) -> set[str]:
@@ -152,6 +159,14 @@ def _judged(source: Source) -> tuple[dict[str, str], dict[str, dict[str, int]], 
         reason = f"none of the {len(qrels)}, such as {min(qrels)!r}, has a text" if qrels else "no judgements"
         raise DatasetError(f"{source.name!r} has no judged question in its split {source.split!r}: {reason}")
     return queries, {name: qrels[name] for name in queries}, len(qrels) - len(queries)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _is_most_of(question: str, document: str) -> bool:
+    return question in document and 2 * len(question) >= len(document)
 
 
 def _unique_ids(name: str, documents: Iterable[Document]) -> set[str]:

@@ -82,7 +82,7 @@ def evaluate(
     given = _run(settings.candidates, whole) if settings.candidates and pool is None else None
     notes = [*_gaps(settings, dataset), *notes, *_without_baseline(settings, systems)]
     if encoder is None:
-        with terminal.bar(f"loading {settings.model}", None, "models"):
+        with terminal.bar(f"loading {settings.model}"):
             encoder = load_model(settings, dataset)
     anchors = load_anchors(settings.ensemble, settings.dataset, encoder, terminal)
     title = (
@@ -117,7 +117,7 @@ def evaluate(
         for name, system in systems.items():
             built = system if isinstance(system, ExternalRun) else _built(system, resources, settings.judged)
             with terminal.bar(name, len(queries), "questions") as advance:
-                run, seconds = run_system(built, queries, depth, resources.document_ids, advance)
+                run, seconds = run_system(built, queries, depth, dataset.answers_itself, advance)
             if settings.judged != "documents" and not isinstance(built, ExternalRun):
                 run = evidence_run(run, dataset.qrels, documents, settings.judged)
             values, per_query = measure_run(run, dataset, measures)
@@ -318,6 +318,9 @@ def _gaps(settings: RetrievalSettings, dataset: RetrievalDataset) -> list[str]:
         notes.append(f"{dataset.missing_documents} judged {units} are not in the corpus, and not found")
     if dataset.missing_queries:
         notes.append(f"{dataset.missing_queries} judged questions have no text and were left out")
+    if dataset.answers_itself:
+        repeated = len(dataset.answers_itself)
+        notes.append(f"{repeated} questions are documents of the same id, which are left out for them")
     return notes
 
 

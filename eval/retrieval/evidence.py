@@ -8,7 +8,7 @@ from surprise_rerank.candidates import Ranking
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.eval.retrieval.settings import Judged
 from surprise_rerank.places import Place
-from surprise_rerank.rerank.merging import merged_neighbours
+from surprise_rerank.rerank.grouping import merged_neighbours
 
 
 def judged_ranking(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -60,17 +61,20 @@ def index() -> Iterator[DocumentIndex]:
         yield opened
 
 
-def test_the_pool_is_the_union_and_every_document_has_both_scores(index: DocumentIndex) -> None:
+@pytest.mark.parametrize("depth", [8, 9, 200])
+def test_the_pool_is_the_best_of_both_in_turn_with_both_scores(index: DocumentIndex, depth: int) -> None:
     lexical = Overlap()
     (query,) = encode_queries(ENCODER, ["w13 w6 w41 other"])
-    pool = HybridRetriever(index, lexical).retrieve(query, 8, ALL_FIELDS)
-    dense = index.search(query, 8)
-    words, _ = lexical.search(query.text, 8)
-    assert set(pool.ids) == set(dense.ids) | set(words)
-    assert pool.ids[: len(dense.ids)] == dense.ids
-    assert len(pool.ids) > 8
+    pool = HybridRetriever(index, lexical).retrieve(query, depth, ALL_FIELDS)
+    nearest = index.search(query, depth).ids
+    words, _ = lexical.search(query.text, depth)
+    in_turn = [name for pair in zip_longest(nearest, words) for name in pair if name is not None]
+    kept = list(dict.fromkeys(in_turn))[:depth]
+    assert list(pool.ids) == [name for name in nearest if name in kept] + [
+        name for name in words if name in kept and name not in nearest
+    ]
     np.testing.assert_array_equal(pool.scores["bm25"], lexical.score(query.text, pool.ids))
-    assert np.isfinite(pool.scores["cosine"][:8]).all()
+    assert np.isfinite(pool.scores["cosine"][: sum(name in nearest for name in kept)]).all()
     assert pool.dense is not None
     assert pool.tokens is not None
     assert pool.documents is not None

@@ -16,6 +16,55 @@ from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.readers.places import page_starts
 from surprise_rerank.documents import Document
 
+PROGRAMS = {
+    "a.py": (
+        "import os\n\nclass A:\n    def f(self):\n        return self.__len__()\n\ndef g(): return A.f(1)\n",
+        [("A", 3), ("A > f", 4), ("g", 7)],
+    ),
+    "a.c": (
+        "/* h(); */\nstatic int f(int a)\n{\n  return g(a);\n}\nstruct S { int x; };\n",
+        [("f", 2), ("S", 6)],
+    ),
+    "a.java": ("class A {\n  int x = f(1);\n  int g(int y) { return h(y); }\n}\n", [("A", 1), ("A > g", 3)]),
+    "a.go": (
+        "func F() int { return g() }\n\nfunc (r *R) M() {}\n\ntype T struct {}\n",
+        [("F", 1), ("M", 3), ("T", 5)],
+    ),
+    "a.ts": ("export function f(a: number) { g(a); }\nexport class A {}\n", [("f", 1), ("A", 2)]),
+    "a.rs": ("impl S {\n    fn m(&self) { g() }\n}\n", [("S", 1), ("S > m", 2)]),
+    "a.sh": ("f() {\n  g\n}\n", []),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_functions_of_programs_are_told_with_their_lines(tmp_path: Path, name: str) -> None:
+    text, expected = PROGRAMS[name]
+    (tmp_path / name).write_text(text)
+    (document,) = open_documents(tmp_path)
+    assert document.text == text
+    functions = [(place.heading, place.line) for _, place in document.places if place.heading]
+    assert functions == expected
+
+
+def test_a_passage_of_a_program_is_a_function(tmp_path: Path) -> None:
+    names = ("bark", "sleep", "hunt")
+    body = "".join(f"    {{0}}_{i} = warn(owner_{i}, stranger_{i})\n" for i in range(12))
+    (tmp_path / "a.py").write_text(
+        "class Dog:\n" + "".join(f"  def {n}(self):\n{body.format(n)}" for n in names)
+    )
+    options = IndexOptions(passages=Passages(tokens=60, overlap=5))
+    with DocumentIndex.open(":memory:", WordEncoder(window=64), options=options) as index:
+        index.sync(open_documents(tmp_path), background=False)
+        places = []
+        for name in names:
+            hit = index.pipeline("cosine", unit="passage").search(f"{name}_1 {name}_2 {name}_3")[0]
+            places.append((hit.place.heading, hit.place.line, hit.place.last_line))
+    assert places == [
+        ("Dog", 1, 14),
+        ("Dog > sleep", 15, 27),
+        ("Dog > hunt", 28, 40),
+    ]  # a short line is joined
+
 
 def test_every_passage_of_a_pdf_has_its_page_its_label_and_its_heading(tmp_path: Path) -> None:
     handbook(tmp_path / "in")

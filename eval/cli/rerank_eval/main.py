@@ -166,7 +166,7 @@ def _compare(
     evaluations = []
     for name in datasets:
         if encoder is None and len(datasets) > 1 and chosen.precision != "int8":
-            with terminal.bar(f"loading {chosen.model}", None, "models"):
+            with terminal.bar(f"loading {chosen.model}"):
                 encoder = load_model(chosen)
         evaluations.append(evaluate(replace(chosen, dataset=name), terminal, encoder))
     report = compare(evaluations, chosen.baseline)

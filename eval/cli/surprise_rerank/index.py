@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.exits import Interrupted
-from surprise_rerank.eval.cli.opening import load_model, open_index, read_filter
+from surprise_rerank.eval.cli.opening import finding_model, load_model, open_index, read_filter
 from surprise_rerank.eval.cli.options import (
     filled_with,
     format_option,
@@ -51,6 +51,8 @@ Examples:
   surprise-rerank index --delete 17 --index my-index
   surprise-rerank index letters/ --server http://localhost:8000
 """
+_AUTO = "auto"
+_JUDGED = 8192  # documents that `auto` looks at; an index finds its language from as many
 # What is said of documents on their way to a server; the rest is the server's.
 _READING = {"sources", "form", "id_field", "text_field", "settings", "server", "strict", "as_json", "quiet"}
 _READING_KEYS = {"title_field", "id_prefix", "on_error", "include", "exclude", "max_bytes"}
@@ -123,8 +125,15 @@ def _kinds() -> tuple[type, ...]:
 @click.option(
     "--model",
     metavar="NAME",
-    help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
-    f"vectors.  [default: the index's own; {DEFAULTS.model} for a new one]",
+    help="A sentence-transformers model (a name on the hub, or a folder), `multilingual`, glove-6b-50d, a "
+    f"file of word vectors, or `{_AUTO}`: {DEFAULTS.model} for documents in English, `multilingual` for "
+    "others.  "
+    f"[default: the index's own; {DEFAULTS.model} for a new one]",
+)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False),
+    help="TOML with a table [embedding]: the model's endpoint of OpenAI's API, in place of --model.",
 )
 @click.option(
     "--prune",
@@ -173,6 +182,7 @@ def index(
     id_field: str | None,
     text_field: str | None,
     model: str | None,
+    config: str | None,
     prune: bool,
     strict: bool,
     delete: tuple[str, ...],
@@ -224,11 +234,15 @@ def index(
             lost = error
             out.note(f"{error}: settings that are not given are those of a new index")
         options = _options(settings, tenant, None if existing is None else existing.options)
-        encoder = _encoder(
-            model or (existing.model if existing else lost.model if lost else "") or DEFAULTS.model,
-            filling.precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
-            documents,
-        )
+        kept_model = existing.model if existing else lost.model if lost else ""
+        if model == _AUTO:
+            model = kept_model if kept_model and not rebuild else suited_model(documents)
+        with finding_model(is_named=model is not None or not kept_model):
+            encoder = _endpoint(location, config, model, filling) or _encoder(
+                model or kept_model or DEFAULTS.model,
+                filling.precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
+                documents,
+            )
     begun = time.perf_counter()
     made: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
     anew = {"options": options, "collection_settings": of_collection, **made}
@@ -338,6 +352,23 @@ def _take_away(location: Location, encoder: Encoder | None, options: IndexOption
     """Remove a new index without documents, also a half made one, unless another run has it open."""
     with contextlib.suppress(StoreError, DataError), open_index(location, encoder, options) as opened:
         opened.storage.discard()
+
+
+def suited_model(sources: Sources) -> str:
+    """Return the default model where it reads the documents, or else the one of many languages."""
+    from surprise_rerank.connectors.qdrant.languages import READ, language_of, unread
+    from surprise_rerank.encoders.loading import MULTILINGUAL
+
+    texts = [document.content[:READ] for document in itertools.islice(sources, _JUDGED)]
+    return MULTILINGUAL if unread(DEFAULTS.model, language_of(texts)) else DEFAULTS.model
+
+
+def _endpoint(location: Location, config: str | None, model: str | None, filling: Filling) -> Encoder | None:
+    from surprise_rerank.connectors.attached.settings import ForeignParts
+
+    if config is not None and (model or filling.precision):
+        raise click.UsageError("--config names the model: leave --model and --set precision out")
+    return ForeignParts.read(config).of_index(location)
 
 
 def _encoder(model: str, precision: str, sources: Sources) -> Encoder:

@@ -13,7 +13,7 @@ import click
 from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.opening import give_model, open_any, open_index, open_with_model
+from surprise_rerank.eval.cli.opening import give_model, open_any, open_index, open_with_model, use_endpoint
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
@@ -138,7 +138,7 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
     if given.reset and (given.questions or given.qrels):
         raise click.UsageError("--reset goes without --questions and --qrels")
     if what == "ensemble":
-        for name in ("qrels", "system", "reset", "config"):
+        for name in ("qrels", "system", "reset"):
             if getattr(given, name):
                 raise click.UsageError(f"--{name} is for tune background and tune weights")
         _tune_ensemble(given)
@@ -152,6 +152,7 @@ def _tune_ensemble(given: _Given) -> None:
     chosen, questions, location = given.settings.of(EnsembleSettings), given.questions, given.location
     resumed = "What was changed stays; run the same command again to go on."
     with when_interrupted(resumed), open_index(location) as index:
+        use_endpoint(index, location, given.config)
         if questions is not None:
             source = "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"
             found = _of_questions(index, questions, given.model)
