@@ -134,8 +134,8 @@ def kept_background(
         of_others = f" (there is one for {', '.join(others)})" if others else ""
         raise NoBackgroundError(
             f"{index.where} has no background{whose} of other questions for the system {built.name!r}"
-            f"{of_others}, which min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune background"
-            f"{option}', or measure_background({built.name!r})), or leave it out"
+            f"{of_others}, which min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune "
+            f"background{option}', or measure_background({built.name!r})), or leave it out"
         )
     if kept() is None and find_system(built.name).encodes and is_automatic():
         _log.warning(
