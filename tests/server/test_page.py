@@ -17,11 +17,13 @@ pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is no
 
 from axe_playwright_python.sync_playwright import Axe
 from browsers import find_browser
+from files import handbook, write_lines
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from serving import Log, client_of, served, service_of
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
 from surprise_rerank.connectors.server.page import PAGE_ROUTES, POLICY
 from surprise_rerank.documents import Document
@@ -150,6 +152,31 @@ def test_a_citation_opens_the_file_at_its_page_and_no_script(visit: Visit, url: 
     page.locator("#search").evaluate(OPENED)
     page.locator("#passages").check()
     expect(page.locator("#after .hit[data-id=manual] a")).to_be_visible()
+
+
+def test_a_citation_opens_the_file_that_was_indexed(visit: Visit, tmp_path: Path) -> None:
+    handbook(tmp_path / "manuals")
+    write_lines(tmp_path / "manuals" / "a b" / "page.html", f"<p>Owls see at night {SCRIPT}")
+    write_lines(tmp_path / "secret.txt", "a secret")
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync(open_documents(tmp_path / "manuals"), background=False)
+        write_lines(tmp_path / "manuals" / "new.txt", "not indexed")
+        service = service_of(index, "auto", files=tmp_path / "manuals")
+        with served(service_app(service)) as url:
+            page = visit.searched(url, "cats of this page")
+            link = page.locator("#after .hit[data-id='handbook.pdf'] a")
+            assert link.get_attribute("href").startswith("files/handbook.pdf#page=")
+            answer = httpx.get(f"{url}/files/handbook.pdf")
+            assert answer.headers["Content-Type"] == "application/pdf"
+            assert answer.content == (tmp_path / "manuals" / "handbook.pdf").read_bytes()
+            shown = httpx.get(f"{url}/files/a%20b/page.html")
+            assert shown.headers["Content-Type"].startswith("text/plain")
+            assert "sandbox" in shown.headers["Content-Security-Policy"]
+            for name in ("new.txt", "..%2Fsecret.txt", "../secret.txt", "a%20b", ""):
+                assert httpx.get(f"{url}/files/{name}").status_code == 404
+            assert "files" not in httpx.get(f"{url}/info").json()["limits"]
+        guarded = service_of(index, "auto", files=tmp_path / "manuals", token=TOKEN)
+        assert client_of(service_app(guarded)).get("/files/handbook.pdf").status_code == 401
 
 
 def test_after_an_error_the_old_answer_is_gone(visit: Visit, url: str) -> None:

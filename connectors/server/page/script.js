@@ -193,13 +193,17 @@ function card(hit, rank, movement) {
   return item;
 }
 
-// Where it stands, as a link where its metadata has an address: a browser opens a PDF at its page.
+// Where it stands, as a link where its metadata has an address, or the server its file: a browser opens a PDF
+// at its page.
 function cited(hit) {
-  const line = element("p", "small"), url = String(hit.metadata.url || "");
-  const link = element(/^https?:\/\//.test(url) ? "a" : "bdi", "", hit.citation);
-  if (link.tagName === "A") {
+  const line = element("p", "small"), address = String(hit.metadata.url || "");
+  const file = info.files && hit.metadata.path === hit.id ? `files/${hit.id.split("/").map(encodeURIComponent).join("/")}` : "";
+  const url = /^https?:\/\//.test(address) ? address : file;
+  const link = element(url ? "a" : "bdi", "", hit.citation);
+  if (url) {
     link.href = hit.place && hit.place.page ? `${url.split("#")[0]}#page=${hit.place.page}` : url;
     link.rel = "noreferrer noopener";
+    link.target = "_blank";
   }
   line.append(link);
   return line;
