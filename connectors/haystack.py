@@ -61,7 +61,7 @@ class _Component(Adapter):
         if self._object is None:
             with _loading.get():
                 if self._object is None:
-                    self._object = self._made(self._named)
+                    self._object = self._made(replace(self._named, unit=getattr(self, "unit", None)))
         return self._object
 
     # Threads may share it; a copy shares what was loaded or given: models and open indexes cannot be copied.
