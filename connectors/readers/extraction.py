@@ -34,6 +34,7 @@ from surprise_rerank.places import Places, places_from, places_json
 SECONDS = 30  # for one file
 _MEMORY = 4 * 2**30  # bytes of the process
 _CHARACTERS = 32 * 2**20  # of a text; small files can unfold to more
+_SHOWN = 160  # characters of a library's message
 
 
 def office_text(suffix: str, raw: bytes) -> Extracted:
@@ -51,7 +52,7 @@ def office_text(suffix: str, raw: bytes) -> Extracted:
     except kreuzberg.KreuzbergError as error:
         if "password" in str(error):
             raise RefusedError("encrypted", "is encrypted; save it without a password") from error
-        raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:160]}") from error
+        raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:_SHOWN]}") from error
     text, known = found.content.replace("\r\n", "\n"), found.metadata
     if suffix in (".eml", ".msg"):
         # What a header says is in the metadata: in the text it would be half of a short mail's vector.
@@ -199,6 +200,9 @@ def _answer(raw: bytes, reader: Callable[[bytes], Extracted]) -> list[Any]:
         return ["refused", refused.reason, refused.detail, refused.is_gone]
     except (MemoryError, RecursionError):
         return ["refused", "too complex", "is too complex for the memory that a file may take"]
+    except Exception as error:  # noqa: BLE001 - whatever a library raises, the next file may be read
+        reason = " ".join(str(error).split())[:_SHOWN]
+        return ["refused", "damaged", f"is damaged: {type(error).__name__}: {reason}"]
     return ["text", found.text, found.title, found.metadata, places_json(found.places)]
 
 

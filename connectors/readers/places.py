@@ -126,7 +126,7 @@ def _outline_marks(
     text: str, starts: Mapping[int, int], outline: Sequence[tuple[int, int, str]]
 ) -> Iterator[tuple[int, int, str]]:
     """Where headings of an outline stand: on a line that ends with them, or else where the page begins."""
-    ends = dict(zip(starts, [*list(starts.values())[1:], len(text)], strict=True))
+    ends = dict(zip(starts, [*list(starts.values())[1:], len(text)], strict=False))  # none of scanned pages
     position = 0
     for page, level, heading in outline:
         if page not in starts or not heading:

@@ -51,6 +51,15 @@ def handbook(folder: Path) -> Path:
     return pdf(folder / "handbook.pdf", pages)
 
 
+def test_a_pdf_of_scans_needs_ocr_also_where_it_has_an_outline(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pdf(tmp_path / "in" / "scan.pdf", [[], [], []])
+    (tmp_path / "in" / "a.txt").write_text("dogs")
+    source = open_documents(tmp_path / "in")
+    assert [document.id for document in source] == ["a.txt"]
+    assert source.skipped.places == {"no text": ["scan.pdf"]}
+
+
 PROGRAMS = {
     "a.py": (
         "import os\n\nclass A:\n    def f(self):\n        return self.__len__()\n\ndef g(): return A.f(1)\n",
