@@ -17,7 +17,7 @@ from surprise_rerank.connectors.readers.extraction import KINDS, MANUAL, Extract
 from surprise_rerank.connectors.readers.lines import decompressed, open_bytes, open_regular, uncompressed_name
 from surprise_rerank.connectors.readers.pages import plain_text
 from surprise_rerank.connectors.readers.patterns import Patterns
-from surprise_rerank.connectors.readers.source import RefusedError, Skipped
+from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
@@ -26,7 +26,7 @@ MAX_BYTES = 32 * 2**20
 _IGNORE_FILE = ".gitignore"
 _IGNORE_BYTES = 2**20  # of a .gitignore
 # What is read in this process: texts, and programs whose functions are not told.
-_PLAIN_NAMES = "txt text log clj dart el erl f90 hs lua m ml pl pm r scala sh sql tcl v vb"
+_PLAIN_NAMES = "txt text log debian clj dart el erl f90 hs lua m ml pl pm r scala sh sql tcl v vb"
 _PLAIN = frozenset(f".{suffix}" for suffix in _PLAIN_NAMES.split())
 _MAILBOXES = (".mbox", ".mbx")
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".svg"})
@@ -43,8 +43,8 @@ def kind_of(name: str) -> str:
 
 
 def is_document(name: str) -> bool:
-    """Whether a file is one of text by its name."""
-    return kind_of(name) in {*_PLAIN, *_MAILBOXES, *KINDS}
+    """Whether a file is one of text by its name; one without an ending may be."""
+    return kind_of(name) in {"", *_PLAIN, *_MAILBOXES, *KINDS}
 
 
 def unread(name: str) -> RefusedError:
@@ -107,7 +107,10 @@ def _mails(stream: IO[bytes], most: int) -> Iterator[bytes]:
 
 
 def _document(raw: bytes, name: str, status: os.stat_result, extractor: Extractor, kind: str) -> Document:
-    extracted = extractor.read(raw, kind) if kind in KINDS else plain_text(raw)
+    try:
+        extracted = extractor.read(raw, kind) if kind in KINDS else plain_text(raw)
+    except RefusedError as refused:  # README is a text; a program, or lib.so.1, is none
+        raise unread(name) if refused.reason == BINARY and kind in ("", MANUAL) else refused from refused
     if not extracted.text.strip():
         raise RefusedError("no text", "holds no text; scanned pages need OCR first")
     try:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any
 
-from surprise_rerank.connectors.readers.source import RefusedError, Skipped
+from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import encodable
 from surprise_rerank.errors import DataError, DatasetError
@@ -47,7 +47,7 @@ def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
     """A file's text and its encoding: by a byte order mark, else UTF-8, what it declares, or a guess."""
     marked = _marked(raw)
     if marked is None and b"\0" in raw[:8000]:  # where git looks for one
-        raise RefusedError("binary", "is binary, not text")
+        raise RefusedError(BINARY, "is binary, not text")
     for encoding in [marked] if marked else ["utf-8", declared]:
         try:
             if encoding:
@@ -56,7 +56,7 @@ def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
             continue
     guess = None if marked else _guessed(raw[:_SAMPLE])
     if guess is None:
-        raise RefusedError("binary", "is binary, or in no encoding that is known; save it as UTF-8")
+        raise RefusedError(BINARY, "is binary, or in no encoding that is known; save it as UTF-8")
     return raw.decode(guess, "replace"), guess
 
 

@@ -74,7 +74,7 @@ def open_documents(
         return from_iterable(objects, fields=fields, on_error=on_error)
     name = os.fspath(spec)
     if "://" in name:
-        if _file_format(name) is not None:
+        if kind_of(name) and _file_format(name) is not None:
             raise DataError(f"{name} is a file of a web server; download it first")
         place = Location.at(name)
         urls = ",".join(place.urls)
@@ -190,7 +190,7 @@ def _is_path(spec: str) -> bool:
     """Whether a name is that of a file or folder rather than an id of ir_datasets."""
     if spec == DEMO or not spec.strip():
         return False
-    return is_path(spec) or os.path.exists(spec) or _file_format(spec) is not None
+    return is_path(spec) or os.path.exists(spec) or bool(kind_of(spec) and _file_format(spec))
 
 
 def _file_format(name: str) -> Table | Literal["text"] | None:

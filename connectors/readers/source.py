@@ -13,6 +13,7 @@ from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 OnError: TypeAlias = Literal["raise", "skip"]
 
 _PLACES = 5
+BINARY = "binary"  # why a file is refused that is no text
 _WAY_OUT = "mend it, or leave such ones out and have them counted: on_error='skip' (--set on_error=skip)"
 
 
