@@ -207,7 +207,7 @@ def mcp_server(service: Service) -> Server[Any]:
         return types.ListToolsResult(tools=tools)
 
     async def called(context: Any, asked: types.CallToolRequestParams) -> types.CallToolResult:
-        record = Record("", Owner()) if context.request is None else record_of(context.request.scope)
+        record = Record("") if context.request is None else record_of(context.request.scope)
         return await _called(service, asked.name, asked.arguments or {}, record)
 
     return Server(

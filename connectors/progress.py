@@ -83,12 +83,12 @@ class Terminal:
     @contextlib.contextmanager
     def _told(self, task: Task, unit: str) -> Iterator[None]:
         """A line now and then, and one at the end of what took long enough for them."""
-        over, told = threading.Event(), threading.Event()
+        over, written = threading.Event(), threading.Event()
 
         def tell() -> None:
             while not over.wait(self._every):
                 self.say(_line(task, unit))
-                told.set()
+                written.set()
 
         thread = threading.Thread(target=tell, name="surprise-rerank-progress", daemon=True)
         thread.start()
@@ -97,7 +97,7 @@ class Terminal:
         finally:
             over.set()
             thread.join()
-        if told.is_set():
+        if written.is_set():
             counted = f"{_count(task.completed)} {unit} in " if unit else ""
             self.say(f"{task.description}: {counted}{_time(task.elapsed or 0)}")
 

@@ -61,12 +61,17 @@ def words_reranker() -> TextReranker:
 
 
 def service_of(
-    index: Any, system: str = "dynamax", log: Log | None = None, least: float | None = None, **options: Any
+    index: Any,
+    system: str = "dynamax",
+    log: Log | None = None,
+    least: float | None = None,
+    tenant: str | None = None,
+    **options: Any,
 ) -> Service:
-    """An index, served by one of its systems; the others can be asked for."""
-    pipelines = RankedPipelines(index, system, min_percentile=least)
+    """An index, or a tenant's documents of it, served by one of its systems; the others can be asked for."""
+    pipelines = RankedPipelines(index, system, min_percentile=least, tenant=tenant)
     service = Service(searches=True, options=ServerOptions(**options), logger=(log or Log()).logger())
-    service.open(index.text_reranker(system), pipelines[system], system, pipelines)
+    service.open(index.text_reranker(system, tenant=tenant), pipelines[system], system, pipelines)
     return service
 
 

@@ -201,7 +201,8 @@ class Collection(NeverCopied, Ranked):
                 )
             options = where.init_options
             key = options.get("api_key")
-            where = Location(url=place_of(options), prefer_grpc=bool(options.get("prefer_grpc")))
+            by_grpc, port = bool(options.get("prefer_grpc")), options.get("grpc_port")
+            where = Location(url=place_of(options), prefer_grpc=by_grpc, grpc_port=port)
         require_no_secret(key, "QDRANT_API_KEY", self.where)
         return _attached_again, (type(self), where, collection, arguments | {"api_key": None})
 

@@ -27,6 +27,7 @@ from surprise_rerank.encoders.adapting import as_encoder
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.endpoint import OpenAIEncoder
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder, load_question_encoder
+from surprise_rerank.encoders.paired import paired_encoder
 from surprise_rerank.errors import DataError, ForeignCollectionError, IndexMismatchError, refuse_unknown
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.scorers import Reranker
@@ -38,7 +39,10 @@ _open: weakref.WeakValueDictionary[tuple[str, ...], DocumentIndex] = weakref.Wea
 _opening = PerProcess(threading.Lock)
 _NAMES = ("text", "title", "id", "metadata", "vector", "multivector", "sparse_vector")
 _STRINGS = (*_NAMES, "keep", "model", "token_model", "bm25")
-_EMBEDDING = frozenset({"model", "url", "dimensions", "prompts", "timeout", "batch", "cache"})
+_OF_INDEX = ("embedding", "token_model")  # what may be said of an index, too
+_EMBEDDING = frozenset(
+    {"model", "url", "key_variable", "dimensions", "prompts", "timeout", "batch", "window", "cache"}
+)
 
 
 def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
@@ -51,13 +55,13 @@ def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ForeignParts:
-    """What a file says of a collection that somebody else made; `ForeignParts.read` reads it.
+    """What a file says of a collection that somebody else made, or of an index's model; `read` reads it.
 
     It may have these strings: `text`, `title`, `id`, `metadata`, `vector`, `multivector`, `sparse_vector` and
     `keep` as for `Collection.attach` (a folder of the cache by default); `model`, of the dense vectors, and
     `token_model`, where that has no tokens, as `load_encoder` takes them; `bm25`, the language of sparse
     vectors that are Qdrant's BM25. A table `[embedding]` has arguments of `OpenAIEncoder`, in place of
-    `model`; its key is in the environment.
+    `model`; its key is in the environment. An index takes this table and `token_model` alone.
     """
 
     said: Mapping[str, Any]
@@ -106,8 +110,24 @@ class ForeignParts:
                 f"{location} was made by somebody else, and does not know the model of its vectors: give "
                 "--model NAME (model=), or a file that names it with --config (config=)"
             )
-        tokens = self.said.get("token_model")
-        return self.look(location, encoder, None if tokens is None else load_encoder(tokens))
+        return self.look(location, encoder, self._tokens())
+
+    def require_of_index(self, location: Location) -> None:
+        """Refuse, by an IndexMismatchError, what an index of ours knows itself: all but its model."""
+        if self.said and ("embedding" not in self.said or set(self.said) - set(_OF_INDEX)):
+            raise IndexMismatchError(
+                f"{location} is an index of surprise-rerank, which knows its parts; leave --config (config=) "
+                "out, or all but [embedding], of a model behind an endpoint, and token_model"
+            )
+
+    def of_index(self, location: Location) -> Encoder | None:
+        """The model of an index of ours, if the file names one; see `require_of_index`."""
+        self.require_of_index(location)
+        return paired_encoder(OpenAIEncoder(**self.said["embedding"]), self._tokens()) if self.said else None
+
+    def _tokens(self) -> Encoder | None:
+        name = self.said.get("token_model")
+        return None if name is None else load_encoder(name)
 
     def look(
         self, location: Location, encoder: object | None = None, tokens: Encoder | None = None
@@ -202,12 +222,12 @@ class PipelineSettings:
             raise DataError(
                 "which index? give index= a folder, or a collection such as http://localhost:6333/papers"
             )
+        parts = ForeignParts.read(self.config)
         try:
-            found = self._shared(location)
+            found = self._shared(location, parts)
         except ForeignCollectionError:
-            return ForeignParts.read(self.config).attach(location, self.model, self.encoder)
-        if self.config is not None:
-            raise refused_config(location)
+            return parts.attach(location, self.model, self.encoder)
+        parts.require_of_index(location)
         if self.encoder is not None:
             found.manifest.check(Manifest.of(as_encoder(self.encoder)), found.where)
         if self.model not in (None, found.manifest.model, found.encoder.name):
@@ -243,26 +263,20 @@ class PipelineSettings:
         options = SearchOptions().changed(**self.search_settings)
         return TextReranker(model, reranker, None, background, options)
 
-    def _shared(self, location: Location) -> DocumentIndex:
+    def _shared(self, location: Location, parts: ForeignParts) -> DocumentIndex:
         folder = "" if location.folder is None else os.path.realpath(location.folder)
         url = ",".join(location.urls)
         key = (folder, url, location.collection if url else "")
         with _opening.get():
             found = _open.get(key)
             if found is None or found.is_closed:
-                found = _open[key] = self._opened(location)
+                found = _open[key] = self._opened(location, parts)
         return found
 
-    def _opened(self, location: Location) -> DocumentIndex:
+    def _opened(self, location: Location, parts: ForeignParts) -> DocumentIndex:
         if self.encoder is not None:
             return DocumentIndex.open(location, as_encoder(self.encoder))
         with DocumentIndex.open(location, None) as index:
             name, precision = self.model or index.manifest.model, index.manifest.precision
-        return DocumentIndex.open(location, load_question_encoder(name, precision))
-
-
-def refused_config(location: Location) -> IndexMismatchError:
-    """The error for names of a foreign collection, where there is an index of ours."""
-    return IndexMismatchError(
-        f"{location} is an index of surprise-rerank, which knows its parts; leave --config (config=) out"
-    )
+        model = None if self.model else parts.of_index(location)
+        return DocumentIndex.open(location, model or load_question_encoder(name, precision))

@@ -16,7 +16,7 @@ from surprise_rerank.errors import DataError
 # Edge in a folder; qdrant-client's local mode in memory; a server.
 EngineKind: TypeAlias = Literal["edge", "local", "server"]
 MEMORY = ":memory:"
-_REST_PORT, _GRPC_PORT = 6333, 6334
+_REST_PORT = 6333
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Location:
     collection: str = "documents"  # its name, on a server or in memory
     api_key: str | None = None  # QDRANT_API_KEY of the environment by default; it is never shown
     prefer_grpc: bool = False  # in place of REST
-    grpc_port: int | None = None  # 6334 by default; of several addresses the one after each address's own
+    grpc_port: int | None = None  # the one after each address's own by default
     timeout: float = 60.0  # seconds until a request counts as failed
     retries: RetryPolicy = DEFAULT_RETRIES
 
@@ -121,9 +121,7 @@ class Location:
 
     def grpc_port_of(self, url: str) -> int:
         """The port for gRPC of one of the addresses."""
-        if self.grpc_port is not None or len(self.urls) < 2:
-            return self.grpc_port or _GRPC_PORT
-        return (split_url(url).port or _REST_PORT) + 1
+        return self.grpc_port or (split_url(url).port or _REST_PORT) + 1
 
     def __repr__(self) -> str:  # without the key, or a password in the url
         place = None if self.folder is None else os.fspath(self.folder)

@@ -204,7 +204,7 @@ class Manifest:
         if tokens is None and chosen.tokens:
             raise DataError(
                 f"the index stores token vectors, and the encoder {encoder.name!r} has none; take those of "
-                "another model (token_encoder=load_encoder()), or make the index without: "
+                "another model (token_encoder=load_encoder(), token_model in --config), or make it without: "
                 "--set tokens=no (in Python IndexOptions(tokens=False))"
             )
         return cls(

@@ -562,7 +562,7 @@ class HybridRetriever(ExplainingRetriever):
         more = [] if self.sample is None else [self.sample.step(self.index.engine)]
         if self.feedback is not None:
             more.append(f"{self.index.engine}: cosine to what the best have in common, over the candidates")
-        return [*dense, *lexical, f"the {depth} best by either in turn, with both scores", *more]
+        return [*dense, *lexical, f"union: the {depth} best of both in turn, with both scores", *more]
 
 
 def in_turn(count: int, *lists: Iterable[T]) -> dict[T, None]:

@@ -6,8 +6,10 @@ import hashlib
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.core.arrays import FloatArray
@@ -103,10 +105,14 @@ class Record:
 
 
 def to_record(point: Any, score: float = 0.0) -> Record:
-    """A point that Edge or a client has found; its only vector may have no name."""
+    """A point that Edge or a client has found; its only vector may have no name.
+
+    Qdrant's scores are float32. JSON has their shortest decimals, and local mode computes more digits, whose
+    last ones differ between copies of a text.
+    """
     vectors = point.vector or {}
     named = vectors if isinstance(vectors, dict) else {UNNAMED: vectors}
-    return Record(str(point.id), point.payload or {}, named, float(score))
+    return Record(str(point.id), point.payload or {}, named, float(np.float32(score)))
 
 
 def pages(read: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[list[Record]]:
@@ -172,4 +178,6 @@ def to_passage(payload: Mapping[str, Any]) -> Passage:
 def to_terms(points: Sequence[Point | Record], vector: str = BM25) -> TermBatch:
     """The sparse vectors of several points, by name; a text without a term has none."""
     found: list[Any] = [point.vectors.get(vector) for point in points]
-    return TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])
+    batch = TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])
+    # Stored in float32, which REST tells by its shortest digits: as float64 they are another number.
+    return replace(batch, values=batch.values.astype(np.float32).astype(np.float64))

@@ -187,7 +187,7 @@ class Door:
         right = _RIGHTS.get(route, "search")
         if right is not None:
             owner.require(right, route)
-        return owner
+        return owner.within(self._service.tenant)
 
     async def _admitted(self, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()

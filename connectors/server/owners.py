@@ -10,7 +10,7 @@ import stat
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -51,10 +51,16 @@ class Owner:
         if right not in self.rights:
             raise RefusedError(403, f"the token has no right to {right}, which {what} needs")
 
+    def within(self, tenant: str | None) -> Owner:
+        """Return the same for one tenant's documents, where the server has those alone; refuse another's."""
+        if self.tenant not in (None, tenant) and tenant is not None:
+            raise RefusedError(403, "the token is for the documents of another tenant than this server")
+        return self if tenant is None else replace(self, tenant=tenant)
+
     def tenant_for(self, wanted: str | None) -> str | None:
         """Return the tenant of a request that names one, or none; refuse it if it is another's."""
         if self.tenant is not None and wanted not in (None, self.tenant):
-            raise RefusedError(403, "the token is for the documents of another tenant; leave `tenant` out")
+            raise RefusedError(403, "the documents are of another tenant than the token; leave `tenant` out")
         if wanted == ALL:
             self.require("admin", f"tenant={ALL!r}")
         return wanted if self.tenant is None else self.tenant

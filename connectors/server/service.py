@@ -209,6 +209,11 @@ class Service:
             )
         return self.opened
 
+    @property
+    def tenant(self) -> str | None:
+        """Whose documents alone are served, if the settings say so."""
+        return None if self.opened is None or self.opened.index is None else self.opened.index.index.tenant
+
     def _measure_stale(self) -> None:
         """Measure the backgrounds that a change has made stale, beside the searches."""
         if self.opened is None or not self.options.background_after:

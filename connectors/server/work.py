@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, cast
 
-from surprise_rerank.core.threads import using_threads
+from surprise_rerank.core.computing import using_threads
 from surprise_rerank.encoders.base import Encoded, Encoder, Kind, Progress, token_dimension
 
 T = TypeVar("T")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from surprise_rerank.errors import DataError, ForeignCollectionError, ModelError
+from surprise_rerank.errors import DataError, ForeignCollectionError, ModelError, StoreError
 
 if TYPE_CHECKING:
     from qdrant_client.models import Filter
@@ -33,18 +34,34 @@ def open_index(
 def open_any(
     location: Location, model: str | None, config: str | None, *, asks: bool = True
 ) -> DocumentIndex | Collection:
-    """Open an index without its model, or a collection of others, with the model named if it `asks`."""
-    from surprise_rerank.connectors.attached.settings import ForeignParts, refused_config
+    """Open an index, or a collection of others, with the model that is named if it `asks`.
 
+    Of an index that is a model behind an endpoint; see `give_model` for others.
+    """
+    from surprise_rerank.connectors.attached.settings import ForeignParts
+
+    parts = ForeignParts.read(config)
     try:
         index = open_index(location)
     except ForeignCollectionError:
-        parts = ForeignParts.read(config)
         return parts.attach(location, model) if asks else parts.look(location)
-    if config is not None:
+    try:
+        parts.require_of_index(location)
+        if asks and model is None:
+            use_endpoint(index, location, config)
+    except BaseException:
         index.close()
-        raise refused_config(location)
+        raise
     return index
+
+
+def use_endpoint(index: DocumentIndex, location: Location, config: str | None) -> None:
+    """Give an index the model that a file names, if it names one."""
+    from surprise_rerank.connectors.attached.settings import ForeignParts
+
+    encoder = ForeignParts.read(config).of_index(location)
+    if encoder is not None:
+        index.use_encoder(encoder)
 
 
 def open_with_model(location: Location, model: str | None, config: str | None) -> DocumentIndex | Collection:
@@ -81,13 +98,27 @@ def read_filter(option: str, text: str) -> Filter | None:
         ) from error
 
 
+@contextlib.contextmanager
+def finding_model(*, is_named: bool) -> Iterator[None]:
+    """Say, where an index's model is not loaded by the name that it has there, what can be done."""
+    try:
+        yield
+    except ModelError as error:
+        if is_named:
+            raise
+        raise ModelError(
+            f"{error}; if the index's model has moved, give --model with its new place; if it is behind an "
+            "endpoint, give --config with a table [embedding]"
+        ) from error
+
+
 def _place(name: str) -> str:
     """The whole path of a folder or file; of other models the name."""
     return os.path.abspath(name) if os.path.exists(name) else name
 
 
 def give_model(index: DocumentIndex | Collection, name: str | None) -> Encoder:
-    """Give an index its model, from the old place or the one that the user names; a collection has its own.
+    """Give an index its model, from the old place or the one that the user names, unless it has one.
 
     Raises:
         ModelError: if it cannot be loaded.
@@ -98,13 +129,9 @@ def give_model(index: DocumentIndex | Collection, name: str | None) -> Encoder:
 
     if isinstance(index, Collection):
         return index.encoder
-    try:
+    with contextlib.suppress(StoreError):
+        return index.encoder
+    with finding_model(is_named=name is not None):
         encoder = load_question_encoder(_place(name or index.manifest.model), index.manifest.precision)
-    except ModelError as error:
-        if name is not None:
-            raise
-        raise ModelError(
-            f"{error}; if the index's model has moved, give --model with its new place"
-        ) from error
     index.use_encoder(encoder)
     return encoder

@@ -54,7 +54,8 @@ report_option = click.option(
 config_option = click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False),
-    help="TOML that names the model, vectors and payload keys of a collection made by others.",
+    help="TOML that names the endpoint of an index's model; or the model, vectors and payload keys of a "
+    "collection made by others.",
 )
 model_option = click.option(
     "--model",

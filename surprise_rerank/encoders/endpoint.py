@@ -23,9 +23,7 @@ _SHOWN = 200  # characters of a server's message
 # RFC 9110: timed out, too early, too many requests; faults of the server and of proxies may pass as well.
 _TRANSIENT = frozenset({408, 425, 429, *range(500, 600)}) - {501}
 _LESS = "check the model, and send less at a time (batch=..., window=...)"
-_KEY = f"set {KEY_VARIABLE} to a key of this endpoint"
 _ADVICE = {404: "check that the endpoint has this model", **dict.fromkeys((400, 413, 422), _LESS)}
-_ADVICE |= dict.fromkeys((401, 403), _KEY)
 
 
 class OpenAIEncoder(FunctionEncoder):
@@ -41,7 +39,8 @@ class OpenAIEncoder(FunctionEncoder):
         model: str,
         url: str = OPENAI_URL,  # of the API; `/embeddings` is added
         *,
-        api_key: str | None = None,  # OPENAI_API_KEY of the environment by default; without one none is sent
+        api_key: str | None = None,  # that of the environment by default; without one none is sent
+        key_variable: str = KEY_VARIABLE,  # which holds it there
         dimensions: int | None = None,  # ask the model for shorter vectors, where it can
         prompts: Mapping[Kind, str] | None = None,  # what is put before texts of `query` and `document`
         timeout: float = 60.0,  # seconds until a request counts as failed
@@ -50,6 +49,7 @@ class OpenAIEncoder(FunctionEncoder):
         model = border.text("model", model, blank=False)
         address = httpx.URL(border.text("url", url))
         border.optional(border.text, "api_key", api_key)
+        self._variable = border.text("key_variable", key_variable, blank=False)
         dimensions = border.optional(border.count, "dimensions", dimensions)
         timeout = border.number("timeout", timeout, 0)
         prefixes = border.mapping("prompts", {} if prompts is None else prompts, border.text)
@@ -69,12 +69,12 @@ class OpenAIEncoder(FunctionEncoder):
 
     def __getstate__(self) -> dict[str, Any]:
         key = self._url.password or (None if self._key is None else self._key.value)
-        require_no_secret(key, KEY_VARIABLE, f"the encoder {self.name!r}")
+        require_no_secret(key, self._variable, f"the encoder {self.name!r}")
         return {**vars(self), "_key": None}
 
     def _connect(self) -> httpx.Client:
         given = "" if self._key is None else self._key.value
-        key = given or os.environ.get(KEY_VARIABLE) or ""
+        key = given or os.environ.get(self._variable) or ""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.Client(headers=headers, timeout=self._timeout)
 
@@ -88,6 +88,8 @@ class OpenAIEncoder(FunctionEncoder):
         if answer.status_code in _TRANSIENT:
             raise httpx.HTTPStatusError(said, request=answer.request, response=answer)
         advice = _ADVICE.get(answer.status_code, "check the url")
+        if answer.status_code in (401, 403):
+            advice = f"set {self._variable} to a key of this endpoint"
         if answer.status_code == 401 and "Authorization" not in self._client.get().headers:
             advice += "; none was sent"
         raise ModelError(f"{said}; {advice}")

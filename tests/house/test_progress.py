@@ -67,9 +67,9 @@ def test_an_error_ends_the_lines_and_what_is_short_or_quiet_has_none(
     time.sleep(0.1)
     with pytest.raises(ValueError, match="broken"), bar:
         raise ValueError("broken")
-    told = capsys.readouterr().err
-    assert told.startswith("encoding 2 texts: 0:00:00 so far\n")
-    assert " in " not in told
+    written = capsys.readouterr().err
+    assert written.startswith("encoding 2 texts: 0:00:00 so far\n")
+    assert " in " not in written
     for terminal in (Terminal(), Terminal(quiet=True, every=0.01)):
         with terminal.bar("encoding", 2, "texts") as advance:
             time.sleep(0.05)
@@ -156,7 +156,7 @@ def test_indexing_counts_every_document(tmp_path: Path) -> None:
     assert callable(second)
     assert second() == 40
     # A large document does not stand at none.
-    told = [step for step in of_long if step]
-    assert len(told) > 5
-    assert max(told) < 0.5
-    assert sum(told) == pytest.approx(1)
+    steps = [step for step in of_long if step]
+    assert len(steps) > 5
+    assert max(steps) < 0.5
+    assert sum(steps) == pytest.approx(1)

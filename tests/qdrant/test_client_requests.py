@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import warnings
@@ -12,7 +13,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
-from faults import Proxy, Status
+from faults import Proxy, Seen, Status
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 from qdrant_client import grpc as messages
 
@@ -79,8 +80,45 @@ class GrpcServer(grpc.GenericRpcHandler):
         return grpc.unary_unary_rpc_method_handler(handle) if method in self.answers else None
 
 
+@contextlib.contextmanager
+def by_grpc(server: Proxy, answers: dict[str, Any]) -> Iterator[tuple[GrpcServer, Location]]:
+    """A server of gRPC, and a location whose REST is another one's."""
+    handler = GrpcServer(answers)
+    running = grpc.server(ThreadPoolExecutor(4), handlers=[handler])
+    port = running.add_insecure_port("127.0.0.1:0")
+    running.start()
+    yield (
+        handler,
+        Location(url=server.url, grpc_port=port, prefer_grpc=True, api_key=KEY, timeout=1, retries=QUICK),
+    )
+    running.stop(None)
+
+
+def spread(node: int, *others: int) -> dict[str, Any]:
+    """A collection "x", and the nodes that hold it, as a node tells of them by gRPC."""
+    remote = [messages.RemoteShardInfo(shard_id=1, peer_id=other) for other in others]
+    return {
+        "List": messages.ListCollectionsResponse(collections=[messages.CollectionDescription(name="x")]),
+        "CollectionClusterInfo": messages.CollectionClusterInfoResponse(peer_id=node, remote_shards=remote),
+    }
+
+
 @pytest.fixture
-def engine_by_grpc() -> Iterator[ClientEngine]:
+def told_of_one(server: Proxy) -> Proxy:
+    """A node 7 that holds "x", and has not heard of others."""
+    server.answers["get_collections"] = {"collections": [{"name": "x"}]}
+    server.answers["collection_cluster_info"] = {
+        "peer_id": 7,
+        "shard_count": 1,
+        "local_shards": [{"shard_id": 0, "points_count": 0, "state": "Active"}],
+        "remote_shards": [],
+        "shard_transfers": [],
+    }
+    return server
+
+
+@pytest.fixture
+def engine_by_grpc(told_of_one: Proxy) -> Iterator[ClientEngine]:
     named = messages.NamedVectorsOutput(
         vectors={
             "dense": messages.VectorOutput(dense=messages.DenseVector(data=[1.0, 2.0])),
@@ -105,25 +143,42 @@ def engine_by_grpc() -> Iterator[ClientEngine]:
         messages.ScoredPoint(id=messages.PointId(num=0), score=0.25),
     ]
     batches = [messages.BatchResult(result=found), messages.BatchResult(result=[])]
-    handler = GrpcServer(
-        {
-            "List": messages.ListCollectionsResponse(),
-            "HealthCheck": messages.HealthCheckReply(version="1.19.2"),
-            "QueryBatch": messages.QueryBatchResponse(result=batches),
-        }
-    )
-    running = grpc.server(ThreadPoolExecutor(4), handlers=[handler])
-    port = running.add_insecure_port("127.0.0.1:0")
-    running.start()
-    where = Location(
-        url="http://127.0.0.1", grpc_port=port, prefer_grpc=True, api_key=KEY, timeout=1, retries=QUICK
-    )
-    engine = ClientEngine(Nodes.of(where), "x")
-    yield engine
-    assert server_version(engine.nodes) == (1, 19, 2)
-    assert handler.keys == {KEY}
-    engine.close()
-    running.stop(None)
+    answers = {
+        "HealthCheck": messages.HealthCheckReply(version="1.19.2"),
+        "QueryBatch": messages.QueryBatchResponse(result=batches),
+        **spread(8, 7),  # another node of the same cluster, behind one name
+    }
+    with by_grpc(told_of_one, answers) as (handler, where):
+        engine = ClientEngine(Nodes.of(where), "x")
+        yield engine
+        assert server_version(engine.nodes) == (1, 19, 2)
+        assert handler.keys == {KEY}
+        engine.close()
+
+
+@pytest.mark.parametrize("answers", [spread(8, 9), {"List": messages.ListCollectionsResponse()}])
+def test_a_port_of_grpc_that_is_another_servers_is_refused(
+    told_of_one: Proxy, answers: dict[str, Any]
+) -> None:
+    with (
+        by_grpc(told_of_one, answers) as (_, where),
+        pytest.raises(StoreError, match=r"is another Qdrant than that of http://127.0.0.1:.*give grpc_port="),
+    ):
+        Nodes.of(where)
+
+
+def test_the_first_collection_is_made_where_the_url_says(server: Proxy) -> None:
+    with by_grpc(server, {"List": messages.ListCollectionsResponse()}) as (_, where):
+        engine = ClientEngine(Nodes.of(where), "x")  # two empty servers cannot be told apart
+
+        def listed(seen: Seen) -> dict[str, Any]:
+            return {"collections": [{"name": "x"}] if server.came("create_collection") else []}
+
+        server.answers["get_collections"] = listed
+        assert engine.create_of({}, {})
+        with pytest.raises(StoreError, match="is another Qdrant"):
+            engine.count()
+        engine.close()
 
 
 ASKED = models.QueryRequest(query=models.NearestQuery(nearest=[1.0, 2.0]), using="dense", limit=3)

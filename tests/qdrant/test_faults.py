@@ -19,7 +19,7 @@ from real_server import cleaned, server_url
 from words import Acting, WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.qdrant.location import RetryPolicy
+from surprise_rerank.connectors.qdrant.location import Location, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
@@ -49,9 +49,10 @@ def opened(qdrant: Any, name: str = "", **more: Any) -> DocumentIndex:
 
     It has no term statistics, which are points of another collection: what is counted are documents' upserts.
     """
-    settings = {"options": IndexOptions(bm25=None), "retries": QUICK, "timeout": 30, **more}
+    place = {"url": qdrant.url, "collection": f"{qdrant.prefix}{name}", "timeout": 30, "retries": QUICK}
+    settings = {"options": IndexOptions(bm25=None), **place, **more}
     encoder = settings.pop("encoder", None) or WordEncoder()
-    return DocumentIndex.open(None, encoder, url=qdrant.url, collection=f"{qdrant.prefix}{name}", **settings)
+    return DocumentIndex.open(None, encoder, **settings)
 
 
 def assert_whole(qdrant: Faults, index: DocumentIndex, collection: Sequence[Document]) -> None:
@@ -207,11 +208,12 @@ def test_a_server_that_starts_again_is_waited_for(qdrant: Any) -> None:
 
 
 @pytest.mark.server
-def test_a_connection_of_grpc_that_is_lost_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = urlsplit(server_url()).hostname
-    with Proxy(f"http://{host}:6334") as proxy, cleaned(server_url(), proxy.prefix) as proxy.store:
-        port = {"prefer_grpc": True, "grpc_port": urlsplit(proxy.url).port}
-        with opened(proxy, encoder=restarting(proxy), retries=PATIENT, **port) as index:
+def test_a_connection_of_grpc_that_is_lost_is_waited_for() -> None:
+    url = server_url()
+    behind = f"http://{urlsplit(url).hostname}:{Location(url=url).grpc_port_of(url)}"
+    with Proxy(behind) as proxy, cleaned(url, proxy.prefix) as proxy.store:
+        by_grpc = {"url": url, "prefer_grpc": True, "grpc_port": urlsplit(proxy.url).port}
+        with opened(proxy, encoder=restarting(proxy), retries=PATIENT, **by_grpc) as index:
             assert index.sync(documents()).added == 200
             assert_whole(proxy, index, documents())
 

@@ -186,7 +186,8 @@ def test_addresses_are_given_as_a_list_or_with_commas() -> None:
     assert given.urls == ("http://a:6333", "http://b:7000")
     assert [given.grpc_port_of(url) for url in given.urls] == [6334, 7001]
     assert Location(url="a:7000,b").grpc_port_of("a:7000") == 7001  # the client takes it for http
-    assert Location(url="http://a:7000").grpc_port_of("http://a:7000") == 6334
+    assert Location(url="http://a:7000").grpc_port_of("http://a:7000") == 7001
+    assert Location(url="https://a").grpc_port_of("https://a") == 6334
     assert Location(url="http://a:7000,http://b", grpc_port=9).grpc_port_of("http://a:7000") == 9
     assert (
         "secret"

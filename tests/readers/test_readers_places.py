@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from files import ANIMALS, handbook, pdf
 from qdrant_client import models
 from words import WordEncoder
 
@@ -14,41 +15,6 @@ from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.readers.places import page_starts
 from surprise_rerank.documents import Document
-
-ANIMALS = ("dogs", "cats", "owls", "frogs", "wolves", "mice")
-SENTENCE = "The {} of this page sleep all day, bark at night and warn their owners of strangers. "
-
-
-def pdf(path: Path, texts: list[list[str]]) -> Path:
-    """A PDF of a page for each list of lines, with an outline; the first two are numbered i and ii."""
-    pypdf = pytest.importorskip("pypdf")
-    pytest.importorskip("kreuzberg")
-    named, values = pypdf.generic.NameObject, pypdf.generic.DictionaryObject
-    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
-    fonts = values({named("/F"): values({named(key): named(value) for key, value in font.items()})})
-    writer = pypdf.PdfWriter()
-    for lines in texts:
-        shown = "".join(f"1 0 0 1 72 {740 - 14 * i} Tm ({line}) Tj " for i, line in enumerate(lines))
-        stream = pypdf.generic.DecodedStreamObject()
-        stream.set_data(f"BT /F 11 Tf {shown}ET".encode())
-        page = writer.add_blank_page(600, 800)
-        page[named("/Contents")] = writer._add_object(stream)
-        page[named("/Resources")] = values({named("/Font"): fonts})
-    writer.set_page_label(0, 1, "/r")
-    writer.set_page_label(2, len(texts) - 1, "/D", start=1)
-    part = writer.add_outline_item(title="Mammals", page_number=0)
-    writer.add_outline_item(title="Cats", page_number=1, parent=part)
-    writer.add_outline_item(title="Birds", page_number=2)
-    writer.write(path)
-    return path
-
-
-def handbook(folder: Path) -> Path:
-    folder.mkdir()
-    pages = [
-        [animal.title(), *[SENTENCE.format(animal)] * 4, f"page {i}"] for i, animal in enumerate(ANIMALS)
-    ]
-    return pdf(folder / "handbook.pdf", pages)
 
 
 def test_a_pdf_of_scans_needs_ocr_also_where_it_has_an_outline(tmp_path: Path) -> None:

@@ -118,12 +118,41 @@ def private(path: Path, text: str = FILE) -> str:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    folder = tmp_path_factory.mktemp("owners")
-    options = IndexOptions(tenant="customer")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]:
+    folder, options = tmp_path_factory.mktemp("owners"), IndexOptions(tenant="customer")
     with DocumentIndex.open(folder / "index", WordEncoder(), options=options) as index:
         index.sync(DOCUMENTS, background=False)
-        yield service_of(index, "auto", tokens=private(folder / "tokens.toml"))
+        yield index
+
+
+@pytest.fixture(scope="module")
+def service(index: DocumentIndex, tmp_path_factory: pytest.TempPathFactory) -> Service:
+    return service_of(index, "auto", tokens=private(tmp_path_factory.mktemp("tokens") / "tokens.toml"))
+
+
+# The same where the server has the setting `tenant = "acme"`.
+OF_ACME: dict[tuple[str, str, str], dict[str, int]] = {
+    ("POST", "/v1/search", "of nobody"): {"reader": 200, "owner": 200, "acme": 200},
+    ("POST", "/v1/search", "of acme"): {"reader": 200, "owner": 200, "acme": 200},
+    ("POST", "/v1/search", "of bolt"): {},
+    ("POST", "/v1/search", "of all"): {},
+    ("POST", "/v1/rerank", "of acme"): {"reader": 200, "owner": 200, "acme": 200},
+    ("POST", "/v1/documents/ids", "of acme"): {"reader": 200, "owner": 200, "acme": 200},
+    ("POST", "/v1/documents/ids", "of all"): {},
+    ("PUT", "/v1/documents", "of acme"): {"writer": 200, "owner": 200},
+    ("PUT", "/v1/documents", "of bolt"): {"writer": 422, "owner": 422},
+    ("DELETE", "/v1/documents/none?tenant=acme", "of acme"): {"writer": 200, "owner": 200},
+    ("DELETE", "/v1/documents/none", "of nobody"): {"writer": 200, "owner": 200},
+    ("POST", "/v1/documents/delete", "by filter"): {},
+    ("POST", "/v1/documents/delete", "of all by filter"): {},
+    ("POST", "/v1/documents/delete", "a whole tenant"): {},
+}
+
+
+@pytest.fixture(scope="module")
+def client_of_acme(index: DocumentIndex, tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    tokens = private(tmp_path_factory.mktemp("tokens") / "tokens.toml")
+    return client_of(service_app(service_of(index, "auto", tenant="acme", tokens=tokens)))
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +174,17 @@ def test_a_token_may_what_its_rights_say_and_nothing_else(
     answer = asked(client, owner, *route[:2], body)
     assert answer.status_code == allowed.get(owner, 403), answer.text
     assert not any(token in answer.text for token in TOKENS.values())
+
+
+@pytest.mark.parametrize("owner", TOKENS)
+@pytest.mark.parametrize("route", OF_ACME, ids=" ".join)
+def test_a_tenant_of_the_server_is_every_tokens(
+    client_of_acme: TestClient, owner: str, route: tuple[str, str, str]
+) -> None:
+    answer = asked(client_of_acme, owner, *route[:2], RIGHTS[route][0])
+    assert answer.status_code == OF_ACME[route].get(owner, 403), answer.text
+    if route[1] == "/v1/search" and answer.status_code == 200:
+        assert {hit["metadata"]["customer"] for hit in answer.json()["results"]} == {"acme"}
 
 
 def test_every_route_of_the_server_is_in_the_table(service: Service) -> None:

@@ -13,7 +13,7 @@ from qdrant_client import QdrantClient, grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
 from surprise_rerank.connectors.qdrant.engines import retries
-from surprise_rerank.connectors.qdrant.engines.nodes import TURBO_NUMBERS, Nodes, server_version
+from surprise_rerank.connectors.qdrant.engines.nodes import TURBO_NUMBERS, Nodes, by_rest, server_version
 from surprise_rerank.connectors.qdrant.engines.placement import Placement, node_addresses, placement
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionExists
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
@@ -129,7 +129,7 @@ class ClientEngine:
         # search without one breaks the connection; so `sharding_method` is of no use here.
         # An attempt whose answer was lost may have made it, or another process.
         with contextlib.suppress(CollectionExists):
-            self._call(lambda client: client.create_collection(self.collection, vectors, **arguments))
+            self._call(lambda to: by_rest(to).create_collection(self.collection, vectors, **arguments))
             return True
         return False
 

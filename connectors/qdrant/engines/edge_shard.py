@@ -6,10 +6,8 @@ Edge's log for reading. So readers and writers exclude each other, and the syste
 program that was killed.
 
 A killed writer may leave changes that only the log holds. While a list of the shard's files is beside it
-there are none; else the first reader opens it as a writer does, once. The list has every file's size and a
-checksum of its first bytes, and the number of points. A shard that differs is refused before Edge has seen
-it, which would replace what is lost by something empty. Bytes that were changed behind the first ones are not
-noticed here.
+there are none; else the first reader opens it as a writer does, once. A shard that differs from its list is
+refused before Edge has seen it; see `edge_files`.
 """
 
 from __future__ import annotations
@@ -23,14 +21,19 @@ import sys
 import tempfile
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
 import qdrant_edge
 
+from surprise_rerank.connectors.qdrant.engines.edge_files import (
+    list_of_files,
+    note_points,
+    points_of_whole,
+    write_list,
+)
 from surprise_rerank.connectors.qdrant.engines.edge_purge import (
     finish_purge,
     mark_of,
@@ -38,7 +41,7 @@ from surprise_rerank.connectors.qdrant.engines.edge_purge import (
     purge,
 )
 from surprise_rerank.connectors.qdrant.schema import PointId
-from surprise_rerank.core.files import disk_errors, explain, whole_file
+from surprise_rerank.core.files import disk_errors, explain
 from surprise_rerank.core.process import at_fork, never_freed
 from surprise_rerank.errors import MADE_ANEW, StoreError, UnreadableIndexError
 
@@ -55,7 +58,6 @@ CAN_SHARE = sys.platform != "win32"
 _PATIENCE = 2.0  # seconds; a search from the command line is over by then
 _PAUSE = 0.02
 _CONFIG, _SEGMENTS, _LOG = "edge_config.json", "segments", "wal"
-_HEAD = 4096  # bytes of a file that its checksum is of
 _BLOCK = 2**20  # bytes that are copied at once
 
 T = TypeVar("T")
@@ -83,6 +85,7 @@ class Shard:
         self._lock: FolderLock | None = None
         self._opening = threading.Lock()
         self._optimizes = True
+        self._is_noted = True  # whether a note of the number of points may be there
         self._inherits = False  # in a forked process that has not opened it yet
         with disk_errors(self.where):
             if not folder.exists():
@@ -120,6 +123,9 @@ class Shard:
         """
         self.claim()
         self._require_room()
+        if self._is_noted:
+            note_points(self._folder, None)
+            self._is_noted = False
         with self.use() as shard:
             shard.update(operation)
 
@@ -176,6 +182,10 @@ class Shard:
             else:
                 mark.touch()
             shard.flush()
+            points = _count(shard)
+        with disk_errors(self.where):
+            note_points(self._folder, points)
+        self._is_noted = True
 
     def leave_to_others(self) -> None:
         """Build no approximate index from now on; see `optimize_elsewhere`."""
@@ -380,7 +390,7 @@ def open_to_read(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
     """
     lock = _patiently(lambda: _locked_to_read(folder))
     try:
-        points = _points_of_whole(folder)  # before Edge sees it
+        points = points_of_whole(folder)  # before Edge sees it
         return _with_all(_linked(folder), points, folder), lock
     except BaseException:
         lock.close()
@@ -396,9 +406,9 @@ def open_to_change(folder: Path) -> tuple[qdrant_edge.EdgeShard, FolderLock]:
     """
     lock = _patiently(lambda: FolderLock(folder, shared=False))
     try:
-        points = _points_of_whole(folder)
+        points = points_of_whole(folder)
         shard = _with_all(_patiently(lambda: _loaded(folder)), points, folder)
-        _list_of_files(folder).unlink(missing_ok=True)
+        list_of_files(folder).unlink(missing_ok=True)
     except BaseException:
         lock.close()
         raise
@@ -415,23 +425,18 @@ def settle(folder: Path) -> None:
     is_private = not folder.parent.stat().st_mode & 0o077  # unless its owner has opened it to others
     for path in (folder, *folder.rglob("*")) if is_private else ():
         path.chmod(0o700 if path.is_dir() else 0o600)
-    files = {
-        path.relative_to(folder).as_posix(): _size_and_head(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-    with whole_file(_list_of_files(folder), private=is_private) as file:
-        file.write(json.dumps({"points": points, "files": files}).encode())
+    write_list(folder, points, private=is_private)
 
 
 def _locked_to_read(folder: Path) -> FolderLock:
     """The lock of a reader; the log holds nothing then that the segments do not."""
-    mark = _list_of_files(folder)
+    mark = list_of_files(folder)
     if not mark.exists():
         with closing(FolderLock(folder, shared=False)):
             if not mark.exists():  # nobody else did it meanwhile
+                points = points_of_whole(folder)
                 with closing(_loaded(folder)) as shard:
-                    shard.flush()
+                    _with_all(shard, points, folder).flush()
                 settle(folder)
     lock = FolderLock(folder / _LOG, shared=True)
     if mark.exists():
@@ -487,41 +492,8 @@ def _copy_file(source: str, target: str) -> None:
         new.truncate(old.tell())
 
 
-def _list_of_files(folder: Path) -> Path:
-    return folder.with_name(f"{folder.name}.files.json")
-
-
-def _size_and_head(path: Path) -> list[int]:
-    is_json = path.suffix == ".json"
-    with path.open("rb") as file:
-        head = file.read() if is_json else file.read(_HEAD)
-    if is_json:  # Edge writes some whenever it loads or closes a shard, their keys in any order
-        with suppress(ValueError):  # it is damaged: its bytes are compared
-            head = json.dumps(json.loads(head), sort_keys=True).encode()
-    return [path.stat().st_size, zlib.crc32(head)]
-
-
 def _count(shard: qdrant_edge.EdgeShard) -> int:
     return int(shard.count(qdrant_edge.CountRequest(exact=True)))
-
-
-def _points_of_whole(folder: Path) -> int | None:
-    """How many points a shard must have whose files are all there; None where there is no list."""
-    path = _list_of_files(folder)
-    if not path.exists():
-        return None
-    try:
-        listed = json.loads(path.read_bytes())
-        points, files = int(listed["points"]), dict(listed["files"])
-    except (ValueError, LookupError, TypeError) as error:
-        raise UnreadableIndexError(f"{path} is damaged; {MADE_ANEW}") from error
-    for name, before in files.items():
-        own = folder / name
-        if not own.is_file():
-            raise UnreadableIndexError(f"{own} is missing; {MADE_ANEW}")
-        if _size_and_head(own) != before:
-            raise UnreadableIndexError(f"{own} is damaged: it is not what was written; {MADE_ANEW}")
-    return points
 
 
 def _with_all(shard: qdrant_edge.EdgeShard, points: int | None, folder: Path) -> qdrant_edge.EdgeShard:

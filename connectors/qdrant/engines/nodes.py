@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import grpc  # type: ignore[import-untyped]
 import httpx
 from qdrant_client import QdrantClient
+from qdrant_client import grpc as messages
 from qdrant_client.http.exceptions import ApiException
 
 from surprise_rerank.connectors.qdrant.engines import retries
@@ -62,6 +63,7 @@ _AWAY = 10.0  # seconds that a node is left alone which did not answer
 # Seconds that all nodes may take to see a change, and between two looks. Of 149 changes on three nodes, five
 # were not there at once on the node that was asked, and took up to 29 ms.
 _SETTLED, _SETTLING = 10.0, 0.02
+_LOOKS = 5  # until two ports that tell of different collections count as two servers
 _HERE = re.compile(r"127\.[\d.]+|::1|(.+\.)?localhost")  # what is sent there stays on this machine
 
 
@@ -75,6 +77,7 @@ class Node:
     def __init__(self, client: QdrantClient, quick: QdrantClient | None = None) -> None:
         self._clients = PerProcess(_Again(client, quick or client))
         self._clients.get()
+        self._is_compared = not client.init_options["prefer_grpc"]
         self.away_until = 0.0
 
     @property
@@ -91,6 +94,15 @@ class Node:
     def is_up(self) -> bool:
         """Whether it answered when it was asked last, or may be asked again."""
         return time.monotonic() >= self.away_until
+
+    def require_one_server(self) -> None:
+        """Refuse an address whose gRPC port is another server's; asked again until there is what tells.
+
+        Raises:
+            StoreError: if it is.
+        """
+        if not self._is_compared:
+            self._is_compared = _is_one_server(self.quick)
 
     def close(self) -> None:
         """Close its connections."""
@@ -218,6 +230,7 @@ class Nodes:
         for node in order:
             try:
                 with self._lock.get():
+                    node.require_one_server()
                     answer = request(node.quick if quickly and node is not order[-1] else node.client)
             except (ApiException, grpc.RpcError) as fault:
                 if retries.is_away(fault):
@@ -274,6 +287,57 @@ def key_header(location: Location, url: str) -> dict[str, str] | None:
 @functools.cache
 def _warn(address: str) -> None:
     _log.warning("the API key travels to %s without TLS, readable on the way; use https", address)
+
+
+def _is_one_server(client: QdrantClient) -> bool:
+    """Whether REST and gRPC of an address are one server or cluster; False while it has no collection.
+
+    Every node tells its own number, and those of the other nodes, with a collection that both ports list.
+
+    Raises:
+        StoreError: if they are two.
+    """
+    for _ in range(_LOOKS):
+        answer = client.grpc_collections.List(messages.ListCollectionsRequest(), timeout=_HOP)
+        listed_by_grpc = {own.name for own in answer.collections}
+        result = client.http.collections_api.get_collections().result
+        listed_by_rest = {own.name for own in getattr(result, "collections", ())}
+        if not listed_by_rest | listed_by_grpc:
+            return False
+        try:
+            for name in listed_by_rest & listed_by_grpc:
+                request = messages.CollectionClusterInfoRequest(collection_name=name)
+                spread = client.grpc_collections.CollectionClusterInfo(request, timeout=_HOP)
+                spread_by_rest = client.http.distributed_api.collection_cluster_info(name)
+                if _peers(spread) & _peers(spread_by_rest.result):
+                    return True
+                break
+        except (ApiException, grpc.RpcError) as fault:
+            if retries.is_away(fault):
+                raise
+            if retries.is_forbidden(fault):  # this key may not see it
+                return True
+        time.sleep(_SETTLING)  # a collection comes or goes
+    raise StoreError(
+        f"gRPC at port {client.init_options['grpc_port']} is another Qdrant than that of "
+        f"{shown_url(client.http.client.host)}; give grpc_port= its own port, or leave gRPC out"
+    )
+
+
+def by_rest(client: QdrantClient) -> QdrantClient:
+    """Return a client that reaches the same address by REST: where gRPC goes is not known before it is asked.
+
+    An empty server has nothing to tell it by, so that its first collection is made there.
+    """
+    if not client.init_options["prefer_grpc"]:
+        return client
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return QdrantClient(**{**client.init_options, "prefer_grpc": False})
+
+
+def _peers(spread: Any) -> set[int]:
+    return {spread.peer_id, *(shard.peer_id for shard in spread.remote_shards)}
 
 
 # Since then a collection remembers how it was made, and so everything else that an index needs is there.

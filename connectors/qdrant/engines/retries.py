@@ -208,6 +208,12 @@ def is_away(error: BaseException) -> bool:
     return answer is not None and answer.status in _AWAY
 
 
+def is_forbidden(error: BaseException) -> bool:
+    """Whether a server refuses the key or the token."""
+    answer = _answer(error)
+    return answer is not None and answer.status in (401, 403)
+
+
 def _answer(error: BaseException) -> _Answer | None:
     """What a server answered; None of other errors."""
     if isinstance(error, UnexpectedResponse):

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from surprise_rerank.connectors.qdrant.engines.edge import EdgeEngine
+from surprise_rerank.connectors.qdrant.engines.edge_files import require_unchanged
 from surprise_rerank.connectors.qdrant.engines.edge_shard import optimize_elsewhere
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest
@@ -201,6 +202,19 @@ def optimize_grown(folder: Path) -> None:
     """Build, in another process, the approximate index of what came while the index was served."""
     if (version := _current(folder)) is not None:
         optimize_elsewhere(folder / str(version) / _POINTS)
+
+
+def check_files(folder: Path) -> int:
+    """Read all files of the points of an index, and return how many bytes are as they were written.
+
+    0 while a program changes them, or after one was killed: nothing says what they must be.
+
+    Raises:
+        UnreadableIndexError: names a file that is damaged or missing.
+    """
+    require_index(folder)
+    with disk_errors(str(folder)):
+        return require_unchanged(folder / str(_current(folder)) / _POINTS)
 
 
 def require_index(folder: Path) -> None:

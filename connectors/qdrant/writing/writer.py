@@ -12,7 +12,7 @@ from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, To
 from surprise_rerank.connectors.qdrant.schema import HASH, INCOMPLETE, PASSAGES, Payload, Point, point_id
 from surprise_rerank.connectors.qdrant.writing.term_statistics import PointWriter
 from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.threads import using_threads
+from surprise_rerank.core.computing import using_threads
 from surprise_rerank.errors import IndexingError, StoreError
 
 T = TypeVar("T")

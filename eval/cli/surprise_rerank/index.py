@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.exits import Interrupted
-from surprise_rerank.eval.cli.opening import load_model, open_index, read_filter
+from surprise_rerank.eval.cli.opening import finding_model, load_model, open_index, read_filter
 from surprise_rerank.eval.cli.options import (
     filled_with,
     format_option,
@@ -131,6 +131,11 @@ def _kinds() -> tuple[type, ...]:
     f"[default: the index's own; {DEFAULTS.model} for a new one]",
 )
 @click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False),
+    help="TOML with a table [embedding]: the model's endpoint of OpenAI's API, in place of --model.",
+)
+@click.option(
     "--prune",
     is_flag=True,
     help="Remove documents that were read from these sources and are no longer there.",
@@ -177,6 +182,7 @@ def index(
     id_field: str | None,
     text_field: str | None,
     model: str | None,
+    config: str | None,
     prune: bool,
     strict: bool,
     delete: tuple[str, ...],
@@ -228,14 +234,15 @@ def index(
             lost = error
             out.note(f"{error}: settings that are not given are those of a new index")
         options = _options(settings, tenant, None if existing is None else existing.options)
-        stored = existing.model if existing else lost.model if lost else ""
+        kept_model = existing.model if existing else lost.model if lost else ""
         if model == _AUTO:
-            model = stored if stored and not rebuild else suited_model(documents)
-        encoder = _encoder(
-            model or stored or DEFAULTS.model,
-            filling.precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
-            documents,
-        )
+            model = kept_model if kept_model and not rebuild else suited_model(documents)
+        with finding_model(is_named=model is not None or not kept_model):
+            encoder = _endpoint(location, config, model, filling) or _encoder(
+                model or kept_model or DEFAULTS.model,
+                filling.precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
+                documents,
+            )
     begun = time.perf_counter()
     made: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
     anew = {"options": options, "collection_settings": of_collection, **made}
@@ -354,6 +361,14 @@ def suited_model(sources: Sources) -> str:
 
     texts = [document.content[:READ] for document in itertools.islice(sources, _JUDGED)]
     return MULTILINGUAL if unread(DEFAULTS.model, language_of(texts)) else DEFAULTS.model
+
+
+def _endpoint(location: Location, config: str | None, model: str | None, filling: Filling) -> Encoder | None:
+    from surprise_rerank.connectors.attached.settings import ForeignParts
+
+    if config is not None and (model or filling.precision):
+        raise click.UsageError("--config names the model: leave --model and --set precision out")
+    return ForeignParts.read(config).of_index(location)
 
 
 def _encoder(model: str, precision: str, sources: Sources) -> Encoder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,35 +37,54 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
+@click.option(
+    "--check", is_flag=True, help="Read all files of an index, and compare them with what was written."
+)
 @config_option
 @takes_index
-def status(*, location: Location, config: str | None, out: Output) -> None:
+def status(*, check: bool, location: Location, config: str | None, out: Output) -> None:
     """Show what an index holds, or what is found in a collection that somebody else made.
 
     Documents, model, options, ensemble, size, fitted weights; no model is loaded. Of another's collection:
     which vectors are compared, and where its payload has text, title, id and metadata.
     """
-    from surprise_rerank.connectors.attached.settings import ForeignParts, refused_config
+    from surprise_rerank.connectors.attached.settings import ForeignParts
 
+    parts = ForeignParts.read(config)
+    checked = _checked(location) if check else []
     try:
         values, facts = _of_index(location)
     except ForeignCollectionError:
-        with ForeignParts.read(config).look(location) as collection:
+        with parts.look(location) as collection:
             facts = collection.facts()
             values = {name.replace(" ", "_"): value for name, value in facts if name != "note"}
             values["notes"] = [value for name, value in facts if name == "note"]
             values["backgrounds"] = _kept(collection, "background", _background, facts)
     else:
-        if config is not None:
-            raise refused_config(location)
+        parts.require_of_index(location)
     if out.as_json:
-        out.json({**values, "where": str(location)})
+        out.json({**values, "where": str(location), **dict(checked)})
     else:
-        out.facts(str(location), facts)
+        out.facts(str(location), [*facts, *checked])
+
+
+def _checked(location: Location) -> list[tuple[str, str]]:
+    """Return what is found by reading all files of an index; an UnreadableIndexError if one is damaged."""
+    from surprise_rerank.connectors.qdrant.storage.folder import check_files
+
+    if location.folder is None:
+        raise DataError(
+            f"--check reads the files of a folder, and {location} is on a server, which checks its own; "
+            "leave --check out"
+        )
+    size = check_files(Path(location.folder))
+    return [("files", f"{size / 2**20:.1f} MiB, all as they were written" if size else "not closed yet")]
 
 
 def _of_index(location: Location) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """What there is of an index, as JSON values and as names and values for people."""
+    from surprise_rerank.connectors.systems.backgrounds import measured_index
+
     with open_index(location) as index:
         state, spread, size = index.status(), None, None
         facts = _facts(state)
@@ -79,6 +99,10 @@ def _of_index(location: Location) -> tuple[dict[str, Any], list[tuple[str, str]]
             facts += [("shards", str(spread)), *((f"shard {own.number}", str(own)) for own in spread.shards)]
         kept = {"weights": _kept(index, "weights", _weights, facts)}
         kept["backgrounds"] = _kept(index, "background", _background, facts)
+        kept["passage_backgrounds"] = []
+        if (passages := measured_index(index.by_unit("passage"))) is not index:
+            what = "background of passages"
+            kept["passage_backgrounds"] = _kept(passages, what, _background, facts)
     placement = None if spread is None else asdict(spread)
     return {**state.to_json(), **kept, "bytes": size, "placement": placement}, facts
 
