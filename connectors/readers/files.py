@@ -117,10 +117,10 @@ def _document(raw: bytes, name: str, status: os.stat_result, extractor: Extracto
         modified = datetime.fromtimestamp(int(status.st_mtime), UTC)
     except (ValueError, OverflowError, OSError):
         modified = datetime.fromtimestamp(0, UTC)  # a date that Python does not have
-    known = {"path": name, "bytes": status.st_size, "modified": modified.isoformat()}
+    about = {"path": name, "bytes": status.st_size, "modified": modified.isoformat()}
     stem = PurePosixPath(uncompressed_name(name)).stem
     title = " ".join(extracted.title.split()) or ("" if kind == ".eml" else stem)
-    metadata = {**known, **extracted.metadata}
+    metadata = {**about, **extracted.metadata}
     return Document(id=name, text=extracted.text, title=title, metadata=metadata, places=extracted.places)
 
 
@@ -158,8 +158,8 @@ class FileRules:
 
     def __post_init__(self) -> None:
         if isinstance(self.include, str) or isinstance(self.exclude, str):
-            given = f"include={self.include!r}, exclude={self.exclude!r}"
-            raise DataError(f"FileRules must have lists of patterns, got {given}")
+            values = f"include={self.include!r}, exclude={self.exclude!r}"
+            raise DataError(f"FileRules must have lists of patterns, got {values}")
         if self.max_bytes < 1:
             raise DataError(f"FileRules.max_bytes must be positive, got {self.max_bytes}")
 
@@ -208,8 +208,9 @@ def _is_index(entries: Sequence[os.DirEntry[str]]) -> bool:
     """Whether a folder holds an index: each version of one is a folder with a number for its name."""
     versions = [entry.path for entry in entries if entry.name.isdecimal()]
     return any(
-        os.path.isfile(os.path.join(own, "manifest.json")) and os.path.isdir(os.path.join(own, "edge"))
-        for own in versions
+        os.path.isfile(os.path.join(version, "manifest.json"))
+        and os.path.isdir(os.path.join(version, "edge"))
+        for version in versions
     )
 
 
@@ -228,7 +229,7 @@ class _Chosen:
 
     def enter(self, folder: Path, prefix: str, *, has_ignore_file: bool) -> None:
         """Read a folder's `.gitignore`, which is counted where it cannot be used."""
-        self._ignored = [own for own in self._ignored if prefix.startswith(own[0])]
+        self._ignored = [entry for entry in self._ignored if prefix.startswith(entry[0])]
         if not has_ignore_file:
             return
         try:
@@ -245,12 +246,12 @@ class _Chosen:
 
     def _is_ignored(self, shown: str) -> bool:
         """Whether the nearest .gitignore that says something leaves this out."""
-        for own in [*reversed(self._ignored)]:
-            prefix, patterns = own
+        for entry in [*reversed(self._ignored)]:
+            prefix, patterns = entry
             try:
                 decision = patterns.decide(shown.removeprefix(prefix))
             except TimeoutError:
-                self._ignored.remove(own)
+                self._ignored.remove(entry)
                 self._refuse(prefix, ".gitignore not respected: its patterns take too long")
                 continue
             if decision is not None:

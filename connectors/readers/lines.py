@@ -72,13 +72,14 @@ def _guessed(sample: bytes) -> str | None:
     # Half a character at the end would rule its encoding out; no character but a line's end has that byte.
     sample = sample[: sample.rfind(b"\n") + 1] or sample
     # Without a mark and without a NUL it is not UTF-16, which short texts are taken for.
-    found = normalizer.from_bytes(sample, cp_exclusion=["utf_16", "utf_16_le", "utf_16_be"])
-    best = found.best()
+    matches = normalizer.from_bytes(sample, cp_exclusion=["utf_16", "utf_16_le", "utf_16_be"])
+    best = matches.best()
     if best is None:
         return None
     # Languages of western Europe come out as Central European or Baltic by chance. That is rarer by far.
     is_western = not utils.is_multi_byte_encoding(best.encoding) and any(
-        _WESTERN in match.could_be_from_charset and match.chaos <= best.chaos + _TOLERANCE for match in found
+        _WESTERN in match.could_be_from_charset and match.chaos <= best.chaos + _TOLERANCE
+        for match in matches
     )
     return _WESTERN if is_western else str(best.encoding)
 
