@@ -250,7 +250,7 @@ def run_stdio(service: Service, stopped: threading.Event) -> None:
     except* (BrokenPipeError, ConnectionError):
         pass  # the client has gone
     finally:
-        service.workers.close()
+        service.end()
 
 
 async def _lines(source: int, stopped: threading.Event) -> AsyncIterator[str]:

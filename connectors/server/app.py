@@ -13,7 +13,14 @@ from pydantic import BaseModel
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import TEI_ROUTE, RefusedError, to_json
 from surprise_rerank.connectors.server.documents import add_documents
-from surprise_rerank.connectors.server.door import Door, json_response, label_of, record_of, route_path
+from surprise_rerank.connectors.server.door import (
+    DEADLINE,
+    Door,
+    json_response,
+    label_of,
+    record_of,
+    route_path,
+)
 from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.options import ServerOptions, said_of
 from surprise_rerank.connectors.server.page import page_routes
@@ -104,7 +111,7 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
             if inside is not None:
                 await stack.enter_async_context(inside.router.lifespan_context(inside))
             yield
-        service.workers.close()
+        service.end()
 
     app = FastAPI(
         title="surprise-rerank",
@@ -139,7 +146,7 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
             CORSMiddleware,
             allow_origins=service.options.origins,
             allow_methods=["GET", "POST", "PUT", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-Id", DEADLINE],
             expose_headers=["X-Request-Id", VERDICT_HEADER],
         )
     return app

@@ -190,6 +190,9 @@ class DocumentsRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     documents: Annotated[list[NewDocument], Field(fail_fast=True, max_length=MOST_DOCUMENTS)]
+    wait: StrictBool = Field(
+        True, description="False is answered at once by 202 and a job, which /v1/jobs/ID tells of."
+    )
 
 
 # Answers, as /openapi.json describes them.
@@ -333,6 +336,18 @@ class DocumentsResponse(BaseModel):
     unchanged: int
     deleted: int
     documents: int
+
+
+class JobResponse(BaseModel):
+    """What has become of the documents of a job so far."""
+
+    id: str
+    state: Literal["waiting", "running", "done", "failed"]
+    total: int
+    added: int
+    updated: int
+    unchanged: int
+    error: str = Field(description="Why it failed; what was stored before stays.")
 
 
 class ErrorResponse(BaseModel):

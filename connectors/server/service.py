@@ -24,7 +24,7 @@ from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.owners import Tokens
-from surprise_rerank.connectors.server.work import Later, Workers
+from surprise_rerank.connectors.server.work import Jobs, Later, Workers
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, title_questions
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.process import PerProcess
@@ -176,6 +176,8 @@ class Service:
         self.tokens = Tokens(self.options, self.logger)
         self.metrics = Metrics()
         self.workers = Workers(self.options.workers)
+        self.writer = Workers(1)  # changes wait for each other, and would keep the threads of searches
+        self.jobs = Jobs()
         self.upkeep = Later(self._measure_stale, self.options.background_after)
         self.opened: Opened | None = None
         self._prober = PerProcess(lambda: ThreadPoolExecutor(1, thread_name_prefix="surprise-rerank-probe"))
@@ -208,6 +210,11 @@ class Service:
                 503, "the model is being loaded; try again in some seconds", {"Retry-After": "5"}
             )
         return self.opened
+
+    def end(self) -> None:
+        """Finish what has begun; of a job the part."""
+        for threads in (self.workers, self.writer):
+            threads.close()
 
     @property
     def tenant(self) -> str | None:
