@@ -35,17 +35,17 @@ class Adapter:
         where it has none. Options are the class's own; system, min_percentile, diversity, collapse,
         and of what retrieves depth; and more for `Collection.attach`, such as `token_encoder`.
         """
-        own = _taken(options, cls._own)
+        fields_set = _taken(options, cls._own)
         depth = ("depth",) if cls._takes == "pipeline" else ()
         ranking = _taken(options, ("system", "min_percentile", "diversity", "collapse", *depth))
         collection = attach_store(store, embed=embed, **options)
-        arguments: dict[str, Any] = {cls._takes: cls._made(collection, **ranking), **own}
+        arguments: dict[str, Any] = {cls._takes: cls._made(collection, **ranking), **fields_set}
         return cls(**arguments)
 
     @classmethod
     def _settings(cls, options: Mapping[str, Any]) -> PipelineSettings:
         """The settings that are among a user's options."""
-        names = [own.name for own in fields(PipelineSettings)]
+        names = [setting.name for setting in fields(PipelineSettings)]
         if cls._takes != "pipeline":
             names.remove("depth")  # of a pool that a re-ranker does not make
         refuse_unknown(options, [*names, *cls._own, cls._takes], cls.__name__)
@@ -65,8 +65,8 @@ class LoadedAdapter(Adapter):
 
         These are in `attached.settings`: index, system, min_percentile, diversity, ...
         """
-        settings, own = cls._settings(options), _taken(options, cls._own)
-        arguments: dict[str, Any] = {cls._takes: cls._made(settings), **own}
+        settings, fields_set = cls._settings(options), _taken(options, cls._own)
+        arguments: dict[str, Any] = {cls._takes: cls._made(settings), **fields_set}
         return cls(**arguments)
 
 
@@ -106,19 +106,14 @@ def found_metadata(hit: Hit, verdict: Verdict | None, page_key: str = "") -> dic
     """
     title = {TITLE: hit.title} if hit.title else {}
     folded = {DUPLICATES: list(hit.duplicates)} if hit.duplicates else {}
-    placed = _placed(hit, page_key)
-    return {**title, **placed, **hit.metadata, **judgement(hit.percentile, verdict), **folded}
-
-
-def _placed(hit: Hit, page_key: str) -> dict[str, Any]:
-    """Where a hit stands, by the names that hosts have for it; nothing where it is not known."""
     place, path = hit.place, hit.metadata.get("path")
-    if place is None:
-        return {}
-    values: dict[str, Any] = {"citation": hit.citation, "heading": place.heading, "file_path": path}
-    if place.page is not None:
-        values |= {page_key: place.page, "page_label": place.label or str(place.page)}
-    return {key: value for key, value in values.items() if key and value}
+    values: dict[str, Any] = {}
+    if place is not None:
+        values = {"citation": hit.citation, "heading": place.heading, "file_path": path}
+        if place.page is not None:
+            values |= {page_key: place.page, "page_label": place.label or str(place.page)}
+    placed = {key: value for key, value in values.items() if key and value}
+    return {**title, **placed, **hit.metadata, **judgement(hit.percentile, verdict), **folded}
 
 
 def stored_names(*ids: object) -> tuple[str, ...] | None:
@@ -126,5 +121,5 @@ def stored_names(*ids: object) -> tuple[str, ...] | None:
 
     Ids of other kinds, such as row numbers, are none of an index; a UUID is as it is written.
     """
-    known = (str(own) for own in ids if isinstance(own, str | UUID))
-    return tuple(dict.fromkeys(name for name in known if name)) or None
+    texts = (str(name) for name in ids if isinstance(name, str | UUID))
+    return tuple(dict.fromkeys(name for name in texts if name)) or None

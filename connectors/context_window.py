@@ -76,31 +76,31 @@ def around(text: str, sentence: str, most: int) -> str:
     return f"{_CUT * bool(start)}{part}{_CUT * (start + room < len(text))}"
 
 
-def search_answer(found: Mapping[str, Any], most: int) -> Answer:
+def search_answer(searched: Mapping[str, Any], most: int) -> Answer:
     """Hits of `server.ranking.search` with excerpts, in at most so many characters of either form.
 
     The verdict is first, then as many hits as there is room for, and as much of their texts.
     """
-    bodies = [_result(rank, hit) for rank, hit in enumerate(found["results"], start=1)]
-    verdict, packed = _verdict(found["verdict"]), cleaned(found.get("packed", ""))
+    bodies = [_result(rank, hit) for rank, hit in enumerate(searched["results"], start=1)]
+    verdict, packed = _verdict(searched["verdict"]), cleaned(searched.get("packed", ""))
 
     def shown(count: int, room: int) -> dict[str, Any]:
-        if "packed" in found:
+        if "packed" in searched:
             entries = [entry for entry, _, _ in bodies[:count]]
             text = around(packed, "", room)
             left = _dropped(count, len(bodies), most)
             left += ["The text to read is cut at its end."] * (len(text) < len(packed))
-            values = {"verdict": verdict, "system": found["system"], "read": text}
+            values = {"verdict": verdict, "system": searched["system"], "read": text}
             return {**values, "results": entries, "left_out": left}
         results = [
             {**entry, "text": around(text, sentence, room), "shortened": len(text) > room}
             for entry, text, sentence in bodies[:count]
         ]
-        cut = sum(own["shortened"] for own in results)
+        cut = sum(result["shortened"] for result in results)
         left = _dropped(count, len(bodies), most)
         if cut:
             left.append(f"{cut} of {count} texts are shortened around the sentence that matches best.")
-        return {"verdict": verdict, "system": found["system"], "results": results, "left_out": left}
+        return {"verdict": verdict, "system": searched["system"], "results": results, "left_out": left}
 
     return _fitting(shown, len(bodies), _ROOMS, most)
 
@@ -111,16 +111,16 @@ def explained_answer(explained: Mapping[str, Any], most: int) -> Answer:
     `explained` has verdict, system, candidates, missing ids, and of each document what
     `RankingExplanation.to_json` has of it.
     """
-    documents = [_explained(own) for own in explained["documents"]]
-    missing = ", ".join(one_line(own, _MISSING) for own in explained["missing"])
+    documents = [_explained(document) for document in explained["documents"]]
+    missing = ", ".join(one_line(name, _MISSING) for name in explained["missing"])
     verdict, pool = _verdict(explained["verdict"]), explained["candidates"]
     unknown = [f"not among the {pool} candidates: {missing}"] if missing else []
 
     def shown(count: int, words: int) -> dict[str, Any]:
         left = [*unknown, *_dropped(count, len(documents), most)]
-        own = [{**own, "words": own["words"][:words]} for own in documents[:count]]
+        kept = [{**document, "words": document["words"][:words]} for document in documents[:count]]
         values = {"verdict": verdict, "system": explained["system"], "candidates": pool}
-        return {**values, "documents": own, "left_out": left}
+        return {**values, "documents": kept, "left_out": left}
 
     return _fitting(shown, len(documents), (8, 4, 2, 0), most)
 
@@ -129,7 +129,7 @@ def status_answer(values: dict[str, Any], most: int) -> Answer:
     """What is served; where that is too much, without summaries and the rarest keys of metadata."""
 
     def shown(count: int, summaries: int) -> dict[str, Any]:
-        systems = [{**own, "summary": own["summary"] * summaries} for own in values["systems"]]
+        systems = [{**system, "summary": system["summary"] * summaries} for system in values["systems"]]
         keys = values["metadata_keys"][:count]
         return {**values, "model": one_line(values["model"]), "systems": systems, "metadata_keys": keys}
 
@@ -139,26 +139,24 @@ def status_answer(values: dict[str, Any], most: int) -> Answer:
 def _fitting(
     shown: Callable[[int, int], dict[str, Any]], count: int, rooms: Sequence[int], most: int
 ) -> Answer:
-    """The answer with the most entries, and then the most room for each, that fits."""
+    """The answer with the most entries, and then the most room for each, that fits.
 
-    def made(room: int) -> Answer:
+    It has the verdict as a sentence, where there is one, and all as JSON.
+    """
+
+    def answer(room: int) -> Answer:
         values = shown(count, room)
-        return _in_words(values), values
+        verdict = values.get("verdict")
+        if verdict is None:
+            return _json(values), values
+        status = verdict["status"]
+        words = f"Verdict: {status}: {verdict['reason']}. {_ADVICE.get(status, '')}".rstrip()
+        return f"{words}\n\n{_json(values)}", values
 
-    while count > 1 and len(made(rooms[-1])[0]) > most:
+    while count > 1 and len(answer(rooms[-1])[0]) > most:
         count -= 1
-    answers = [made(room) for room in rooms]
+    answers = [answer(room) for room in rooms]
     return next((answer for answer in answers if len(answer[0]) <= most), answers[-1])
-
-
-def _in_words(values: Mapping[str, Any]) -> str:
-    """The verdict as a sentence, where there is one, and all as JSON."""
-    verdict = values.get("verdict")
-    if verdict is None:
-        return _json(values)
-    status = verdict["status"]
-    said = f"Verdict: {status}: {verdict['reason']}. {_ADVICE.get(status, '')}".rstrip()
-    return f"{said}\n\n{_json(values)}"
 
 
 def _json(values: Mapping[str, Any]) -> str:
@@ -176,9 +174,9 @@ def _dropped(shown: int, count: int, most: int) -> list[str]:
     return [f"{count - shown} of {count} documents are left out: {limit}"]
 
 
-def _head(rank: int, own: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"rank": rank, "id": one_line(own["id"]), "title": one_line(own["title"])}
-    return {**named, "percentile": own["percentile"], "score": own["score"]}
+def _head(rank: int, document: Mapping[str, Any]) -> dict[str, Any]:
+    named = {"rank": rank, "id": one_line(document["id"]), "title": one_line(document["title"])}
+    return {**named, "percentile": document["percentile"], "score": document["score"]}
 
 
 def _result(rank: int, hit: Mapping[str, Any]) -> tuple[dict[str, Any], str, str]:
@@ -198,19 +196,24 @@ def _cleaned_values(value: Any) -> Any:
     if isinstance(value, str):
         return cleaned(value)
     if isinstance(value, Mapping):
-        return {cleaned(key): _cleaned_values(own) for key, own in value.items()}
-    return [_cleaned_values(own) for own in value] if isinstance(value, list) else value
+        return {cleaned(key): _cleaned_values(member) for key, member in value.items()}
+    return [_cleaned_values(member) for member in value] if isinstance(value, list) else value
 
 
-def _explained(own: Mapping[str, Any]) -> dict[str, Any]:
+def _explained(document: Mapping[str, Any]) -> dict[str, Any]:
     words = [
         {"word": one_line(word["token"]), "match": one_line(word["match"]), "share": round(word["share"], 3)}
-        for word in sorted(own["tokens"] or [], key=lambda word: -word["share"])
+        for word in sorted(document["tokens"] or [], key=lambda word: -word["share"])
         if word["match"] is not None and word["share"] > 0
     ]
     kept = ("raw", "mean", "deviation", "z", "weight", "contribution")
     scorers = {
         scorer: {key: None if part[key] is None else round(part[key], 4) for key in kept}
-        for scorer, part in own["scorers"].items()
+        for scorer, part in document["scorers"].items()
     }
-    return {**_head(own["rank"], own), "rank_before": own["before"], "scorers": scorers, "words": words}
+    return {
+        **_head(document["rank"], document),
+        "rank_before": document["before"],
+        "scorers": scorers,
+        "words": words,
+    }

@@ -19,7 +19,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.progress import Terminal, total_of
 from surprise_rerank.connectors.qdrant.engines.placement import Placement
-from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of
+from surprise_rerank.connectors.qdrant.languages import language_of
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, Location, RetryPolicy
 from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
@@ -55,7 +55,11 @@ from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
 from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
 from surprise_rerank.connectors.ranked import Ranked
-from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, measure_again
+from surprise_rerank.connectors.systems.backgrounds import (
+    kept_by_unit,
+    look_after_backgrounds,
+    measure_again,
+)
 from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.core.tokens import TokenBatch
@@ -274,12 +278,12 @@ class DocumentIndex(NeverCopied, Ranked):
         if encoded is None:
             self.manifest.check_precision(self.encoder, self.storage.where)
         maker = PointMaker(self.manifest.options, self.encoder, self.statistics())
-        self._density = None
         bar = Terminal(quiet=not show_progress).bar("indexing", total_of(documents), "documents")
         with bar as work, self._changing_points() as points:
             indexer = Indexer(self.storage.engine, points, maker, work, self._settle_words, tenant, replace)
             with self.counting_changes(lambda: indexer.changed):
                 report = indexer.run(documents, prune=prune, encoded=encoded)
+        self._density = None
         if not background:
             return report
         begun = time.perf_counter()
@@ -357,7 +361,7 @@ class DocumentIndex(NeverCopied, Ranked):
             DataError: if a stored document's file or row is there and cannot be read now.
         """
         check_new(options, collection_settings, show_progress=show_progress, background=background)
-        asked = self.backgrounds() if background else {}
+        earlier = kept_by_unit(self) if background else []
         model = paired_encoder(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
         made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
@@ -389,7 +393,7 @@ class DocumentIndex(NeverCopied, Ranked):
         if not background:
             return report
         begun = time.perf_counter()
-        measure_again(self, asked, show_progress=show_progress)
+        measure_again(self, earlier, show_progress=show_progress)
         return dataclasses.replace(report, background_seconds=time.perf_counter() - begun)
 
     @classmethod
@@ -492,7 +496,7 @@ class DocumentIndex(NeverCopied, Ranked):
         words = self._words
         if self.manifest.language or not documents:
             return words
-        language = language_of(own.content for own in documents[:: -(-len(documents) // SAMPLED)])
+        language = language_of([document.content for document in documents])
         self.storage.save(dataclasses.replace(self.manifest, language=language))
         return self.manifest.words
 

@@ -48,7 +48,9 @@ def from_haystack(filters: Mapping[str, Any], root: str = "metadata", id_key: st
         border.refuse(
             "conditions", filters["conditions"], "a list of filters", "put a single one into a list"
         )
-    conditions: list[models.Condition] = [from_haystack(own, root, id_key) for own in filters["conditions"]]
+    conditions: list[models.Condition] = [
+        from_haystack(condition, root, id_key) for condition in filters["conditions"]
+    ]
     match border.choice("operator", operator, ("AND", "OR", "NOT")):
         case "AND":
             return models.Filter(must=conditions)
@@ -65,9 +67,9 @@ def from_llama_index(filters: Any, root: str = "metadata") -> models.Filter:
     `from_haystack`.
     """
     conditions: list[models.Condition] = [
-        from_llama_index(own, root) if hasattr(own, "filters") else _node_condition(own, root)
-        for own in filters.filters
-        if getattr(own, "filters", True)  # none in brackets is no condition
+        from_llama_index(part, root) if hasattr(part, "filters") else _node_condition(part, root)
+        for part in filters.filters
+        if getattr(part, "filters", True)  # none in brackets is no condition
     ]
     kind = {"or": "should", "not": "must_not"}.get(filters.condition, "must")
     return models.Filter.model_validate({kind: conditions})
@@ -95,13 +97,13 @@ def _key(field: Any, root: str, id_key: str) -> str:
     return id_key if field == "id" else _path(field.removeprefix("meta."), root)
 
 
-def _node_condition(given: Any, root: str) -> models.Condition:
-    key = _path(given.key, root)
+def _node_condition(node: Any, root: str) -> models.Condition:
+    key = _path(node.key, root)
     try:
-        return _LLAMA_INDEX[given.operator](key, given.value)
+        return _LLAMA_INDEX[node.operator](key, node.value)
     except ValueError as error:  # pydantic's, of Qdrant's own models
         raise DataError(
-            f"the filter {given.key!r} {given.operator.value} {given.value!r} is none of Qdrant; a list "
+            f"the filter {node.key!r} {node.operator.value} {node.value!r} is none of Qdrant; a list "
             "goes with in, nin, any and all, a number with <, <=, > and >=, a text or a whole number with !="
         ) from error
 
@@ -185,7 +187,7 @@ _LLAMA_INDEX: Mapping[str, _Comparison] = {
     "in": _any_of,
     "any": _any_of,
     "nin": lambda key, value: _except(key, _listed(value)),
-    "all": lambda key, value: models.Filter(must=[_equal(key, own) for own in _listed(value)]),
+    "all": lambda key, value: models.Filter(must=[_equal(key, member) for member in _listed(value)]),
     "contains": _equal,
     "text_match": _text,
     "text_match_insensitive": _text,

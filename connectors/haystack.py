@@ -45,10 +45,10 @@ _loading = PerProcess(threading.Lock)
 class _Component(Adapter):
     """A component of a pipeline or a re-ranker: given, or made of names when it is first asked for."""
 
-    def _take(self, given: Any, names: Mapping[str, Any]) -> None:
+    def _take(self, taken: Any, names: Mapping[str, Any]) -> None:
         self._named = self._settings(names)
-        self._given = self._object = given
-        if given is not None and self._named != PipelineSettings():
+        self._given = self._object = taken
+        if taken is not None and self._named != PipelineSettings():
             raise DataError(f"both {self._takes}= and names of one are given; give one of the two")
         place = ",".join(self._named.location.urls)
         if shown_url(place) != place:
@@ -69,9 +69,9 @@ class _Component(Adapter):
     # Threads may share it; a copy shares what was loaded or given: models and open indexes cannot be copied.
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         memo |= {id(shared): shared for shared in (self._named, self._given, self._object)}
-        made = copy.copy(self)
-        made.__dict__ = copy.deepcopy(self.__dict__, memo)
-        return made
+        component = copy.copy(self)
+        component.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return component
 
     def warm_up(self) -> None:
         """Load the model and open the index; `run` does so otherwise."""
@@ -87,12 +87,12 @@ class _Component(Adapter):
 
     def to_dict(self) -> dict[str, Any]:
         """The component in names; a DataError if it was given an object instead."""
-        given = "encoder" if self._named.encoder is not None else ""
+        argument = "encoder" if self._named.encoder is not None else ""
         if self._given is not None:
-            given = self._takes
-        if given:
+            argument = self._takes
+        if argument:
             raise DataError(
-                f"a {type(self).__name__} that was given {given}= cannot be written; make it from names: "
+                f"a {type(self).__name__} that was given {argument}= cannot be written; make it from names: "
                 "index, model, system, min_percentile"
             )
         usual, named = PipelineSettings(), self._named
@@ -139,17 +139,22 @@ class SurpriseRanker(_Component):
         `top_k` goes before the component's own.
         """
         most = self.top_k if top_k is None else border.count("top_k", top_k)
-        given = _one_of_each_id(documents)
-        texts = [self._text(document) for document in given]
-        ids = [stored_names(document.id, document.meta.get("id")) for document in given]
-        vectors = [document.embedding for document in given]
+        distinct = _one_of_each_id(documents)
+        texts = []
+        for document in distinct:
+            values = [
+                str(document.meta[name]) for name in self.meta_fields_to_embed if document.meta.get(name)
+            ]
+            texts.append("\n".join([*values, document.content or ""]))
+        ids = [stored_names(document.id, document.meta.get("id")) for document in distinct]
+        vectors = [document.embedding for document in distinct]
         ranked = self._get().rank(query, texts, ids=ids, vectors=vectors, top_k=most)
-        found = []
+        copies = []
         for line in ranked:
-            document, duplicates = given[line.position], [given[i].id for i in line.folded]
+            document, duplicates = distinct[line.position], [distinct[i].id for i in line.folded]
             meta = ranked_metadata(document.meta, line, ranked.verdict, duplicates)
-            found.append(replace(document, score=line.relevance, meta=meta))
-        return {"documents": found, "verdict": told(ranked.verdict)}
+            copies.append(replace(document, score=line.relevance, meta=meta))
+        return {"documents": copies, "verdict": told(ranked.verdict)}
 
     @component.output_types(documents=list[Document], verdict=dict[str, Any])
     async def run_async(
@@ -157,11 +162,6 @@ class SurpriseRanker(_Component):
     ) -> dict[str, Any]:
         """`run` in a thread, while the event loop goes on."""
         return await asyncio.to_thread(self.run, query, documents, top_k)
-
-    def _text(self, document: Document) -> str:
-        meta: Mapping[str, Any] = document.meta
-        values = [str(meta[name]) for name in self.meta_fields_to_embed if meta.get(name)]
-        return "\n".join([*values, document.content or ""])
 
 
 # The name that re-rankers of the other hosts have.
@@ -211,11 +211,11 @@ class SurpriseRetriever(_Component):
             index = narrowable(pipeline.retriever).index
             pipeline = pipeline.with_options(filter=from_haystack(chosen, index.metadata_key, index.id_key))
         ranking = pipeline.search(query, most, unit=self.unit)
-        found = []
+        documents = []
         for hit, name in zip(ranking, ranking.line_ids, strict=True):
             meta = {"source_id": hit.id, **found_metadata(hit, ranking.verdict, "page_number")}
-            found.append(Document(id=name, content=hit.text, meta=meta, score=hit.relevance))
-        return {"documents": found, "verdict": told(ranking.verdict)}
+            documents.append(Document(id=name, content=hit.text, meta=meta, score=hit.relevance))
+        return {"documents": documents, "verdict": told(ranking.verdict)}
 
     @component.output_types(documents=list[Document], verdict=dict[str, Any])
     async def run_async(

@@ -66,10 +66,10 @@ def excerpts(question: str, texts: Sequence[str], language: str = AUTO, most: in
     terms_of = cache(lambda word: frozenset[object](hashes(word)))
     wanted = _terms(_words(question[:_READ], terms_of))
     read = [text[:_READ] for text in texts]
-    found = [[word for word in _words(text, terms_of) if word[2] & wanted] for text in read]
-    counts = Counter(term for own in found for term in _terms(own) & wanted)
+    words_of_texts = [[word for word in _words(text, terms_of) if word[2] & wanted] for text in read]
+    counts = Counter(term for words in words_of_texts for term in _terms(words) & wanted)
     weights = {term: math.log1p((len(read) - n + 0.5) / (n + 0.5)) for term, n in counts.items()}
-    return [_best(text, own, weights, most) for text, own in zip(read, found, strict=True)]
+    return [_best(text, words, weights, most) for text, words in zip(read, words_of_texts, strict=True)]
 
 
 def _words(text: str, terms_of: Callable[[str], frozenset[object]]) -> Iterator[_Word]:
@@ -80,17 +80,17 @@ def _terms(words: Iterator[_Word] | Sequence[_Word]) -> frozenset[object]:
     return frozenset(itertools.chain.from_iterable(terms for _, _, terms in words))
 
 
-def _best(text: str, found: Sequence[_Word], weights: Mapping[object, float], most: int) -> Excerpt:
+def _best(text: str, words: Sequence[_Word], weights: Mapping[object, float], most: int) -> Excerpt:
     """The first of the sentences with the heaviest terms, cut to size."""
     edges = [0, *sentence_starts(text), len(text)]
     parts = [*itertools.pairwise(edges)]
     parts = [part for part in parts if _is_sentence(text[slice(*part)])] or parts
     best, heaviest, inside = parts[0], 0.0, list[_Word]()
     for start, end in parts:
-        own = [word for word in found if start <= word[0] and word[1] <= end]
-        weight = math.fsum(weights.get(term, 0.0) for term in _terms(own))
+        inside_words = [word for word in words if start <= word[0] and word[1] <= end]
+        weight = math.fsum(weights.get(term, 0.0) for term in _terms(inside_words))
         if weight > heaviest:
-            best, heaviest, inside = (start, end), weight, own
+            best, heaviest, inside = (start, end), weight, inside_words
     start, end = best
     if quote := _QUOTED.match(text, start, end):
         start = quote.end() if quote.end() < end else start
@@ -104,19 +104,19 @@ def _is_sentence(part: str) -> bool:
     return is_written and not _BEGUN.match(part) and not _RULE.search(part)
 
 
-def _cut(text: str, start: int, end: int, found: Sequence[_Word], most: int) -> Excerpt:
+def _cut(text: str, start: int, end: int, words: Sequence[_Word], most: int) -> Excerpt:
     """What fits of a sentence, from a little before the first of the words on."""
     first, last = start, end
     if end - start > most:
         room = most - 2 * len(_CUT)
-        near = found[0][0] if found else start
+        near = words[0][0] if words else start
         first = max(start, min(near - room // 5, end - room))
         last = min(end, first + room)
         first, last = _between_words(text, start, first, 1), _between_words(text, end, last, -1)
     before, after = _CUT * (first > start), _CUT * (last < end)
     shift = len(before) - first
     marks: list[tuple[int, int]] = []
-    for begins, ends, _ in found:
+    for begins, ends, _ in words:
         if begins < first or ends > last:
             continue
         if marks and begins + shift <= marks[-1][1]:  # pairs of characters overlap

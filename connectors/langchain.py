@@ -69,7 +69,7 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
         self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
     ) -> Sequence[Document]:
         """Copies of the best documents, in order; none where none reaches `min_percentile`."""
-        return [own for _, own in self._ranked(documents, query, self.top_n, callbacks)]
+        return [document for _, document in self._ranked(documents, query, self.top_n, callbacks)]
 
     def rerank(
         self, query: str, documents: Sequence[Document], top_n: int | None = None
@@ -83,8 +83,8 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
 
         ranked = self._ranked(documents, query, self.top_n if top_n is None else top_n)
         return [
-            RerankResult(index=position, relevance_score=own.metadata[_RELEVANCE], document=own)
-            for position, own in ranked
+            RerankResult(index=position, relevance_score=document.metadata[_RELEVANCE], document=document)
+            for position, document in ranked
         ]
 
     def _ranked(
@@ -99,14 +99,14 @@ class SurpriseRerank(LoadedAdapter, BaseDocumentCompressor):
         texts = [document.page_content for document in documents]
         ranked = self.reranker.rank(query, texts, ids=ids, top_k=top_n)
         _tell(CallbackManager.configure(callbacks), ranked.verdict)
-        found = []
+        copies = []
         for line in ranked:
             document = documents[line.position]
             duplicates = [(ids[i] or (i,))[0] for i in line.folded]
             scored = {**document.metadata, _RELEVANCE: line.relevance}
             metadata = ranked_metadata(scored, line, ranked.verdict, duplicates)
-            found.append((line.position, document.model_copy(update={"metadata": metadata})))
-        return found
+            copies.append((line.position, document.model_copy(update={"metadata": metadata})))
+        return copies
 
     def _names(self, document: Document) -> tuple[str, ...] | None:
         if self.id_key is not None:
@@ -149,14 +149,16 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
         filter: models.Filter | None = None,  # noqa: A002 - LangChain's name
         min_percentile: float | None = None,
     ) -> list[Document]:
-        own = self.pipeline.with_options(filter=self.filter, unit=self.unit)
-        found = own.search(query, self.k if k is None else k, filter=filter, min_percentile=min_percentile)
-        _tell(run_manager.get_child(), found.verdict)
+        pipeline = self.pipeline.with_options(filter=self.filter, unit=self.unit)
+        ranking = pipeline.search(
+            query, self.k if k is None else k, filter=filter, min_percentile=min_percentile
+        )
+        _tell(run_manager.get_child(), ranking.verdict)
         documents = []
-        for hit, name in zip(found, found.line_ids, strict=True):
+        for hit, name in zip(ranking, ranking.line_ids, strict=True):
             # The id goes before whatever the stored document's own metadata call so.
             ours = {self.id_key: hit.id, _RELEVANCE: hit.relevance}
-            metadata = {**found_metadata(hit, found.verdict), **ours}
+            metadata = {**found_metadata(hit, ranking.verdict), **ours}
             if hit.place is not None and hit.place.page is not None:
                 metadata.setdefault("page", hit.place.page - 1)  # as LangChain's readers count
             documents.append(Document(page_content=hit.text, id=name, metadata=metadata))

@@ -15,7 +15,7 @@ from pydantic_core.core_schema import is_instance_schema
 from qdrant_client import models
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Hit, Ranking, Unit, Verdict
+from surprise_rerank.candidates import Hit, Unit, Verdict
 from surprise_rerank.connectors.components import (
     OURS,
     TITLE,
@@ -98,11 +98,11 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     @classmethod
     def load(cls, **options: Any) -> Self:
         """As of every adapter; `to_dict` writes the names, but for an encoder or a password among them."""
-        made = super().load(**options)
+        component = super().load(**options)
         names = {name: value for name, value in options.items() if name not in cls._own}
         place = str(names.get("index", ""))
-        made.names = names if "encoder" not in names and shown_url(place) == place else None
-        return made
+        component.names = names if "encoder" not in names and shown_url(place) == place else None
+        return component
 
     @model_validator(mode="before")
     @classmethod
@@ -133,21 +133,21 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
         question, model = query_bundle.query_str, self.reranker.encoder.name
         start = ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=model)
         _dispatcher.event(start)
-        texts = [given.node.get_content(metadata_mode=MetadataMode.EMBED) for given in nodes]
-        ids = [stored_names(given.node.node_id, _whole_document(given.node)) for given in nodes]
-        vectors = [given.node.embedding for given in nodes]
+        texts = [retrieved.node.get_content(metadata_mode=MetadataMode.EMBED) for retrieved in nodes]
+        ids = [stored_names(retrieved.node.node_id, _whole_document(retrieved.node)) for retrieved in nodes]
+        vectors = [retrieved.node.embedding for retrieved in nodes]
         ranked = self.reranker.rank(question, texts, ids=ids, vectors=vectors, top_k=self.top_n)
         _tell(question, ranked.verdict)
-        found = []
+        copies = []
         for line in ranked:
-            given = nodes[line.position]
+            retrieved = nodes[line.position]
             duplicates = [nodes[i].node.node_id for i in line.folded]
-            metadata = ranked_metadata(given.node.metadata, line, ranked.verdict, duplicates)
+            metadata = ranked_metadata(retrieved.node.metadata, line, ranked.verdict, duplicates)
             if self.keep_retrieval_score:
-                metadata["retrieval_score"] = given.score
-            found.append(NodeWithScore(node=_with_metadata(given.node, metadata), score=line.relevance))
-        _dispatcher.event(ReRankEndEvent(nodes=found))
-        return found
+                metadata["retrieval_score"] = retrieved.score
+            copies.append(NodeWithScore(node=_with_metadata(retrieved.node, metadata), score=line.relevance))
+        _dispatcher.event(ReRankEndEvent(nodes=copies))
+        return copies
 
 
 class SurpriseRetriever(LoadedAdapter, BaseRetriever):
@@ -182,15 +182,18 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     @classmethod
     def attach(cls, store: Any, *, embed: Any = None, **options: Any) -> Self:
         """As of every adapter; nodes come back as they are in the store, with their relationships."""
-        made = super().attach(store, embed=embed, **options)
-        made._store = _with_nodes(store)
-        return made
+        retriever = super().attach(store, embed=embed, **options)
+        retriever._store = _with_nodes(store)
+        return retriever
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         question = query_bundle.query_str
         ranking = self.pipeline.search(question, self.similarity_top_k)
         _tell(question, ranking.verdict)
-        whole = self._whole_nodes(ranking)
+        whole: dict[str, BaseNode] = {}
+        if self._store is not None and len(ranking):
+            nodes = self._store.get_nodes(node_ids=list(ranking.ids))
+            whole = {node.node_id: node for node in nodes}
         return [
             NodeWithScore(node=_node(hit, name, ranking.verdict, whole.get(hit.id)), score=hit.relevance)
             for hit, name in zip(ranking, ranking.line_ids, strict=True)
@@ -199,11 +202,6 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         # LlamaIndex's own fallback would hold up the event loop.
         return await asyncio.to_thread(self._retrieve, query_bundle)
-
-    def _whole_nodes(self, ranking: Ranking) -> dict[str, BaseNode]:
-        if self._store is None or not len(ranking):
-            return {}
-        return {own.node_id: own for own in self._store.get_nodes(node_ids=list(ranking.ids))}
 
 
 def _with_nodes(store: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,13 +30,11 @@ except ImportError as error:
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.types import (
-        BatchedInput,
         CorpusDatasetType,
         QueryDatasetType,
         RetrievalOutputType,
         TopRankedDocumentsType,
     )
-    from torch.utils.data import DataLoader
 
 
 class SurpriseSearch:
@@ -61,9 +59,9 @@ class SurpriseSearch:
         self.options = IndexOptions() if options is None else options
         self.folder = folder
         written = json.dumps(asdict(self.options), sort_keys=True).encode()
-        asked = {"depth": depth, "index": hashlib.sha256(written).hexdigest()[:8]}
+        settings = {"depth": depth, "index": hashlib.sha256(written).hexdigest()[:8]}
         # What results are filed under.
-        self.mteb_model_meta = _meta(system, encoder, find_system(system).kind, asked)
+        self.mteb_model_meta = _meta(system, encoder, find_system(system).kind, settings)
         self._index: DocumentIndex | None = None
 
     def index(
@@ -104,7 +102,8 @@ class SurpriseSearch:
         """
         index = border.present("a corpus to search", self._index, "call index first, as mteb.evaluate does")
         loader = create_dataloader(queries, task_metadata=task_metadata, prompt_type=PromptType.query)
-        questions = encode_queries(self.encoder, list(_texts(loader)), list(queries["id"]))
+        texts = [text for batch in loader for text in batch["text"]]
+        questions = encode_queries(self.encoder, texts, list(queries["id"]))
         if top_ranked is None:
             pipeline, most = index.pipeline(self.system, depth=self.depth), min(top_k, self.depth)
             answers = {query.id: pipeline.answer(query, most, texts=False) for query in questions}
@@ -125,16 +124,11 @@ class SurpriseSearch:
             self._index = None
 
 
-def _texts(batches: DataLoader[BatchedInput]) -> Iterator[str]:
-    for batch in batches:
-        yield from batch["text"]
-
-
 def _scores(ranking: Ranking) -> dict[str, float]:
     return dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
 
 
-def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, asked: Mapping[str, Any]) -> ModelMeta:
+def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, settings: Mapping[str, Any]) -> ModelMeta:
     """What mteb files results under; the fingerprint distinguishes models of one name."""
     names = (
         *("loader", "release_date", "languages", "n_parameters", "memory_usage_mb", "license"),
@@ -150,6 +144,6 @@ def _meta(system: str, encoder: Encoder, kind: MODEL_TYPES, asked: Mapping[str, 
         framework=[],
         adapted_from=encoder.name,
         model_type=[kind],
-        experiment_kwargs=asked or None,
+        experiment_kwargs=settings or None,
         **unknown,
     )

@@ -7,13 +7,21 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sized
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from rich.progress import Task
 
-# Units are done, or a part of a large one.
-Advance: TypeAlias = Callable[[float], None]
+
+class Advance(Protocol):
+    """Tells that units are done, or a part of a large one.
+
+    The effort is how many usual units that was as work, where they differ; 0 of what was done before.
+    """
+
+    def __call__(self, count: float, effort: float | None = None, /) -> None:
+        """Count them."""
+
 
 # A function where counting takes a while; None where it is not known.
 Total: TypeAlias = int | Callable[[], int | None] | None
@@ -36,10 +44,13 @@ class Terminal:
             sys.stderr.flush()
 
     @contextlib.contextmanager
-    def bar(self, title: str, total: Total, unit: str) -> Iterator[Advance]:
-        """The progress of a block, which calls what it gets: a bar that is gone at the end, or lines."""
+    def bar(self, title: str, total: Total = None, unit: str = "") -> Iterator[Advance]:
+        """The progress of a block, which calls what it gets: a bar that is gone at the end, or lines.
+
+        Without a unit the time alone is told.
+        """
         if self.quiet or total == 0:
-            yield lambda count: None
+            yield lambda count, effort=None: None
             return
         from rich import progress as rich
         from rich.console import Console
@@ -50,20 +61,21 @@ class Terminal:
             rich.SpinnerColumn(),
             rich.TextColumn("{task.description}", markup=False),
             rich.BarColumn(20),
-            rich.MofNCompleteColumn(),
-            rich.TextColumn(unit, markup=False),
+            *([rich.MofNCompleteColumn(), rich.TextColumn(unit, markup=False)] if unit else []),
             rich.TextColumn("{task.fields[left]}"),
         )
         shown = "".join(c if c.isprintable() else " " for c in title)
         expected = total() if callable(total) else total
         with rich.Progress(*columns, console=console, transient=True, disable=not draws) as progress:
-            name = progress.add_task(shown, total=expected, left="")
+            name = progress.add_task(shown, total=expected, left="", effort=0.0, ready=0.0)
             (task,) = progress.tasks
 
-            def advance(count: float) -> None:
+            def advance(count: float, effort: float | None = None, /) -> None:
                 # Never less than are done: a total may be an estimate.
                 task.total = None if expected is None else max(expected, round(task.completed + count, 6))
-                progress.update(name, advance=count, left=_left(task, count))
+                task.fields["effort"] += count if effort is None else effort
+                task.fields["ready"] += count if effort == 0 else 0
+                progress.update(name, advance=count, left=_left(task))
 
             with contextlib.nullcontext() if draws else self._told(task, unit):
                 yield advance
@@ -71,12 +83,12 @@ class Terminal:
     @contextlib.contextmanager
     def _told(self, task: Task, unit: str) -> Iterator[None]:
         """A line now and then, and one at the end of what took long enough for them."""
-        over, told = threading.Event(), threading.Event()
+        over, written = threading.Event(), threading.Event()
 
         def tell() -> None:
             while not over.wait(self._every):
                 self.say(_line(task, unit))
-                told.set()
+                written.set()
 
         thread = threading.Thread(target=tell, name="surprise-rerank-progress", daemon=True)
         thread.start()
@@ -85,8 +97,9 @@ class Terminal:
         finally:
             over.set()
             thread.join()
-        if told.is_set():
-            self.say(f"{task.description}: {_count(task.completed)} {unit} in {_time(task.elapsed or 0)}")
+        if written.is_set():
+            counted = f"{_count(task.completed)} {unit} in " if unit else ""
+            self.say(f"{task.description}: {counted}{_time(task.elapsed or 0)}")
 
 
 def total_of(documents: object) -> Total:
@@ -109,12 +122,12 @@ def _line(task: Task, unit: str) -> str:
     return ", ".join([*facts, *filter(None, [_left(task)])])
 
 
-def _left(task: Task, more: float = 0.0) -> str:
+def _left(task: Task) -> str:
     """The time left at the speed of all that is done; rich's own is that of 30 seconds, and forgets it."""
-    done = task.completed + more
-    if task.total is None or not task.elapsed or not 0 < done < task.total:
+    effort = task.fields["effort"]
+    if task.total is None or not task.elapsed or not 0 < effort < task.total - task.fields["ready"]:
         return ""
-    return f"{_time(task.elapsed * (task.total - done) / done)} left"
+    return f"{_time(task.elapsed * (task.total - task.fields['ready'] - effort) / effort)} left"
 
 
 def _count(done: float) -> str:

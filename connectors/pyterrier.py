@@ -48,13 +48,13 @@ class SurpriseTransformer(LoadedAdapter, pt.Transformer):
         pt.validate.result_frame(inp, extra_columns=["query", self.text_field], context=self)
         rows: list[int] = []
         ours: list[dict[str, Any]] = []
-        given = inp.reset_index(drop=True)
-        for _, group in given.groupby("qid", sort=False, dropna=False):
+        rows_in = inp.reset_index(drop=True)
+        for _, group in rows_in.groupby("qid", sort=False, dropna=False):
             ids = [name if isinstance(name, str) else None for name in group["docno"]]
             ranked = self.reranker.rank(group["query"].iloc[0], group[self.text_field].tolist(), ids=ids)
             rows += [group.index[line.position] for line in ranked]
             ours += _lines(ranked)
-        return _beside(given, rows, ours, self.reranker.current_background() is not None)
+        return _beside(rows_in, rows, ours, self.reranker.current_background() is not None)
 
     def schematic(self, *, input_columns: list[str] | None = None) -> dict[str, Any]:
         """What PyTerrier draws of it, without looking for it in PyTerrier's own documentation on the web."""
@@ -85,8 +85,8 @@ class SurpriseRetriever(LoadedAdapter, pt.Transformer):
         ours: list[dict[str, Any]] = []
         for row, query in enumerate(inp["query"]):
             ranking = self.pipeline.search(query, self.num_results)
-            found = [{"docno": hit.id, "text": hit.text} for hit in ranking]
-            ours += [{**own, **line} for own, line in zip(found, _lines(ranking), strict=True)]
+            hits = [{"docno": hit.id, "text": hit.text} for hit in ranking]
+            ours += [{**hit, **line} for hit, line in zip(hits, _lines(ranking), strict=True)]
             rows += [row] * len(ranking)
         texts = {"docno": "str", "text": "str"}
         return _beside(inp, rows, ours, self.pipeline.current_background() is not None, texts)
@@ -114,10 +114,10 @@ def _beside(
     rows: Iterable[int],
     ours: list[dict[str, Any]],
     judged: bool,
-    found: dict[str, str] | None = None,
+    extra: dict[str, str] | None = None,
 ) -> pd.DataFrame:
     """These rows of a frame with our columns, in place of columns of the same names."""
-    kinds = {**(found or {}), **_RANKED, **(_JUDGED if judged else {})}
-    known = [name for name in frame.columns if name not in {**kinds, **_JUDGED}]
-    own = pd.DataFrame(ours, columns=list(kinds)).astype(kinds)
-    return pd.concat([frame[known].iloc[list(rows)].reset_index(drop=True), own], axis=1)
+    kinds = {**(extra or {}), **_RANKED, **(_JUDGED if judged else {})}
+    columns = [name for name in frame.columns if name not in {**kinds, **_JUDGED}]
+    added = pd.DataFrame(ours, columns=list(kinds)).astype(kinds)
+    return pd.concat([frame[columns].iloc[list(rows)].reset_index(drop=True), added], axis=1)

@@ -40,7 +40,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.chance import AnswerChance
+from surprise_rerank.thresholds.verdicts import AnswerChance
 
 NO_WEIGHTS: Mapping[str, float] = MappingProxyType({})
 # Seconds to wait for another thread that makes a system: making one without a background takes less.
@@ -116,8 +116,8 @@ class Ranked(Searched):
         encodes = find_system(built.name).encodes or bool(built.needs & {"dense", "tokens"})
         # Words alone rank without a model, so that none needs to be loaded.
         encoder = self.encoder if encodes else cast(Encoder, self._encoder)
-        options = SearchOptions().changed(**settings)
-        owner = self if options.tenant is None else self.of_tenant(options.tenant)
+        options = SearchOptions(unit=self.pools.unit).changed(**settings)
+        owner = (self if options.tenant is None else self.of_tenant(options.tenant)).by_unit(options.unit)
         background = kept_background(owner, built, options.min_percentile)
         return Pipeline(encoder, built.retriever, built.reranker, options, background, encodes)
 

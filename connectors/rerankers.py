@@ -77,17 +77,17 @@ def _copies(
     docs: Documents, doc_ids: Sequence[str | int] | None, metadata: Sequence[dict[str, Any]] | None
 ) -> list[Document]:
     """As `rerankers.utils.prep_docs` makes documents; which prints, and writes into what it is given."""
-    given: Sequence[Any] = [docs] if isinstance(docs, str | Document) else list(docs)
+    listed: Sequence[Any] = [docs] if isinstance(docs, str | Document) else list(docs)
     for name, values in (("doc_ids", doc_ids), ("metadata", metadata)):
         if values is not None:
-            border.equal(f"the length of {name}", len(values), len(given), "give one for each document")
+            border.equal(f"the length of {name}", len(values), len(listed), "give one for each document")
     copies = []
-    for i, doc in enumerate(given):
-        own = copy.copy(doc) if isinstance(doc, Document) else Document(doc)
-        own.metadata = dict(own.metadata if metadata is None else metadata[i])
+    for i, doc in enumerate(listed):
+        copied = copy.copy(doc) if isinstance(doc, Document) else Document(doc)
+        copied.metadata = dict(copied.metadata if metadata is None else metadata[i])
         if doc_ids is not None:
-            own.doc_id = doc_ids[i]
-        elif own.doc_id is None:
-            own.doc_id = i
-        copies.append(own)
+            copied.doc_id = doc_ids[i]
+        elif copied.doc_id is None:
+            copied.doc_id = i
+        copies.append(copied)
     return copies

@@ -85,8 +85,8 @@ class SearchOptions:
             DataError: if there is no such option, or a value is out of its range.
         """
         refuse_unknown(settings, SearchSettings.__annotations__, "search")
-        given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
-        return replace(self, **given) if given else self
+        replaced: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+        return replace(self, **replaced) if replaced else self
 
     @property
     def variety(self) -> Diversity:

@@ -106,7 +106,7 @@ def choice(name: str, value: Any, names: Iterable[str]) -> Any:
 def choices(name: str, values: object, names: Iterable[str]) -> frozenset[Any]:
     """Some of the names that there are."""
     listed = list(names)
-    return frozenset(choice(f"{name}[{i}]", own, listed) for i, own in enumerate(texts(name, values)))
+    return frozenset(choice(f"{name}[{i}]", member, listed) for i, member in enumerate(texts(name, values)))
 
 
 def flag(name: str, value: object) -> bool:
@@ -151,10 +151,10 @@ def some(name: str, values: Sized, advice: str) -> None:
 def distinct(name: str, names: Iterable[str], advice: str = "give each once") -> None:
     """Refuse a name that comes twice."""
     seen = set[str]()
-    for own in names:
-        if own in seen:
-            raise DataError(f"{name} must differ, got {own!r} twice; {advice}")
-        seen.add(own)
+    for value in names:
+        if value in seen:
+            raise DataError(f"{name} must differ, got {value!r} twice; {advice}")
+        seen.add(value)
 
 
 def not_both(advice: str = "give one of the two", **values: object) -> None:
@@ -203,7 +203,7 @@ def mapping(name: str, value: object, check: Callable[[str, Any], T] | None = No
     for key in value:
         if not isinstance(key, str):
             refuse(f"a key of {name}", key, "a string", "write it in quotes, or make it one with str()")
-    return {str(key): check(f"{name}[{key!r}]", own) if check else own for key, own in value.items()}
+    return {str(key): check(f"{name}[{key!r}]", item) if check else item for key, item in value.items()}
 
 
 def json_value(name: str, value: Any) -> Any:
@@ -220,7 +220,7 @@ def _json_value(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return mapping(name, value, _json_value)
     if isinstance(value, list | tuple):
-        return [_json_value(f"{name}[{i}]", own) for i, own in enumerate(value)]
+        return [_json_value(f"{name}[{i}]", member) for i, member in enumerate(value)]
     if isinstance(value, int) and not -_LARGEST <= value < _LARGEST:
         refuse(name, value, "a number of at most 64 bits", "make it a string")
     if isinstance(value, float) and not math.isfinite(value):

@@ -160,20 +160,17 @@ class Candidates:
         )
 
     def join(self, other: Candidates) -> Candidates:
-        """Both pools in a row; a scorer that only one of them has is NaN for the other's documents."""
-        both = [*dict.fromkeys(self.line_keys), *dict.fromkeys(other.line_keys)]
-        border.distinct("documents of two pools", [name for name, _ in both], "join disjoint pools")
-        border.equal("the second pool's best", other.best, self.best, "retrieve both with the same number")
-        for name in _OPTIONAL:
-            filled = [getattr(pool, name) is not None for pool in (self, other)]
-            border.equal(f"whether the second pool has {name}", filled[1], filled[0], "fetch it for both")
+        """Both pools in a row; a scorer that only one of them has is NaN for the other's documents.
 
-        def scores(name: str) -> FloatArray:
-            return np.concatenate([p.scores.get(name, np.full(len(p), np.nan)) for p in (self, other)])
-
+        No document is in both, and they have the same fields.
+        """
+        missing = [np.full(len(pool), np.nan) for pool in (self, other)]
         return Candidates(
             ids=self.ids + other.ids,
-            scores={name: scores(name) for name in dict.fromkeys((*self.scores, *other.scores))},
+            scores={
+                name: np.concatenate([self.scores.get(name, missing[0]), other.scores.get(name, missing[1])])
+                for name in dict.fromkeys((*self.scores, *other.scores))
+            },
             corpus_moments={**other.corpus_moments, **self.corpus_moments},
             best=self.best,
             unit=self.unit,
@@ -358,7 +355,7 @@ class Ranking:
     def with_scores_of(self, pool: Candidates) -> Ranking:
         """The same with the retriever's scores among `parts`, where a re-ranker has none of that name."""
         order = self.rows_in(pool)
-        scores = {name: np.asarray(own, np.float64)[order] for name, own in pool.scores.items()}
+        scores = {name: np.asarray(values, np.float64)[order] for name, values in pool.scores.items()}
         return replace(self, parts={**scores, **self.parts})
 
     @property
@@ -462,7 +459,7 @@ def _in_a_row(first: Any, second: Any) -> Any:
 
 
 def _picked(values: Mapping[str, FloatArray], rows: IntArray) -> dict[str, Float64Array]:
-    return {name: np.asarray(own, dtype=np.float64)[rows] for name, own in values.items()}
+    return {name: np.asarray(column, dtype=np.float64)[rows] for name, column in values.items()}
 
 
 def _best_passages(

@@ -89,8 +89,8 @@ def without_title(text: str, title: str, start: int = 0) -> str:
     >>> without_title("Dogs Dogs bark.", "Dogs"), without_title("Dogs bark.", "Dog")
     ('Dogs bark.', 'Dogs bark.')
     """
-    rest = text.removeprefix(title)
-    return rest.lstrip() if title and not start and rest[:1].strip() == "" else text
+    remainder = text.removeprefix(title)
+    return remainder.lstrip() if title and not start and remainder[:1].strip() == "" else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,26 +81,26 @@ class MissingExtraError(SurpriseRerankError, ImportError):
     """An optional dependency that is not installed; the message holds the pip line that installs it."""
 
 
-def refuse_unknown(names: Iterable[str], known: Iterable[str], of: str) -> None:
+def refuse_unknown(names: Iterable[str], choices: Iterable[str], of: str) -> None:
     """Refuse, by a DataError, names of settings that there are not, of what is called `of`."""
-    there = sorted(known)
+    listed = sorted(choices)
     for name in names:
-        if name not in there:
-            hint = did_you_mean(name, there)
-            raise DataError(f"{of} has no setting {name!r}; {hint}there are: {', '.join(there)}")
+        if name not in listed:
+            hint = did_you_mean(name, listed)
+            raise DataError(f"{of} has no setting {name!r}; {hint}there are: {', '.join(listed)}")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """A question with the nearest of the known names, and a space behind it; nothing where none is near.
 
     >>> did_you_mean("dynmax", ["cosine", "dynamax"])
     "did you mean 'dynamax'? "
     """
-    near = difflib.get_close_matches(name, list(known), n=1)
+    near = difflib.get_close_matches(name, list(candidates), n=1)
     return f"did you mean {near[0]!r}? " if near else ""
 
 
-def near_or_all(name: str, known: Iterable[str]) -> str:
+def near_or_all(name: str, candidates: Iterable[str]) -> str:
     """What was probably meant, and what there is: all names where they are few, or else the near ones alone.
 
     >>> near_or_all("dynmax", ["cosine", "dynamax"])
@@ -108,7 +108,7 @@ def near_or_all(name: str, known: Iterable[str]) -> str:
     >>> near_or_all("system-4x", [f"system-{number}" for number in range(40)])
     "did you mean 'system-4'?"
     """
-    names = list(known)
+    names = list(candidates)
     hint = did_you_mean(name, names)
     if len(names) <= _LISTED:
         return f"{hint}there are: {', '.join(names) or 'none'}"

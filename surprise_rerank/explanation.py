@@ -152,7 +152,7 @@ class RankingExplanation:
 
     def share(self, name: str) -> ScorerShare:
         """The share of a scorer, which there is."""
-        return next(own for own in self.shares if own.name == name)
+        return next(share for share in self.shares if share.name == name)
 
     def before(self, name: str) -> list[int | None]:
         """Each candidate's rank by one scorer alone, from 1, the better of equals; None without a score."""
@@ -186,7 +186,7 @@ class RankingExplanation:
         before = {name: self.before(name) for name in self.first_stage}
         return {
             "scorers": [{"name": share.name, "weight": share.weight} for share in self.shares],
-            "distributions": [own.to_json() for own in self.distributions],
+            "distributions": [distribution.to_json() for distribution in self.distributions],
             "background": None if self.background is None else self._background(self.background),
             "candidates": [self._candidate(row, before, totals) for row in self.shown],
         }
@@ -218,7 +218,9 @@ class RankingExplanation:
             "id": self.ranking.ids[row],
             "before": {name: ranks[row] for name, ranks in before.items()},
             "scorers": {share.name: share.to_json(row) for share in self.shares},
-            "raw": {name: finite(float(own[row])) for name, own in self.ranking.scores_by_scorer.items()},
+            "raw": {
+                name: finite(float(scores[row])) for name, scores in self.ranking.scores_by_scorer.items()
+            },
             "total": finite(totals[row]) if row in totals else None,
             "percentile": None if percentiles is None else float(percentiles[row]),
             "tokens": None if matches is None else [asdict(match) for match in matches],

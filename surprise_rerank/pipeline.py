@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, Unpack
@@ -16,14 +15,14 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchOptions, SearchSettings
-from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Unit, Verdict
-from surprise_rerank.core.threads import using_threads
-from surprise_rerank.core.tracing import Counts, Known, span
+from surprise_rerank.candidates import Candidates, Field, Query, Ranking, Verdict
+from surprise_rerank.core.computing import using_threads
+from surprise_rerank.core.tracing import Known, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import FusionReranker
-from surprise_rerank.rerank.merging import at_most_of_each, merged_neighbours, with_neighbours
+from surprise_rerank.rerank.grouping import at_most_of_each, merged_neighbours, with_neighbours
 from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.rerank.weight_fitting import WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -31,8 +30,14 @@ from surprise_rerank.thresholds.background import (
     QuestionBackground,
     require_background,
 )
-from surprise_rerank.thresholds.chance import USUAL_CHANCE
-from surprise_rerank.thresholds.verdicts import EMPTY, NO_MATCH, NO_WORD, NOT_MEASURED
+from surprise_rerank.thresholds.verdicts import (
+    EMPTY,
+    NO_MATCH,
+    NO_WORD,
+    NOT_MEASURED,
+    NOT_MEASURED_PASSAGES,
+    USUAL_CHANCE,
+)
 
 # Judged questions whose vectors are held at a time.
 _ENCODED = 256
@@ -99,6 +104,9 @@ class Pipeline:
         by_unit = getattr(self.retriever, "by_unit", None)
         if by_unit is not None:
             object.__setattr__(self, "retriever", by_unit(options.unit))
+        of_unit = getattr(self.background, "by_unit", None)
+        if of_unit is not None:
+            object.__setattr__(self, "background", of_unit(options.unit))
         if options.min_percentile:
             require_background(self.current_background(), options.min_percentile)
 
@@ -188,11 +196,23 @@ class Pipeline:
             fields = pipeline._fields | options.variety.needs
             if texts and read is None:
                 fields |= {"documents"}
-            pool = _retrieved(pipeline.retriever, query, max(options.depth, last), fields)
-            pool = _in_units(pool, options.unit)
+            depth = max(options.depth, last)
+            attributes: Known = {
+                "surprise_rerank.retriever": type(pipeline.retriever).__name__,
+                "surprise_rerank.depth": depth,
+            }
+            with span("RETRIEVER", "surprise_rerank.retrieve", attributes) as retrieved_counts:
+                pool = pipeline.retriever.retrieve(query, depth, fields)
+                retrieved_counts["surprise_rerank.candidates"] = len(pool)
+            pool = replace(pool, unit=options.unit)
             retrieved = time.perf_counter()
-            background, least = pipeline._judge(pool, settings.get("min_percentile"))
-            with _reranking(self.reranker, pool, top_k):
+            pool, background, least = pipeline._judge(pool, settings.get("min_percentile"))
+            attributes = {
+                "reranker.model_name": None if self.reranker is None else type(self.reranker).__name__,
+                "reranker.top_k": top_k,
+                "surprise_rerank.candidates": len(pool),
+            }
+            with span("RERANKER", "surprise_rerank.rerank", attributes):
                 ranking = ranked(query, pool, self.reranker, background, least)
             if (
                 ranking.verdict is not None
@@ -243,17 +263,20 @@ class Pipeline:
 
     def _judge(
         self, pool: Candidates, requested: float | None
-    ) -> tuple[QuestionBackground | None, float | None]:
-        """The background that says something of a pool, and the threshold that applies to it."""
+    ) -> tuple[Candidates, QuestionBackground | None, float | None]:
+        """A pool, the background that says something of it, and the threshold that applies to it."""
         least = self.options.min_percentile or None  # 0 leaves nothing out
+        background = None if pool.outside else self.current_background()
+        if background is not None and background.unit != pool.unit and pool.passages is not None:
+            outside = f"the background is of {background.unit}s, and {pool.unit}s are asked for"
+            pool = replace(pool, outside=f"{outside}: measure one of {pool.unit}s")
         if not pool.outside:
-            background = self.current_background()
             if least is not None:
                 require_background(background, least)
-            return background, least
+            return pool, background, least
         if requested:
             raise DataError(f"min_percentile={requested!r} cannot be told: {pool.outside}; leave it out")
-        return None, None  # the verdict has the reason
+        return pool, None, None  # the verdict has the reason
 
     def _reads_no_word(self, query: Query) -> bool:
         """Whether neither the model nor a document knows a word of the question, such as `asdf qwer`.
@@ -298,7 +321,7 @@ class Pipeline:
         def answers() -> Iterator[tuple[str, Ranking]]:
             for query in queries:
                 pool = self.retriever.retrieve(query, self.options.depth, self._fields)
-                yield query.text, ranked(query, pool, self.reranker)
+                yield query.text, ranked(query, replace(pool, unit=self.options.unit), self.reranker)
                 if on_progress is not None:
                     on_progress(1)
 
@@ -319,17 +342,17 @@ class Pipeline:
         border.optional(border.function, "on_progress", on_progress)
         advice = "a chance of relevance needs one; make it with with_background(questions)"
         background = border.present("a background", self.current_background(), advice)
-        names, standings, found = list(qrels), [], []
+        names, standings, answered = list(qrels), [], []
         for query in self.encoded([questions[name] for name in names], names):
             ranking = self.answer(query, texts=False).ranking
             if len(ranking):
                 standings.append(background.standing(background.totals_of(ranking, query.text)))
-                found.append(any(qrels[query.id].get(name, 0) > 0 for name in ranking.ids[:_SHOWN]))
+                answered.append(any(qrels[query.id].get(name, 0) > 0 for name in ranking.ids[:_SHOWN]))
             if on_progress is not None:
                 on_progress(1)
         best, gaps = np.array(standings).reshape(-1, 2).T
         longest = max((len(questions[name].split()) for name in names), default=0)
-        chance = USUAL_CHANCE.calibrated(best, gaps, found, longest)
+        chance = USUAL_CHANCE.calibrated(best, gaps, answered, longest)
         return replace(self, background=replace(background, chance=chance))
 
     def fit(
@@ -354,7 +377,7 @@ class Pipeline:
                 f"the pipeline has {kind}, which has no weights to fit; fit one with a "
                 "FusionReranker (the systems auto and fusion)"
             )
-        names = [name for name, own in qrels.items() if any(gain > 0 for gain in own.values())]
+        names = [name for name, gains in qrels.items() if any(gain > 0 for gain in gains.values())]
         if not names:
             raise DataError(
                 f"none of {len(qrels)} judged questions has a relevant document; give judgements above 0"
@@ -370,9 +393,9 @@ class Pipeline:
                     if on_progress is not None:
                         on_progress(1)
 
-        found = fit_guarded(reranker, judged())
-        made = replace(self, reranker=reranker.weighted(found.weights)) if found.accepted else self
-        return FittedPipeline(**vars(found), pipeline=made)
+        fitted = fit_guarded(reranker, judged())
+        pipeline = replace(self, reranker=reranker.weighted(fitted.weights)) if fitted.accepted else self
+        return FittedPipeline(**vars(fitted), pipeline=pipeline)
 
 
 @dataclass(frozen=True)
@@ -384,35 +407,6 @@ class FittedPipeline(WeightFit):
     """
 
     pipeline: Pipeline = field(kw_only=True)
-
-
-def _reranking(
-    reranker: Reranker | None, pool: Candidates, top_k: int | None
-) -> AbstractContextManager[Counts]:
-    """A span of how a pool is ordered and measured, of which `top_k` are shown."""
-    known: Known = {
-        "reranker.model_name": None if reranker is None else type(reranker).__name__,
-        "reranker.top_k": top_k,
-        "surprise_rerank.candidates": len(pool),
-    }
-    return span("RERANKER", "surprise_rerank.rerank", known)
-
-
-def _retrieved(retriever: Retriever, query: Query, depth: int, fields: frozenset[Field]) -> Candidates:
-    """A retriever's candidates, and a span of how it found them."""
-    known: Known = {"surprise_rerank.retriever": type(retriever).__name__, "surprise_rerank.depth": depth}
-    with span("RETRIEVER", "surprise_rerank.retrieve", known) as counts:
-        pool = retriever.retrieve(query, depth, fields)
-        counts["surprise_rerank.candidates"] = len(pool)
-    return pool
-
-
-def _in_units(pool: Candidates, unit: Unit) -> Candidates:
-    """Candidates that a ranking has a line of each document of, or of each passage."""
-    if unit == "document" or pool.passages is None or pool.best == 1:
-        return pool if pool.unit == unit else replace(pool, unit=unit)
-    outside = f"the background is of documents by the mean of {pool.best} passages, which says nothing of one"
-    return replace(pool, unit=unit, outside=pool.outside or outside)
 
 
 def ranked(
@@ -430,7 +424,8 @@ def ranked(
         return replace(ranking, verdict=Verdict("unknown", None, pool.outside))
     if background is not None:
         return background.judged(ranking, query.text, min_percentile)
-    return replace(ranking, verdict=NOT_MEASURED)
+    has_passages = ranking.unit == "passage" and ranking.passages is not None
+    return replace(ranking, verdict=NOT_MEASURED_PASSAGES if has_passages else NOT_MEASURED)
 
 
 def _first_of(ranking: Ranking, pool: Candidates, options: SearchOptions, last: int) -> Ranking:

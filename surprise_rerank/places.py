@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from surprise_rerank import border
-from surprise_rerank.errors import DataError
 
 # Offset in a text -> the place from there on, ascending.
 Places: TypeAlias = tuple[tuple[int, "Place"], ...]
@@ -54,7 +53,7 @@ class Place:
 
     def to_json(self) -> dict[str, Any]:
         """What is known of it, as JSON values."""
-        values = {own.name: getattr(self, own.name) for own in fields(self)}
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
         return {name: value for name, value in values.items() if value}
 
 
@@ -62,8 +61,7 @@ def checked_places(name: str, places: object) -> Places:
     """Pairs of an ascending offset and a place; a DataError for anything else."""
     pairs = list(border.instances(name, places, tuple, "give pairs of an offset and a Place"))
     for position, pair in enumerate(pairs):
-        if len(pair) != 2:
-            raise DataError(f"{name}[{position}] must be a pair of an offset and a Place, got {pair!r}")
+        border.equal(f"the length of {name}[{position}]", len(pair), 2, "give an offset and a Place")
         border.count(f"{name}[{position}][0]", pair[0], 0 if not position else pairs[position - 1][0])
         border.instance(f"{name}[{position}][1]", pair[1], Place)
     return tuple(pairs)
@@ -79,13 +77,13 @@ def place_of(text: str, places: Places, start: int, end: int) -> Place | None:
         start + len(text[start:end]) - len(text[start:end].lstrip()),
         start + len(text[start:end].rstrip()),
     )
-    offset = partial(bisect.bisect_right, places, key=lambda own: own[0])
+    offset = partial(bisect.bisect_right, places, key=lambda pair: pair[0])
     first = max(offset(start) - 1, 0)
     inside = [place for _, place in places[first : offset(max(end - 1, start))]]
     if not inside:
         return None
     head, tail = inside[0], inside[-1]
-    changes: dict[str, Any] = {"heading": next((own.heading for own in inside if own.heading), "")}
+    changes: dict[str, Any] = {"heading": next((place.heading for place in inside if place.heading), "")}
     if head.page != tail.page:
         changes |= {"last_page": tail.page, "last_label": tail.label}
     if head.slide != tail.slide:
@@ -103,7 +101,7 @@ def headed(marks: Iterable[tuple[int, int, str]], title: str = "") -> Places:
     path: list[tuple[int, str]] = []
     places = []
     for offset, level, heading in marks:
-        path = [own for own in path if own[0] < level]
+        path = [heading for heading in path if heading[0] < level]
         if heading and heading != title:
             path.append((level, heading))
         places.append((offset, Place(heading=" > ".join(text for _, text in path))))
@@ -113,12 +111,14 @@ def headed(marks: Iterable[tuple[int, int, str]], title: str = "") -> Places:
 def combined(one: Places, other: Places) -> Places:
     """Both in one, of which each says what the other does not."""
     values: dict[str, dict[str, Any]] = {"one": {}, "other": {}}
-    found: dict[int, Place] = {}
-    steps = [(offset, "one", own) for offset, own in one] + [(offset, "other", own) for offset, own in other]
+    places: dict[int, Place] = {}
+    steps = [(offset, "one", place) for offset, place in one] + [
+        (offset, "other", place) for offset, place in other
+    ]
     for offset, side, place in sorted(steps, key=lambda step: step[0]):
         values[side] = place.to_json()
-        found[offset] = Place(**{**values["one"], **values["other"]})
-    return tuple(found.items())
+        places[offset] = Place(**{**values["one"], **values["other"]})
+    return tuple(places.items())
 
 
 def places_json(places: Places) -> list[list[Any]]:

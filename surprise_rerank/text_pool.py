@@ -19,7 +19,6 @@ from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.encoders.passages import Passages, passage_texts
-from surprise_rerank.errors import DataError
 
 # What a text may be stored under: an id, several of which the first that is stored counts, or None.
 Ids: TypeAlias = Sequence[str | Sequence[str] | None]
@@ -35,6 +34,7 @@ _logger = logging.getLogger("surprise_rerank")
 _SAME_MODEL = 0.5
 # Ids that are shown at level debug.
 _SHOWN = 3
+_NONE = "give one for each, None where there is none"
 
 
 class StoredDocuments(Protocol):
@@ -65,13 +65,15 @@ class GivenTexts:
         listed = border.texts("texts", texts)
         for name, values in (("ids", ids), ("vectors", vectors)):
             if values is not None and (isinstance(values, str) or not hasattr(values, "__len__")):
-                border.refuse(name, values, "a list with one for each text", "give None where there is none")
-            if values is not None and len(values) != len(listed):
-                raise DataError(
-                    f"{len(values)} {name} for {len(listed)} texts; give one for each, None where there "
-                    "is none"
-                )
-        names = [_names(position, own) for position, own in enumerate(ids or [None] * len(listed))]
+                border.refuse(name, values, "a list with one for each text", _NONE)
+            if values is not None:
+                border.equal(f"the length of {name}", len(values), len(listed), _NONE)
+        names: list[tuple[str, ...]] = []
+        for position, name_or_names in enumerate(ids or [None] * len(listed)):
+            if name_or_names is None or isinstance(name_or_names, str):
+                names.append(() if name_or_names is None else (name_or_names,))
+            else:
+                names.append(tuple(border.texts(f"ids[{position}]", name_or_names)))
         return cls(listed, names, _checked_vectors([] if vectors is None else vectors), ids is not None)
 
     @property
@@ -97,46 +99,48 @@ class TextPools:
     stored: StoredDocuments | None = None
     passages: Passages | None = None
     # What was said once, and what was found out of given vectors. Threads that write it write the same.
-    known: dict[str, bool] = field(default_factory=dict)
+    facts: dict[str, bool] = field(default_factory=dict)
 
-    def pool(self, query: Query, given: GivenTexts, needs: frozenset[Field]) -> tuple[Candidates, int]:
+    def pool(self, query: Query, batch: GivenTexts, needs: frozenset[Field]) -> tuple[Candidates, int]:
         """The candidates of these texts, by position, with these fields; and how many are not stored."""
-        positions, rows, notes = given.positions, list(range(len(given.texts))), []
+        positions, rows, notes = batch.positions, list(range(len(batch.texts))), []
         stored = None
         if self.stored is not None:
-            asked = list(dict.fromkeys(name for own in given.ids for name in own))
-            with span("RETRIEVER", "surprise_rerank.fetch", {"surprise_rerank.asked": len(asked)}) as counts:
-                found = self.stored.candidates(query, asked, needs)
-                counts["surprise_rerank.documents"] = len(set(found.ids))
-            stored = _at_positions(found, positions, given.ids)
-            known = frozenset(stored.ids)
-            rows = [row for row in rows if positions[row] not in known]
-            notes.append(self._told_stored(given, asked, len(known)))
+            wanted_ids = list(dict.fromkeys(name for ids in batch.ids for name in ids))
+            with span(
+                "RETRIEVER", "surprise_rerank.fetch", {"surprise_rerank.asked": len(wanted_ids)}
+            ) as counts:
+                fetched = self.stored.candidates(query, wanted_ids, needs)
+                counts["surprise_rerank.documents"] = len(set(fetched.ids))
+            stored = _at_positions(fetched, positions, batch.ids)
+            stored_positions = frozenset(stored.ids)
+            rows = [row for row in rows if positions[row] not in stored_positions]
+            notes.append(self._note_on_stored(batch, wanted_ids, len(stored_positions)))
         if stored is not None and not rows:
             return replace(stored, notes=(*notes, *stored.notes)), 0
-        vectors, about = self._usable(given, rows) if "dense" in needs else ({}, "")
+        vectors, about = self._usable_vectors(batch, rows) if "dense" in needs else ({}, "")
         notes += [about] if about else []
         tokens_read = "tokens" in needs and token_dimension(self.encoder) is not None
         # A given vector is of a whole text, which is split for its tokens only.
         encoded = rows if tokens_read else [row for row in rows if row not in vectors]
-        split = self._split(given.texts, encoded if tokens_read or "dense" in needs else ())
+        split = self._split(batch.texts, encoded if tokens_read or "dense" in needs else ())
         parts = [
             part
             for row in rows
-            for part in split.get(row, [_Part(row, given.texts[row], Passage(0, 0, len(given.texts[row])))])
+            for part in split.get(row, [_Part(row, batch.texts[row], Passage(0, 0, len(batch.texts[row])))])
         ]
-        whole = {row: own for row, own in vectors.items() if row not in split}
-        fresh = self._fresh(given, parts, whole, needs, tokens_read)
+        whole = {row: vector for row, vector in vectors.items() if row not in split}
+        fresh = self._fresh(batch, parts, whole, needs, tokens_read)
         if split and self.passages is not None:
             fresh = replace(fresh, passages=tuple(part.passage for part in parts), best=self.passages.best)
         if self.stored is not None and fresh.tokens is not None:
             fresh = replace(fresh, tokens=pooled_tokens(fresh.tokens, self.stored.pooling))
-        pool = fresh if stored is None else _joined(stored, fresh, given.texts)
+        pool = fresh if stored is None else _joined(stored, fresh, batch.texts)
         return replace(pool, notes=(*notes, *pool.notes)), len(rows)
 
     def _fresh(
         self,
-        given: GivenTexts,
+        batch: GivenTexts,
         parts: Sequence[_Part],
         vectors: Mapping[int, Float32Array],
         needs: frozenset[Field],
@@ -153,14 +157,16 @@ class TextPools:
             tokens = encode_documents(_one_side(self.encoder, "token"), texts).tokens if tokens_read else None
             dense = np.zeros((len(parts), self.encoder.dimension if "dense" in needs else 0), np.float32)
             if lacking:
-                own = encode_documents(_one_side(self.encoder, "dense"), [texts[i] for i in lacking]).dense
-                dense[lacking] = own
+                encoder = _one_side(self.encoder, "dense")
+                dense[lacking] = encode_documents(encoder, [texts[i] for i in lacking]).dense
         if vectors:
-            dense = np.array([vectors.get(part.row, own) for part, own in zip(parts, dense, strict=True)])
-        positions = given.positions
+            dense = np.array(
+                [vectors.get(part.row, vector) for part, vector in zip(parts, dense, strict=True)]
+            )
+        positions = batch.positions
         ids = tuple(positions[part.row] for part in parts)
         documents = tuple(
-            Document(name, given.texts[part.row]) for name, part in zip(ids, parts, strict=True)
+            Document(name, batch.texts[part.row]) for name, part in zip(ids, parts, strict=True)
         )
         return Candidates(
             ids=ids,
@@ -182,61 +188,61 @@ class TextPools:
         # A model that reads very little has no room for the usual overlap.
         passages = replace(self.passages, overlap=min(self.passages.overlap, limit // 4))
         documents = [Document(str(row), texts[row]) for row in long]
-        found = {}
-        for row, document, own in zip(long, documents, passages.split(documents, self.encoder), strict=True):
-            if len(own) > 1:
-                encoded = passage_texts(document, own, titled=False)
-                found[row] = [_Part(row, text, place) for text, place in zip(encoded, own, strict=True)]
-        return found
+        parts_by_row = {}
+        for row, document, pieces in zip(
+            long, documents, passages.split(documents, self.encoder), strict=True
+        ):
+            if len(pieces) > 1:
+                encoded = passage_texts(document, pieces, titled=False)
+                parts_by_row[row] = [
+                    _Part(row, text, place) for text, place in zip(encoded, pieces, strict=True)
+                ]
+        return parts_by_row
 
-    def _usable(self, given: GivenTexts, rows: Sequence[int]) -> tuple[dict[int, Float32Array], str]:
+    def _usable_vectors(self, batch: GivenTexts, rows: Sequence[int]) -> tuple[dict[int, Float32Array], str]:
         """Row -> its given vector as the encoder would scale it, where they are of its model; and a note."""
-        found = {row: given.vectors[row] for row in rows if row in given.vectors}
-        if not found:
+        vectors = {row: batch.vectors[row] for row in rows if row in batch.vectors}
+        if not vectors:
             return {}, ""
-        first = next((row for row in found if given.texts[row].strip()), min(found))
-        dimension, expected = len(found[first]), self.encoder.dimension
+        first = next((row for row in vectors if batch.texts[row].strip()), min(vectors))
+        dimension, expected = len(vectors[first]), self.encoder.dimension
         if dimension != expected:
             why = f"have dimension {dimension}, those of {self.encoder.name!r} {expected}"
-            return {}, f"the vectors that came with {len(found)} texts {why}, so they were not used"
+            return {}, f"the vectors that came with {len(vectors)} texts {why}, so they were not used"
         fact = f"vectors are of {self.encoder.name}"
-        if fact not in self.known:
-            own = encode_documents(_one_side(self.encoder, "dense"), [given.texts[first]]).dense[0]
-            cosine = float(unit_rows(own[None])[0] @ unit_rows(found[first][None])[0])
-            self.known[fact] = cosine > _SAME_MODEL
-            if not self.known[fact]:
+        if fact not in self.facts:
+            encoded = encode_documents(_one_side(self.encoder, "dense"), [batch.texts[first]]).dense[0]
+            cosine = float(unit_rows(encoded[None])[0] @ unit_rows(vectors[first][None])[0])
+            self.facts[fact] = cosine > _SAME_MODEL
+            if not self.facts[fact]:
                 _logger.warning(
                     "the vectors that come with texts are not of the encoder %r (a cosine of %.2f for the "
                     "same text), so texts are encoded again",
                     self.encoder.name,
                     cosine,
                 )
-        if not self.known[fact]:
-            return {}, f"the vectors that came with {len(found)} texts are of another model and were not used"
+        if not self.facts[fact]:
+            note = f"the vectors that came with {len(vectors)} texts are of another model and were not used"
+            return {}, note
         if getattr(_one_side(self.encoder, "dense"), "unit", True):
-            found = {row: unit_rows(vector[None])[0] for row, vector in found.items()}
-        _logger.debug("vectors of %d of %d texts were given", len(found), len(given.texts))
-        return found, f"vectors of {len(found)} of {len(given.texts)} texts were given"
+            vectors = {row: unit_rows(vector[None])[0] for row, vector in vectors.items()}
+        _logger.debug("vectors of %d of %d texts were given", len(vectors), len(batch.texts))
+        return vectors, f"vectors of {len(vectors)} of {len(batch.texts)} texts were given"
 
-    def _told_stored(self, given: GivenTexts, asked: Sequence[str], known: int) -> str:
+    def _note_on_stored(self, batch: GivenTexts, wanted_ids: Sequence[str], stored: int) -> str:
         """A note on how many texts are stored; a warning, too, the first time that none is."""
-        count = len(given.texts)
-        _logger.debug("stored %d of %d", known, count)
-        if count and not known and given.has_ids and "none is stored" not in self.known:
-            self.known["none is stored"] = True
+        count = len(batch.texts)
+        _logger.debug("stored %d of %d", stored, count)
+        if count and not stored and batch.has_ids and "none is stored" not in self.facts:
+            self.facts["none is stored"] = True
             # What is asked is nobody's business at this level: a server writes it into its log.
-            why = "the index has none of their ids (see level debug)" if asked else "none came with an id"
+            why = (
+                "the index has none of their ids (see level debug)" if wanted_ids else "none came with an id"
+            )
             _logger.warning("none of %d texts is stored, so all are encoded: %s", count, why)
-            _logger.debug("the ids that were looked for: %s", asked[:_SHOWN])
-        others = f"; {count - known} were encoded" if known < count else ""
-        return f"stored {known} of {count}{others}"
-
-
-def _names(position: int, ids: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The ids that a text may be stored under, best first."""
-    if ids is None or isinstance(ids, str):
-        return () if ids is None else (ids,)
-    return tuple(border.texts(f"ids[{position}]", ids))
+            _logger.debug("the ids that were looked for: %s", wanted_ids[:_SHOWN])
+        others = f"; {count - stored} were encoded" if stored < count else ""
+        return f"stored {stored} of {count}{others}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -248,29 +254,27 @@ class TextRetriever:
     """
 
     pools: TextPools
-    given: GivenTexts
+    batch: GivenTexts
     judges_stored_alone: bool = False
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """A candidate for every text, or for every passage of one; ids are positions."""
-        if not self.given.texts:
+        if not self.batch.texts:
             return Candidates(())
-        pool, elsewhere = self.pools.pool(query, self.given, fields)
+        pool, elsewhere = self.pools.pool(query, self.batch, fields)
         return replace(pool, outside=OUTSIDE) if self.judges_stored_alone and elsewhere else pool
 
 
 def _checked_vectors(vectors: Vectors) -> dict[int, Float32Array]:
     """Row -> its vector, of those that there are, finite and of one dimension."""
-    rows = [row for row, own in enumerate(vectors) if own is not None]
-    found = {row: matrix(cast(npt.ArrayLike, vectors[row]), f"vectors[{row}]") for row in rows}
-    for row, own in found.items():
-        if np.ndim(cast(npt.ArrayLike, vectors[row])) != 1 or not own.size:
-            border.refuse(
-                f"vectors[{row}]", own.shape, "of shape (dimension,)", "give None where there is none"
-            )
+    rows = [row for row, vector in enumerate(vectors) if vector is not None]
+    matrices = {row: matrix(cast(npt.ArrayLike, vectors[row]), f"vectors[{row}]") for row in rows}
+    for row, vector in matrices.items():
+        if np.ndim(cast(npt.ArrayLike, vectors[row])) != 1 or not vector.size:
+            border.refuse(f"vectors[{row}]", vector.shape, "of shape (dimension,)", _NONE)
         advice = "give those of one model, and None for the other texts"
-        border.equal(f"the dimension of vectors[{row}]", own.size, found[rows[0]].size, advice)
-    return {row: own[0] for row, own in found.items()}
+        border.equal(f"the dimension of vectors[{row}]", vector.size, matrices[rows[0]].size, advice)
+    return {row: vector[0] for row, vector in matrices.items()}
 
 
 def _joined(stored: Candidates, fresh: Candidates, texts: Sequence[str]) -> Candidates:
@@ -295,16 +299,16 @@ def _one_side(encoder: Encoder, side: Literal["dense", "token"]) -> Encoder:
 
 
 def _at_positions(
-    found: Candidates, positions: Sequence[str], names: Sequence[tuple[str, ...]]
+    stored: Candidates, positions: Sequence[str], names: Sequence[tuple[str, ...]]
 ) -> Candidates:
     """Stored documents under the positions that they were given at; a duplicate has a row for each."""
     rows: dict[str, list[int]] = {}
-    for row, name in enumerate(found.ids):
+    for row, name in enumerate(stored.ids):
         rows.setdefault(name, []).append(row)
     pairs = [
         (position, row)
-        for position, own in zip(positions, names, strict=True)
-        for row in next((rows[name] for name in own if name in rows), ())
+        for position, ids in zip(positions, names, strict=True)
+        for row in next((rows[name] for name in ids if name in rows), ())
     ]
-    picked = found.take([row for _, row in pairs])
+    picked = stored.take([row for _, row in pairs])
     return replace(picked, ids=tuple(position for position, _ in pairs))

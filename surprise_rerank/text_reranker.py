@@ -109,10 +109,10 @@ class TextReranker:
         **settings: Unpack[SearchSettings],
     ) -> Answer:
         """As `rank`, with all that `Pipeline.answer` gives; ids of pool and ranking are positions."""
-        given = GivenTexts.checked(texts, ids, vectors)
-        answer = self._pipeline(given).answer(question, top_k, texts=False, **settings)
-        shown = _named(answer.shown, given)
-        if not given.texts:
+        batch = GivenTexts.checked(texts, ids, vectors)
+        answer = self._pipeline(batch).answer(question, top_k, texts=False, **settings)
+        shown = _named(answer.shown, batch)
+        if not batch.texts:
             shown = replace(shown, verdict=Verdict("no match", None, "there were no texts to rank"))
         return replace(answer, shown=shown)
 
@@ -134,26 +134,26 @@ class TextReranker:
 
         def answers() -> Iterator[tuple[str, Ranking]]:
             for query in encode_queries(self.encoder, border.texts("questions", questions)):
-                given = GivenTexts.checked(retrieve(query.text))
-                yield query.text, unjudged._pipeline(given).answer(query, None, texts=False).ranking
+                batch = GivenTexts.checked(retrieve(query.text))
+                yield query.text, unjudged._pipeline(batch).answer(query, None, texts=False).ranking
 
         unjudged = replace(self, background=None, options=replace(self.options, min_percentile=None))
         return replace(self, background=QuestionBackground.of(answers(), scorer))
 
-    def _pipeline(self, given: GivenTexts) -> Pipeline:
+    def _pipeline(self, batch: GivenTexts) -> Pipeline:
         """What ranks these texts."""
         background = self.current_background()
         is_of_index = self.stored is not None and (background is None or background.documents > 0)
         pools = TextPools(self.encoder, self.stored, self.passages, self._known)
-        retriever = TextRetriever(pools, given, judges_stored_alone=is_of_index)
+        retriever = TextRetriever(pools, batch, judges_stored_alone=is_of_index)
         # Whoever gives texts wants texts back; `rank(unit="passage")` is for those who want their passages.
-        options = replace(self.options, depth=max(len(given.texts), 1), unit="document")
+        options = replace(self.options, depth=max(len(batch.texts), 1), unit="document")
         return Pipeline(self.encoder, retriever, self.reranker, options, self.background)
 
 
-def _named(shown: Ranking, given: GivenTexts) -> Ranking:
+def _named(shown: Ranking, batch: GivenTexts) -> Ranking:
     """Lines by the ids that came with the texts, with their positions."""
-    names = [ids[0] if ids else str(position) for position, ids in enumerate(given.ids)]
+    names = [ids[0] if ids else str(position) for position, ids in enumerate(batch.ids)]
     positions = tuple(map(int, shown.ids))
     folded = None
     if shown.duplicates is not None:
@@ -161,7 +161,7 @@ def _named(shown: Ranking, given: GivenTexts) -> Ranking:
     return replace(
         shown,
         ids=tuple(names[i] for i in positions),
-        documents=tuple(Document(names[i], given.texts[i]) for i in positions),
+        documents=tuple(Document(names[i], batch.texts[i]) for i in positions),
         positions=positions,
         duplicates=None if folded is None else tuple(tuple(names[i] for i in line) for line in folded),
         folded=folded,

@@ -42,24 +42,24 @@ class Seen:
     """What a browser made of a page.
 
     Attributes:
-        told: what the looking script returned.
+        result: what the looking script returned.
         console: lines of the console: errors of scripts, and what a policy refused.
     """
 
-    told: Any
+    result: Any
     console: tuple[str, ...]
 
 
 def find_browser() -> str | None:
     """The program of a Chromium; None where there is none."""
-    found = next(filter(None, map(shutil.which, _NAMES)), None)
-    if found is None and importlib.util.find_spec("playwright") is not None:
+    browser = next(filter(None, map(shutil.which, _NAMES)), None)
+    if browser is None and importlib.util.find_spec("playwright") is not None:
         from playwright.sync_api import sync_playwright
 
         with sync_playwright() as playwright:
             path = playwright.chromium.executable_path
-        found = path if Path(path).is_file() else None
-    return found
+        browser = path if Path(path).is_file() else None
+    return browser
 
 
 def look_at(browser: str, page: Path, look: str) -> Seen:
@@ -79,9 +79,9 @@ def look_at(browser: str, page: Path, look: str) -> Seen:
             text=True,
             timeout=90,
         )
-    told = re.search(r'<pre id="told">(.+?)</pre>', done.stdout, re.DOTALL)
-    assert told is not None, (done.stdout[-500:], done.stderr[-2000:])
-    return Seen(json.loads(unescape(told[1])), tuple(re.findall(r".*CONSOLE.*", done.stderr)))
+    match = re.search(r'<pre id="told">(.+?)</pre>', done.stdout, re.DOTALL)
+    assert match is not None, (done.stdout[-500:], done.stderr[-2000:])
+    return Seen(json.loads(unescape(match[1])), tuple(re.findall(r".*CONSOLE.*", done.stderr)))
 
 
 @contextmanager

@@ -152,10 +152,10 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     passes: list[int] = []
     count = TermStatistics.counted
 
-    def noted(*given: Any) -> TermStatistics:
-        found = count(*given)
-        passes.append(found.points)
-        return found
+    def noted(*arguments: Any) -> TermStatistics:
+        statistics = count(*arguments)
+        passes.append(statistics.points)
+        return statistics
 
     monkeypatch.setattr(TermStatistics, "counted", noted)
     return passes

@@ -126,7 +126,7 @@ class Faults:
     def came(self, request: str, collection: str = "") -> int:
         """How many such requests have come, those that met a fault included."""
         with self._lock:
-            return sum(own == request and name.endswith(collection) for own, name in self._came)
+            return sum(seen == request and name.endswith(collection) for seen, name in self._came)
 
     def met(self, request: str, collection: str) -> Fault | None:
         """Count a request; the fault that it meets, if any."""
@@ -143,8 +143,10 @@ class Faults:
 
     def collections(self) -> list[str]:
         """The names of the test's collections."""
-        found = self.store.get_collections().collections
-        return sorted(own.name for own in found if own.name.startswith(self.prefix))
+        collections = self.store.get_collections().collections
+        return sorted(
+            collection.name for collection in collections if collection.name.startswith(self.prefix)
+        )
 
 
 class FaultyMemory(Faults):
@@ -181,26 +183,26 @@ class FaultyMemory(Faults):
         return SimpleNamespace()
 
     def __getattr__(self, name: str) -> Any:
-        own = getattr(type(self), f"_{name}", None)
-        request = own.__get__(self) if own else getattr(self.store, name)
+        method = getattr(type(self), f"_{name}", None)
+        request = method.__get__(self) if method else getattr(self.store, name)
         return functools.partial(self._send, name, request) if name in _PATHS else request
 
-    def _send(self, name: str, request: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    def _send(self, name: str, request: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if self.is_stopped:
             raise ResponseHandlingException(httpx.ConnectError("Connection refused"))
-        fault = self.met(name, given[0] if given and isinstance(given[0], str) else "")
+        fault = self.met(name, arguments[0] if arguments and isinstance(arguments[0], str) else "")
         if isinstance(fault, Status) and (
-            fault.above < 0 or sum(len(own.model_dump_json()) for own in given[1]) > fault.above
+            fault.above < 0 or sum(len(point.model_dump_json()) for point in arguments[1]) > fault.above
         ):
             headers = httpx.Headers(dict(fault.headers))
             raise UnexpectedResponse(fault.code, fault.reason, fault.content, headers)
         if fault is Broken.RESET:
             raise ResponseHandlingException(httpx.ReadError("Connection reset by peer"))
-        for own in named.get("ids", ()):
-            if not isinstance(own, int):
-                uuid.UUID(own)  # local mode takes other ids, a server does not
+        for id_ in named.get("ids", ()):
+            if not isinstance(id_, int):
+                uuid.UUID(id_)  # local mode takes other ids, a server does not
         with self._one:
-            answer = request(*given, **named)
+            answer = request(*arguments, **named)
         match fault:
             case Broken.CUT | Broken.CLOSED:
                 raise ResponseHandlingException(httpx.RemoteProtocolError("peer closed connection"))
@@ -213,20 +215,20 @@ class FaultyMemory(Faults):
     def _searched(self, *, path_params: Mapping[str, str], content: str, **_: Any) -> dict[str, Any]:
         """A batch of searches in JSON."""
         self.searches += json.loads(content)["searches"]
-        asked = TypeAdapter(models.QueryRequestBatch).validate_json(content).searches
-        plain = [own.model_copy(update={"params": None}) for own in asked]  # local mode warns of them
-        found = self.query_batch_points(path_params["collection_name"], plain)
-        return {"result": [json.loads(own.model_dump_json()) for own in found]}
+        queries = TypeAdapter(models.QueryRequestBatch).validate_json(content).searches
+        plain = [query.model_copy(update={"params": None}) for query in queries]  # local mode warns of them
+        responses = self.query_batch_points(path_params["collection_name"], plain)
+        return {"result": [json.loads(response.model_dump_json()) for response in responses]}
 
-    def _create_collection(self, name: str, *given: Any, **named: Any) -> Any:
-        self.settings[name] = {own: named.pop(own) for own in _SPREAD if own in named}
-        return self.store.create_collection(name, *given, **named)
+    def _create_collection(self, name: str, *arguments: Any, **named: Any) -> Any:
+        self.settings[name] = {setting: named.pop(setting) for setting in _SPREAD if setting in named}
+        return self.store.create_collection(name, *arguments, **named)
 
     def _get_collection(self, name: str) -> models.CollectionInfo:
-        found = self.store.get_collection(name)
-        for own, value in self.settings.get(name, {}).items():
-            setattr(found.config.params, own, value)
-        return found
+        info = self.store.get_collection(name)
+        for setting, value in self.settings.get(name, {}).items():
+            setattr(info.config.params, setting, value)
+        return info
 
     def _create_payload_index(self, name: str, path: str, schema: Any, **_: Any) -> None:
         self.indexes.setdefault(name, {})[path] = schema
@@ -289,9 +291,9 @@ class Proxy(Faults):
     def answer(self, seen: Seen, method: str) -> tuple[int, bytes]:
         """What is behind it says."""
         if self.behind.hostname is None:
-            own = self.answers.get(seen.name, True)
-            own = own(seen) if callable(own) else own
-            return 200, own if isinstance(own, bytes) else json.dumps({"result": own}).encode()
+            answer = self.answers.get(seen.name, True)
+            answer = answer(seen) if callable(answer) else answer
+            return 200, answer if isinstance(answer, bytes) else json.dumps({"result": answer}).encode()
         link = http.client.HTTPConnection(self.behind.hostname, self.behind.port or 6333, timeout=60)
         with contextlib.closing(link):
             plain = {"Connection": "close", "Accept-Encoding": "identity"}
@@ -304,9 +306,9 @@ class _Server(ThreadingHTTPServer):
     daemon_threads, request_queue_size = True, 64
     proxy: Proxy
 
-    def __init__(self, *given: Any) -> None:
+    def __init__(self, *arguments: Any) -> None:
         self.open: list[socket.socket] = []
-        super().__init__(*given)
+        super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         self.open.append(request)
@@ -335,8 +337,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         proxy, path = self.server.proxy, urlsplit(self.path).path
-        own = f"{self.command} {path}"
-        name = next((name for name, known in _PATHS.items() if re.fullmatch(known, own)), own)
+        request = f"{self.command} {path}"
+        name = next((name for name, pattern in _PATHS.items() if re.fullmatch(pattern, request)), request)
         fault = proxy.met(name, unquote("".join(path.split("/")[2:3])))
         if fault is Broken.RESET:
             self._reset()

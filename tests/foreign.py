@@ -21,8 +21,8 @@ def foreign(
     client = client or QdrantClient(":memory:")
     client.create_collection(name, models.VectorParams(size=len(vectors[0]), distance=distance))
     points = [
-        models.PointStruct(id=own, vector=[float(x) for x in vector], payload=dict(payload))
-        for own, vector, payload in zip(ids or range(len(vectors)), vectors, payloads, strict=True)
+        models.PointStruct(id=id_, vector=[float(x) for x in vector], payload=dict(payload))
+        for id_, vector, payload in zip(ids or range(len(vectors)), vectors, payloads, strict=True)
     ]
     client.upsert(name, points, wait=True)
     return client

@@ -37,14 +37,14 @@ class Host:
     def ranker_class(self) -> Any:
         return getattr(self.adapter, self.ranker_name)
 
-    def ranker(self, reranker: Any, **own: Any) -> Any:
-        return self.ranker_class(reranker=reranker, **own)
+    def ranker(self, reranker: Any, **options: Any) -> Any:
+        return self.ranker_class(reranker=reranker, **options)
 
     def named_ranker(self, **names: Any) -> Any:
         return self.ranker_class.load(**names)
 
-    def retriever(self, pipeline: Any, **own: Any) -> Any:
-        return self.adapter.SurpriseRetriever(pipeline=pipeline, **own)
+    def retriever(self, pipeline: Any, **options: Any) -> Any:
+        return self.adapter.SurpriseRetriever(pipeline=pipeline, **options)
 
     def named_retriever(self, **names: Any) -> Any:
         return self.adapter.SurpriseRetriever.load(**names)
@@ -55,16 +55,16 @@ class Host:
         return Document(text, id=name, metadata=meta)
 
     def rank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in self.ranked(ranker, documents, question)]
+        return [self.shown(item) for item in self.ranked(ranker, documents, question)]
 
     async def arank(self, ranker: Any, documents: list[Any], question: str) -> list[Shown]:
-        return [self.shown(own) for own in await self.aranked(ranker, documents, question)]
+        return [self.shown(item) for item in await self.aranked(ranker, documents, question)]
 
     def retrieve(self, retriever: Any, question: str) -> list[Shown]:
-        return [self.shown(own) for own in self.retrieved(retriever, question)]
+        return [self.shown(item) for item in self.retrieved(retriever, question)]
 
     async def aretrieve(self, retriever: Any, question: str) -> list[Shown]:
-        return [self.shown(own) for own in await self.aretrieved(retriever, question)]
+        return [self.shown(item) for item in await self.aretrieved(retriever, question)]
 
     def ranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
         return ranker.compress_documents(documents, question)
@@ -78,9 +78,9 @@ class Host:
     async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
         return await retriever.ainvoke(question)
 
-    def shown(self, own: Any) -> Shown:
-        meta = dict(own.metadata)
-        return Shown(own.id, own.page_content, meta, meta.pop("relevance_score", float("nan")))
+    def shown(self, document: Any) -> Shown:
+        meta = dict(document.metadata)
+        return Shown(document.id, document.page_content, meta, meta.pop("relevance_score", float("nan")))
 
 
 class LlamaIndex(Host):
@@ -106,8 +106,8 @@ class LlamaIndex(Host):
     async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
         return await retriever.aretrieve(question)
 
-    def shown(self, own: Any) -> Shown:
-        return Shown(own.node.node_id, own.node.text, own.node.metadata, own.score)
+    def shown(self, scored: Any) -> Shown:
+        return Shown(scored.node.node_id, scored.node.text, scored.node.metadata, scored.score)
 
 
 class Haystack(Host):
@@ -137,8 +137,8 @@ class Haystack(Host):
     async def aretrieved(self, retriever: Any, question: str) -> list[Any]:
         return (await retriever.run_async(question))["documents"]
 
-    def shown(self, own: Any) -> Shown:
-        return Shown(own.id, own.content, own.meta, own.score)
+    def shown(self, document: Any) -> Shown:
+        return Shown(document.id, document.content, document.meta, document.score)
 
 
 class Rerankers(Host):
@@ -156,8 +156,8 @@ class Rerankers(Host):
     async def aranked(self, ranker: Any, documents: list[Any], question: str) -> list[Any]:
         return await ranker.rank_async(question, documents)
 
-    def shown(self, own: Any) -> Shown:
-        return Shown(own.doc_id, own.text, own.metadata, own.score)
+    def shown(self, document: Any) -> Shown:
+        return Shown(document.doc_id, document.text, document.metadata, document.score)
 
 
 HOSTS = [

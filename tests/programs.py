@@ -20,9 +20,9 @@ _FORKS.set_forkserver_preload(["pytest", "surprise_rerank.connectors.document_in
 class Program:
     """Work in a process of its own, which says things; at the end it is told to end."""
 
-    def __init__(self, work: Callable[Concatenate[Connection, ...], None], *given: Any) -> None:
+    def __init__(self, work: Callable[Concatenate[Connection, ...], None], *arguments: Any) -> None:
         self._said, theirs = _FORKS.Pipe()
-        self._process = _FORKS.Process(target=_run, args=(theirs, work, *given), daemon=True)
+        self._process = _FORKS.Process(target=_run, args=(theirs, work, *arguments), daemon=True)
         self._process.start()
         theirs.close()
         assert self.said() == "begun"
@@ -54,9 +54,9 @@ class Program:
         return list(iter(self.said, ""))
 
 
-def _run(told: Connection, work: Callable[..., None], *given: Any) -> None:
-    told.send("begun")
+def _run(parent: Connection, work: Callable[..., None], *arguments: Any) -> None:
+    parent.send("begun")
     try:
-        work(told, *given)
+        work(parent, *arguments)
     except StoreError as error:
-        told.send(f"refused: {error}")
+        parent.send(f"refused: {error}")

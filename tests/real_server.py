@@ -27,7 +27,7 @@ def cleaned(url: str, prefix: str) -> Iterator[QdrantClient]:
     try:
         yield client
     finally:
-        for found in client.get_collections().collections:
-            if found.name.startswith(prefix):
-                client.delete_collection(found.name)
+        for collection in client.get_collections().collections:
+            if collection.name.startswith(prefix):
+                client.delete_collection(collection.name)
         client.close()

@@ -44,8 +44,8 @@ class WordEncoder:
         return [text.lower().split()[: self.window] for text in texts]
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
-        found = [[word.span() for word in re.finditer(r"\S+", encodable(text))] for text in texts]
-        return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in found]
+        spans_of_texts = [[word.span() for word in re.finditer(r"\S+", encodable(text))] for text in texts]
+        return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in spans_of_texts]
 
     def _words(self, text: str) -> np.ndarray:
         vectors = [self._vector(word) for word in text.lower().split()[: self.window]]
@@ -72,10 +72,10 @@ class Acting(WordEncoder):
         return super().encode(texts, kind, on_progress)
 
 
-def interrupted(after: int) -> Acting:
+def interrupted(after: int, window: int | None = None) -> Acting:
     """An encoder that is interrupted when it has encoded so many texts."""
 
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    return Acting(interrupt, after)
+    return Acting(interrupt, after, window=window)

@@ -23,8 +23,7 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, Float64Array, IntArray
 from surprise_rerank.eval.reports.report import Cell, Column, Table
 from surprise_rerank.thresholds.background import ROUNDING, QuestionBackground
-from surprise_rerank.thresholds.chance import ENOUGH
-from surprise_rerank.thresholds.verdicts import ANSWERED
+from surprise_rerank.thresholds.verdicts import ANSWERED, ENOUGH
 
 PARTS = ("pass-rates", "chance", "predictors")
 SIZES, ALPHAS, CALIBRATIONS, USUAL = (100, 300, 1000), (0.05, 0.2), 20, 300

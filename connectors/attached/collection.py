@@ -529,7 +529,7 @@ class Collection(NeverCopied, Ranked):
         if before is not None and before.words is not None:
             return replace(words, language=before.words.language)
         sample = self.sample_documents(SAMPLED)
-        return replace(words, language=stems_of(language_of(document.content for document in sample)))
+        return replace(words, language=stems_of(language_of([document.content for document in sample])))
 
     def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
         with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:

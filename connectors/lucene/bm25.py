@@ -122,11 +122,11 @@ class BM25Index:
             among = java_class("org.apache.lucene.search.TermInSetQuery")("id", terms)
             occur = java_class("org.apache.lucene.search.BooleanClause$Occur")
             builder = java_class("org.apache.lucene.search.BooleanQuery$Builder")()
-            both = builder.add(self._words(query), occur.SHOULD).add(among, occur.FILTER).build()
-            found, values = self._top(both, len(distinct))
-        if unknown := distinct.difference(found):
+            combined = builder.add(self._words(query), occur.SHOULD).add(among, occur.FILTER).build()
+            ranked_ids, values = self._top(combined, len(distinct))
+        if unknown := distinct.difference(ranked_ids):
             raise DataError(f"document {min(unknown)!r} is not in the BM25 index {self.path}")
-        scores = dict(zip(found, values, strict=True))
+        scores = dict(zip(ranked_ids, values, strict=True))
         return np.array([scores[name] for name in names])
 
     def moments(self, query: str) -> Moments:
@@ -201,5 +201,5 @@ class BM25Retriever:
         pool = self._fetch(ids, fields) if fields else Candidates(ids=ids)
         # A store that splits documents returns a row for each passage.
         by_id = dict(zip(ids, scores, strict=True))
-        own = np.array([by_id[name] for name in pool.ids], np.float64)
-        return replace(pool, scores={"bm25": own})
+        scores = np.array([by_id[name] for name in pool.ids], np.float64)
+        return replace(pool, scores={"bm25": scores})

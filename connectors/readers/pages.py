@@ -1,4 +1,4 @@
-"""The text of plain files, subtitles and manual pages; the shown text of HTML, Markdown and OpenDocument."""
+"""The text of plain files, programs, subtitles and manuals; that shown of HTML, Markdown, OpenDocument."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import tomllib
 import zipfile
 import zlib
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import yaml
@@ -65,6 +66,10 @@ _JOINED = frozenset({"BR", "RB", "BI", "IB", "IR", "RI"})  # fonts of words with
 _GAP = frozenset({"PP", "P", "LP", "TP", "IP", "HP", "Pp", "It", "sp", "br"})
 _OPEN_TAG = re.compile(rb"<(/?)text:[ph]\b[^<>]*>")
 _OPEN_SPACE = re.compile(rb"<text:(?:s|tab|line-break)\b[^<>]*/>")
+# Words that a name is defined after. C and Java have none before a function: its token says what it is.
+_DEFINING_WORDS = "class def enum fn fun func function impl interface module object struct sub trait type"
+_DEFINING = frozenset(_DEFINING_WORDS.split())
+_LONGEST_PROGRAM = 500_000  # characters that are searched for definitions; generated ones are longer
 _NESTED = 100  # lists and quotes in each other; what is nested deeper is left out
 
 
@@ -95,6 +100,33 @@ def headed_text(raw: bytes) -> Extracted:
     heading = _HEADING.search(text[:_HEAD])
     title = (heading["ruled"] or heading["marked"]) if heading else ""
     return Extracted(text, title, metadata, places)
+
+
+def program_text(suffix: str, raw: bytes) -> Extracted:
+    """A program as it is; its functions and classes are headings, with their lines."""
+    from pygments.lexers import get_lexer_for_filename
+    from pygments.token import Comment, Name
+
+    text, _, metadata, places = plain_text(raw)
+    marks, keyword, depth = list[tuple[int, int, str]](), "", 0
+    lexer = get_lexer_for_filename(f"program{suffix}", stripnl=False, ensurenl=False)
+    tokens = lexer.get_tokens_unprocessed(text) if len(text) <= _LONGEST_PROGRAM else ()
+    for offset, kind, word in tokens:
+        if keyword == "func" and word in ("(", ")"):  # what a method of Go belongs to
+            depth += 1 if word == "(" else -1
+        elif word.strip() and kind not in Comment and not depth:
+            if kind in (Name.Function, Name.Class) or (keyword and kind in Name):
+                start = text.rfind("\n", 0, offset) + 1
+                indented = len(text[start:offset]) - len(text[start:offset].lstrip())
+                marks.append((start, indented, word))
+            keyword = word if word in _DEFINING else ""
+    lines, before = list[int](), 0
+    for start, *_ in marks:
+        lines.append((lines[-1] if lines else 1) + text.count("\n", before, start))
+        before = start
+    defined = zip(headed(marks), lines, strict=True)
+    named = ((start, replace(place, line=line)) for (start, place), line in defined)
+    return Extracted(text, "", metadata, (*places, *named))
 
 
 def subtitle_text(raw: bytes) -> Extracted:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
-from surprise_rerank.core.threads import using_threads
+from surprise_rerank.core.computing import using_threads
 from surprise_rerank.encoders.base import Encoded, Encoder, Kind, Progress, token_dimension
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ from surprise_rerank.connectors.similar.folder import (
     write_array,
 )
 from surprise_rerank.connectors.similar.settings import DUPLICATE, SimilaritySettings
-from surprise_rerank.core.device import available_devices, device_of
+from surprise_rerank.core.computing import available_devices, device_of
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder

@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,15 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions
-from surprise_rerank.candidates import Query
+from surprise_rerank.candidates import Query, Unit
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.connectors.qdrant.languages import SAMPLED, UNKNOWN, in_words, language_of, unread
+from surprise_rerank.connectors.qdrant.languages import (
+    UNKNOWN,
+    in_words,
+    language_of,
+    unread,
+    unread_question,
+)
 from surprise_rerank.connectors.qdrant.search.searched import Changes, Searched
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
@@ -32,9 +39,8 @@ from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimensi
 from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.chance import AnswerChance
 from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
-from surprise_rerank.thresholds.verdicts import scripts_of
+from surprise_rerank.thresholds.verdicts import AnswerChance, scripts_of
 
 # Seconds after which a pipeline looks whether another process has changed documents or backgrounds.
 _PATIENCE = 2.0
@@ -69,6 +75,7 @@ class KeptBackground:
 
     def __init__(self, index: Searched, built: BuiltSystem) -> None:
         self._index, self._built = index, built
+        self._others: dict[Unit, KeptBackground] = {}
         self._background: QuestionBackground | None = None
         self._state: Changes | None = None
         self._looked = -math.inf
@@ -86,13 +93,28 @@ class KeptBackground:
                 self._background = replace(self._background, changed=changed)
         return self._background
 
+    def by_unit(self, unit: Unit) -> KeptBackground:
+        """The background of the same system for documents, or for their passages."""
+        if self._index.pools.unit == unit or self._index.by_unit(unit) is self._index:
+            return self
+        if unit not in self._others:
+            other = KeptBackground(self._index.by_unit(unit), self._built)
+            other._others[self._index.pools.unit] = self
+            self._others[unit] = other
+        return self._others[unit]
+
     def _read(self) -> QuestionBackground | None:
         background = load_background(self._index, self._built.name)
         problem = "" if background is None else _problem(self._index, self._built, background)
         if problem:
             _log.warning("%s. It is left out", problem)
             return None
-        return background
+        if background is None:
+            return None
+        background = replace(background, unit=self._index.pools.unit)
+        if not find_system(self._built.name).encodes:
+            return background
+        return replace(background, question_doubt=partial(unread_question, self._index.model))
 
 
 def kept_background(
@@ -105,29 +127,28 @@ def kept_background(
         DataError: if the file is damaged.
     """
     kept = KeptBackground(index, built)
+    of_passages = measured_index(index).pools.unit == "passage"
+    whose, option = (" of passages", " --passages") if of_passages else ("", "")
     if kept() is None and min_percentile:
         others = [name for name in all_systems() if has_background(index, name) and name != built.name]
         known = f" (there is one for {', '.join(others)})" if others else ""
         raise NoBackgroundError(
-            f"{index.where} has no background of other questions for the system {built.name!r}{known}, which "
-            f"min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune background', or "
-            f"measure_background({built.name!r})), or leave it out"
+            f"{index.where} has no background{whose} of other questions for the system {built.name!r}{known},"
+            f" which min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune background"
+            f"{option}', or measure_background({built.name!r})), or leave it out"
         )
     if kept() is None and find_system(built.name).encodes and is_automatic():
         _log.warning(
-            "%s has no background of the system %s, so hits have no percentile; measure it with "
-            "measure_background(%r) or 'surprise-rerank tune background --system %s'",
-            index.where,
-            built.name,
-            built.name,
-            built.name,
+            "%s has no background%s of the system %s, so hits have no percentile; measure it with "
+            "measure_background(%r) or 'surprise-rerank tune background%s --system %s'",
+            *(index.where, whose, built.name, built.name, option, built.name),
         )
     return kept
 
 
 def load_background(index: Searched, system: str) -> QuestionBackground | None:
     """The background that is kept for a system; None without one, a DataError if the file is damaged."""
-    content = index.files.read_file(_file_name(system))
+    content = index.files.read_file(_file_name(index, system))
     if content is None:
         return None
     return QuestionBackground.from_bytes(content, f"{index.where}: background of {system}")
@@ -135,7 +156,7 @@ def load_background(index: Searched, system: str) -> QuestionBackground | None:
 
 def has_background(index: Searched, system: str) -> bool:
     """Whether there is one for the system, readable or not."""
-    return index.files.read_file(_file_name(system)) is not None
+    return index.files.read_file(_file_name(index, system)) is not None
 
 
 def all_backgrounds(index: Searched) -> dict[str, QuestionBackground]:
@@ -179,7 +200,7 @@ def measure_background(
     The chance is that of an answer, as it was calibrated before.
     """
     built, encodes, model = build_system(system, index), find_system(system).encodes, index.encoder
-    options = SearchOptions(depth=depth, tenant=index.every_tenant)
+    options = SearchOptions(depth=depth, tenant=index.every_tenant, unit=index.pools.unit)
     pipeline = Pipeline(model, built.retriever, built.reranker, options, encodes=encodes)
     texts = border.texts("questions", varied_questions() if questions is None else questions)
     queries = encoded_questions(model, texts) if pipeline.reads_vectors else list(map(Query, texts))
@@ -205,7 +226,7 @@ def measure_background(
 
 def _doubt(model: str, documents: Sequence[str], questions: Sequence[str]) -> str:
     """Why a background of these questions says nothing of documents; empty where it may."""
-    language, asked_in = language_of(documents), language_of(questions[:: -(-len(questions) // SAMPLED)])
+    language, asked_in = language_of(documents), language_of(questions)
     if (problem := unread(model, language)) or language == asked_in or UNKNOWN in (language, asked_in):
         return problem
     return (
@@ -217,35 +238,62 @@ def _doubt(model: str, documents: Sequence[str], questions: Sequence[str]) -> st
 
 def store_background(index: Searched, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
-    index.files.write_file(_file_name(system), background.to_bytes())
+    index.files.write_file(_file_name(index, system), background.to_bytes())
     index.count_changes(measured=1)
 
 
 def delete_background(index: Searched, system: str) -> None:
     """Forget the background of a system; nothing happens where there is none."""
-    index.files.delete_file(_file_name(system))
+    index.files.delete_file(_file_name(index, system))
     index.count_changes(measured=1)
 
 
 def look_after_backgrounds(index: Searched, *, show_progress: bool = False) -> None:
     """Measure again what is stale after a change, and make the first background if there is none."""
-    kept = all_backgrounds(index)
     # The scorers of an index change by a rebuild alone, which asks again; building a system reads a sample.
     may_differ = index.storage is None
-    stale = {
-        name: background
-        for name, background in kept.items()
-        if replace(background, changed=index.changed_since(background)).staleness
-        or (may_differ and _problem(index, build_system(name, index), background))
-    }
-    if stale or not kept:
-        measure_again(index, stale, show_progress=show_progress)
+    for view in _views(index):
+        kept = all_backgrounds(view)
+        stale = {
+            name: background
+            for name, background in kept.items()
+            if replace(background, changed=index.changed_since(background)).staleness
+            or (may_differ and _problem(index, build_system(name, index), background))
+        }
+        if stale or not kept:
+            _measure_all(view, stale, show_progress=show_progress)
+
+
+def kept_by_unit(index: Searched) -> list[dict[str, QuestionBackground]]:
+    """The backgrounds of documents by their systems, and those of passages where documents are split."""
+    return [all_backgrounds(view) for view in _views(index)]
 
 
 def measure_again(
-    index: Searched, kept: Mapping[str, QuestionBackground], *, show_progress: bool = False
+    index: Searched, kept: Sequence[Mapping[str, QuestionBackground]], *, show_progress: bool = False
 ) -> None:
-    """Ask the questions of these systems' backgrounds again; those of the package where there are none."""
+    """Ask the questions of `kept_by_unit` again, of the package where there are none of a unit."""
+    for view, backgrounds in zip(_views(index), [*kept, {}], strict=False):
+        _measure_all(view, backgrounds, show_progress=show_progress)
+
+
+def measured_index(index: Searched) -> Searched:
+    """Return whose backgrounds count for searches of an index, or of its passages.
+
+    Where no document has several passages, what says something of documents says it of passages.
+    """
+    documents = index.by_unit("document")
+    return index if documents.pools.density > 1 else documents
+
+
+def _views(index: Searched) -> list[Searched]:
+    """The documents of an index, and its passages where these have backgrounds of their own."""
+    passages = measured_index(index.by_unit("passage"))
+    return [index] if passages is index else [index, passages]
+
+
+def _measure_all(index: Searched, kept: Mapping[str, QuestionBackground], *, show_progress: bool) -> None:
+    """Measure the backgrounds of these systems again; that of the default system where there are none."""
     if not kept and len(index) and is_automatic():
         _measured(index, index.default_system, None, show_progress=show_progress)
     for name, background in kept.items():
@@ -298,8 +346,9 @@ def _first_sentence(text: str) -> str:
     return start[: end.start() + 1] if end else start
 
 
-def _file_name(system: str) -> str:
-    return f"background-{system}.json"
+def _file_name(index: Searched, system: str) -> str:
+    before = "passage-" if measured_index(index).pools.unit == "passage" else ""
+    return f"{before}background-{system}.json"
 
 
 def encoded_questions(encoder: Encoder, questions: Sequence[str]) -> list[Query]:

@@ -6,9 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from surprise_rerank import border
+from surprise_rerank.connectors.readers.beir import BeirFolder, jsonl_in
 from surprise_rerank.connectors.readers.datasets import Source, open_source
+from surprise_rerank.connectors.readers.opening import open_documents
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.retrieval.evidence import pages_of
+from surprise_rerank.eval.retrieval.settings import Judged
+
+# Where a folder has its documents as files of any kind, in place of corpus.jsonl.
+FILES = "documents"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +27,12 @@ class RetrievalDataset:
         documents: the corpus.
         queries: question id -> text, for the questions that have judgements.
         qrels: question id -> document id -> relevance, for the same questions; a document that is not there
-            is not judged. Judged documents that the corpus lacks stay, so that recall is not flattered.
+            is not judged. Judged documents that the corpus lacks stay, so that recall is not flattered. Ids
+            of pages and passages are `handbook.pdf#12`.
         split: the split that the questions are of.
-        missing_documents: how many judged documents the corpus lacks.
+        judged: what the judgements are of.
+        missing_documents: how many judged documents, or pages, the corpus lacks.
+        answers_itself: the questions whose text is most of the document of their id, which none is to find.
         missing_queries: how many judged questions were left out because they have no text.
     """
 
@@ -31,7 +41,9 @@ class RetrievalDataset:
     queries: Mapping[str, str]
     qrels: Mapping[str, Mapping[str, int]]
     split: str
+    judged: Judged = "documents"
     missing_documents: int = field(init=False)
+    answers_itself: frozenset[str] = field(init=False)
     missing_queries: int = 0
 
     def __post_init__(self) -> None:
@@ -43,7 +55,30 @@ class RetrievalDataset:
         if self.queries.keys() != self.qrels.keys():
             odd = sorted(self.queries.keys() ^ self.qrels.keys())
             raise DataError(f"{self.name!r}: {len(odd)} questions lack a text or judgements: {odd[0]!r}, ...")
-        object.__setattr__(self, "missing_documents", len(_judged_documents(self.qrels) - ids))
+        missing = self.judged_documents - ids
+        if self.judged == "pages":
+            pages = {f"{own.id}#{page}" for own in self.documents for page in pages_of(own)}
+            missing = {name for gains in self.qrels.values() for name in gains} - pages
+        object.__setattr__(self, "missing_documents", len(missing))
+        # BEIR leaves out every document of the question's id, also where ids are running numbers of either.
+        contents = {own.id: _plain(own.content) for own in self.documents if own.id in self.queries}
+        questions = {name: _plain(self.queries[name]) for name in contents}
+        repeated = (name for name, text in contents.items() if _is_most_of(questions[name], text))
+        object.__setattr__(self, "answers_itself", frozenset(repeated))
+
+    @property
+    def judged_documents(self) -> set[str]:
+        """The ids of the documents that are judged, or of whose pages or passages one is."""
+        names = {name for gains in self.qrels.values() for name in gains}
+        if self.judged == "documents":
+            return names
+        whole = next((name for name in sorted(names) if not name.rpartition("#")[2].isdecimal()), None)
+        if whole is not None:
+            raise DataError(
+                f"{self.name!r}: the judgement of {whole!r} names none of its {self.judged}; write it as "
+                f"handbook.pdf#12, or leave judged={self.judged} away"
+            )
+        return {name.rpartition("#")[0] for name in names}
 
     def limited(self, n: int) -> RetrievalDataset:
         """A small copy for a quick look; its scores say nothing about the whole.
@@ -54,7 +89,7 @@ class RetrievalDataset:
         """
         queries = dict(list(self.queries.items())[: border.count("limit", n)])
         qrels = {name: self.qrels[name] for name in queries}
-        judged = _judged_documents(qrels)
+        judged = replace(self, queries=queries, qrels=qrels).judged_documents
         others = (document.id for document in self.documents if document.id not in judged)
         kept = judged.union(name for name, _ in zip(others, range(max(1000, 20 * n)), strict=False))
         return replace(
@@ -67,25 +102,37 @@ class RetrievalDataset:
         )
 
 
-def load_dataset(spec: str, split: str | None = None) -> RetrievalDataset:
+def load_dataset(spec: str, split: str | None = None, judged: Judged = "documents") -> RetrievalDataset:
     """Load a data set with its judgements.
 
     Args:
-        spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`.
+        spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`. A folder may
+            have its corpus as files of any kind in a folder `documents`.
         split: the split to judge by; None means the one that the id names, else `test`.
+        judged: what the judgements are of.
     """
     source = open_source(spec, split)
     # The split first: it is soon read, and a wrong name should not cost a corpus.
     queries, qrels, missing = _judged(source)
-    documents = tuple(source.documents())
-    dataset = RetrievalDataset(source.name, documents, queries, qrels, source.split, missing_queries=missing)
-    judged = _judged_documents(qrels)
-    if dataset.missing_documents == len(judged):
+    documents = tuple(_documents(source))
+    dataset = RetrievalDataset(source.name, documents, queries, qrels, source.split, judged, missing)
+    names = {name for gains in qrels.values() for name in gains}
+    if dataset.missing_documents == len(names if judged == "pages" else dataset.judged_documents):
         raise DatasetError(
-            f"{spec!r}: none of the {len(judged)} judged documents, say {min(judged)!r}, is in its corpus,"
+            f"{spec!r}: none of the {len(names)} judged {judged}, say {min(names)!r}, is in its corpus,"
             f" whose first is {documents[0].id!r}; the judgements belong to another corpus"
+            + (", or are of pages or passages (judged=pages)" if judged == "documents" else "")
         )
     return dataset
+
+
+def _documents(source: Source) -> Iterable[Document]:
+    """The corpus: `corpus.jsonl`, or else the files in the folder `documents`, as an index reads them."""
+    if isinstance(source, BeirFolder) and jsonl_in(source.path, "corpus") is None:
+        files = source.path / FILES
+        if files.is_dir():
+            return open_documents(files)
+    return source.documents()
 
 
 def judged_questions(spec: str, split: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
@@ -114,8 +161,12 @@ def _judged(source: Source) -> tuple[dict[str, str], dict[str, dict[str, int]], 
     return queries, {name: qrels[name] for name in queries}, len(qrels) - len(queries)
 
 
-def _judged_documents(qrels: Mapping[str, Mapping[str, int]]) -> set[str]:
-    return {name for judged in qrels.values() for name in judged}
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _is_most_of(question: str, document: str) -> bool:
+    return question in document and 2 * len(question) >= len(document)
 
 
 def _unique_ids(name: str, documents: Iterable[Document]) -> set[str]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from surprise_rerank import border
 from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import shown_url
@@ -23,11 +24,18 @@ from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.retrieval.evidence import evidence_run
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
-from surprise_rerank.eval.retrieval.pools import POOLS
+from surprise_rerank.eval.retrieval.pools import POOLS, Resources
 from surprise_rerank.eval.retrieval.results import SystemResult, run_system
-from surprise_rerank.eval.retrieval.settings import DEFAULTS, FITTED_ON, RetrievalSettings
+from surprise_rerank.eval.retrieval.settings import (
+    DEFAULTS,
+    EVIDENCE_MEASURES,
+    FITTED_ON,
+    Judged,
+    RetrievalSettings,
+)
 from surprise_rerank.eval.retrieval.systems import EVALUATED, build, similarity_system
 from surprise_rerank.eval.retrieval.trec import ExternalRun, Run, read_run, run_path, split_run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key, load_anchors
@@ -64,16 +72,17 @@ def evaluate(
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
     built_in = _built_in(settings)
-    measures = parse_measures(settings.measures)
-    whole = load_dataset(settings.dataset, settings.split)
+    usual = settings.judged != "documents" and settings.measures == DEFAULTS.measures
+    measures = parse_measures(EVIDENCE_MEASURES if usual else settings.measures)
+    whole = load_dataset(settings.dataset, settings.split, settings.judged)
     try_measures(measures, next(iter(whole.queries)))
     dataset = whole if settings.limit is None else whole.limited(settings.limit)
-    systems, notes = _available({**built_in, **_runs(settings, whole)})
+    systems, notes = _available({**built_in, **_runs(settings, whole)}, settings.judged)
     pool = settings.candidates if settings.candidates in POOLS else None
     given = _run(settings.candidates, whole) if settings.candidates and pool is None else None
     notes = [*_gaps(settings, dataset), *notes, *_without_baseline(settings, systems)]
     if encoder is None:
-        with terminal.bar(f"loading {settings.model}", None, "models"):
+        with terminal.bar(f"loading {settings.model}"):
             encoder = load_model(settings, dataset)
     anchors = load_anchors(settings.ensemble, settings.dataset, encoder, terminal)
     title = (
@@ -87,9 +96,12 @@ def evaluate(
         encoder=encoder,
         url=settings.qdrant_url,
         terminal=terminal,
-        passages=settings.passages,
+        passages=settings.passages or settings.judged != "documents",
         pooling=settings.pooling,
     )
+    if settings.judged != "documents":
+        advice = "choose one such as all-MiniLM-L6-v2, which does"
+        border.present(f"the model's window, by which {settings.judged} are made,", encoder.window, advice)
     lessons = Lessons(settings.dataset, FITTED_ON, dataset.split, encoder, terminal)
     if any("judgements" in _needs(system) for system in systems.values()):
         _ = lessons.judged  # errors in them are reported before the documents are indexed
@@ -97,12 +109,17 @@ def evaluate(
     with workspace.resources(dataset, anchors, lessons, lucene=asked and has_lucene()) as opened:
         resources = replace(opened, pool=given or pool)
         queries, encoding = _encoded(encoder, dataset, terminal)
-        depth = min(settings.depth, len(dataset.documents))  # engines refuse very large numbers
+        index = resources.index
+        lines = len(index) if settings.judged == "documents" else index.storage.engine.count()
+        depth = min(settings.depth, lines)  # engines refuse very large numbers
+        documents = {document.id: document for document in dataset.documents}
         results = []
         for name, system in systems.items():
-            built = system if isinstance(system, ExternalRun) else build(system, resources)
+            built = system if isinstance(system, ExternalRun) else _built(system, resources, settings.judged)
             with terminal.bar(name, len(queries), "questions") as advance:
-                run, seconds = run_system(built, queries, depth, resources.document_ids, advance)
+                run, seconds = run_system(built, queries, depth, dataset.answers_itself, advance)
+            if settings.judged != "documents" and not isinstance(built, ExternalRun):
+                run = evidence_run(run, dataset.qrels, documents, settings.judged)
             values, per_query = measure_run(run, dataset, measures)
             results.append(
                 SystemResult(name, run, values, per_query, seconds, isinstance(built, ExternalRun))
@@ -113,10 +130,7 @@ def evaluate(
         engine = resources.index.engine
         pooling = resources.index.manifest.options.pooling
     seconds_in_all = time.perf_counter() - start
-    if encoder.window is not None and settings.passages:
-        notes.append(f"documents of more than {encoder.window} tokens are split; their best passage counts")
-    elif encoder.window is not None:
-        notes.append(f"documents are cut after {encoder.window} tokens (--set passages=yes splits them)")
+    notes += _splitting(settings, encoder)
     notes.append(f"token vectors: {pooling:g} tokens merged into a vector")
     notes.append(f"encoding a question takes {1000 * encoding:.1f} ms more; {seconds_in_all:.1f} s in all")
     url = shown_url(settings.qdrant_url) if settings.qdrant_url else None
@@ -212,7 +226,9 @@ def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, E
 def _run(file: str, dataset: RetrievalDataset) -> Run:
     """A run file with the ids of a whole data set, some of whose questions it must rank."""
     path = run_path(file, short_name(f"{dataset.name}/{dataset.split}"))
-    run = read_run(path).named(dataset.queries, (document.id for document in dataset.documents))
+    judged = (name for gains in dataset.qrels.values() for name in gains)
+    names = (document.id for document in dataset.documents) if dataset.judged == "documents" else judged
+    run = read_run(path).named(dataset.queries, names)
     if not run.rankings.keys() & dataset.queries.keys():
         raise DatasetError(
             f"{path} ranks none of the {len(dataset.queries)} questions, such as "
@@ -239,12 +255,39 @@ def _needs(system: AnySystem) -> frozenset[Need]:
     return frozenset() if isinstance(system, ExternalRun) else system.needs | system.uses
 
 
-def _available(systems: Mapping[str, AnySystem]) -> tuple[dict[str, AnySystem], list[str]]:
+def _built(system: System, resources: Resources, judged: Judged) -> BuiltSystem:
+    """A system at work, which finds passages where these, or pages, are judged."""
+    built = build(system, resources)
+    if judged == "documents":
+        return built
+    by_unit = getattr(built.retriever, "by_unit", None)
+    if by_unit is None:
+        raise DataError(
+            f"{built.name} takes its candidates from {resources.pool!r}, which has documents alone, and "
+            f"{judged} are judged; leave candidates away"
+        )
+    return replace(built, retriever=by_unit("passage"))
+
+
+def _splitting(settings: RetrievalSettings, encoder: Encoder) -> list[str]:
+    """What becomes of documents that are longer than the model reads."""
+    if settings.judged == "passages":
+        return ["every passage is a line by itself; its id is its document's and its number"]
+    if settings.judged == "pages":
+        return ["every passage is a line: it counts for the best judged page that it is on, each page once"]
+    if encoder.window is None:
+        return []
+    if settings.passages:
+        return [f"documents of more than {encoder.window} tokens are split; their best passage counts"]
+    return [f"documents are cut after {encoder.window} tokens (--set passages=yes splits them)"]
+
+
+def _available(systems: Mapping[str, AnySystem], judged: Judged) -> tuple[dict[str, AnySystem], list[str]]:
     """The systems that can run with what is installed, and a line for each of the others."""
     here: dict[str, AnySystem] = {}
     notes = []
     for name, system in systems.items():
-        missing = "" if isinstance(system, ExternalRun) else _missing(system)
+        missing = "" if isinstance(system, ExternalRun) else _missing(system, judged)
         if missing:
             notes.append(f"{name}: not measured, {missing}")
         else:
@@ -254,8 +297,10 @@ def _available(systems: Mapping[str, AnySystem]) -> tuple[dict[str, AnySystem], 
     return here, notes
 
 
-def _missing(system: System) -> str:
+def _missing(system: System, judged: Judged) -> str:
     """What a system needs and this evaluation lacks, with the remedy; empty, where it can run."""
+    if judged != "documents" and _needs(system) & {"lucene", "judgements"}:
+        return f"it ranks documents alone, and {judged} are judged"
     if "lucene" in system.needs and not has_lucene():
         return f"Pyserini is not installed: run {pip_line('pyserini')}"
     if system.module and not is_installed(system.module):
@@ -269,9 +314,13 @@ def _gaps(settings: RetrievalSettings, dataset: RetrievalDataset) -> list[str]:
     if settings.limit is not None:
         notes.append(f"--limit {settings.limit}: a part of the corpus; these figures compare with nothing")
     if dataset.missing_documents:
-        notes.append(f"{dataset.missing_documents} judged documents are not in the corpus, and not found")
+        units = "pages" if settings.judged == "pages" else "documents"
+        notes.append(f"{dataset.missing_documents} judged {units} are not in the corpus, and not found")
     if dataset.missing_queries:
         notes.append(f"{dataset.missing_queries} judged questions have no text and were left out")
+    if dataset.answers_itself:
+        repeated = len(dataset.answers_itself)
+        notes.append(f"{repeated} questions are documents of the same id, which are left out for them")
     return notes
 
 

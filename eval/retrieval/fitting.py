@@ -54,5 +54,7 @@ class Lessons:
         with self.terminal.bar(f"fitting on {self.split}", len(ids), "questions") as advance:
             for query in queries:
                 gains = {name: float(grade) for name, grade in qrels[query.id].items()}
-                yield query, retrieve(query).without(query.id), gains
+                pool = retrieve(query)
+                # The question itself, as a document, is judged for none; a running number of both may be.
+                yield query, pool if query.id in gains else pool.without(query.id), gains
                 advance(1)

@@ -65,10 +65,13 @@ def run_system(
     system: BuiltSystem | ExternalRun,
     queries: Sequence[Query],
     depth: int,
-    document_ids: frozenset[str],
+    answers_itself: frozenset[str],
     on_progress: Callable[[int], None],
 ) -> tuple[dict[str, Ranking], Float64Array]:
-    """Rank every question's pool, one after the other; returns rankings by question id and seconds each."""
+    """Rank every question's pool, one after the other; returns rankings by question id and seconds each.
+
+    Of the questions in `answers_itself` the document of the same id is left out.
+    """
     run: dict[str, Ranking] = {}
     seconds = np.zeros(len(queries))
     # A question's products are short, and numpy's threads wait for each other in a loop: on two cores with a
@@ -76,11 +79,11 @@ def run_system(
     with threadpool_limits(1, user_api="blas"):
         for i, query in enumerate(queries):
             start = time.perf_counter()
-            own = query.id if query.id in document_ids else ""  # BEIR's rule: no question answers itself
+            omitted = query.id if query.id in answers_itself else ""
             if isinstance(system, ExternalRun):
-                run[query.id] = system.ranking(query.id, omit=own)
+                run[query.id] = system.ranking(query.id, omit=omitted)
             else:
-                run[query.id] = _ranking(system, query, depth, own)
+                run[query.id] = _ranking(system, query, depth, omitted)
             seconds[i] = time.perf_counter() - start
             on_progress(1)
     if isinstance(system, ExternalRun):

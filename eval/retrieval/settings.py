@@ -8,6 +8,8 @@ from typing import Literal, TypeAlias
 
 # As `encoders.base` has it, which `--help` cannot wait for.
 Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
+# What a line of the judgements names: `handbook.pdf`, or a page or a passage of it, `handbook.pdf#12`.
+Judged: TypeAlias = Literal["documents", "pages", "passages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class RetrievalSettings:
         qdrant_url: a server's, in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
         passages: split documents that are longer than the model reads, instead of cutting them.
+        judged: what the judgements are of; by pages or passages, each passage is a line of a ranking.
         pooling: tokens that are merged into one vector, on average, as for an index; None for its default.
         limit: look at the first questions and a part of the corpus only.
     """
@@ -49,10 +52,13 @@ class RetrievalSettings:
     qdrant_url: str | None = None
     cache: Path | None = None
     passages: bool = False
+    judged: Judged = "documents"
     pooling: float | None = None
     limit: int | None = None
 
 
 DEFAULTS = RetrievalSettings()
+# The measures of pages and passages, where no others are named: recall of evidence, hit rate and MRR.
+EVIDENCE_MEASURES = ("nDCG@10", *(f"{name}@{k}" for name in ("R", "Success", "RR") for k in (5, 10, 20)))
 # The judged questions that the systems auto-fitted and fusion-lucene-fitted learn their weights from.
 FITTED_ON = "train"

@@ -27,7 +27,7 @@ from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
-from surprise_rerank.similarities.table import CorpusStatistics, FittedOn
+from surprise_rerank.similarities.table import CorpusStatistics, FittedOn, embedding_words
 from surprise_rerank.surprise.ensemble import Ensemble
 
 _SAMPLED = 256  # documents that stand for the corpus
@@ -153,6 +153,7 @@ class Workspace:
                 tokens.dimension,
                 sample() if "texts" in fitted_on else Texts(),
                 statistics() if "statistics" in fitted_on else WordStatistics(),
+                embedding_words(self.encoder) if "embedding" in fitted_on else None,
             )
 
         return fitting

@@ -93,7 +93,7 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
 
     def one_by_one() -> Iterator[Model]:
         for name in distinct:
-            with terminal.bar(f"loading {name}", None, "models"):
+            with terminal.bar(f"loading {name}"):
                 loaded = load(name)
             yield loaded
 

@@ -45,8 +45,8 @@ class RankSettings(BenchmarkSettings):
     """How items are ranked.
 
     Attributes:
-        as_published: let the last bits of cosine and l2 decide between equal similarities, as in the
-            published figures.
+        as_published: let the last bits of cosine and l2 decide between equal similarities, and count no word
+            without a vector against another, as in the published figures.
     """
 
     similarities: tuple[str, ...] = ("cosine", "l2", "surprise-crossover")
@@ -71,12 +71,15 @@ class StsSettings(BenchmarkSettings):
     Attributes:
         sets: data sets; also STS-B-dev, STS-B-train, SICK-R-trial, SICK-R-train, STR-characters.
         resamples: bootstrap resamples for the intervals of differences; 0 for no intervals.
+        word_counts: a file with a word and its count in each line, for SIF; by default the words of each data
+            set's own sentences are counted.
     """
 
     similarities: tuple[str, ...] | None = None
     baseline: str = "cosine"
     sets: tuple[str, ...] = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "STR")
     resamples: int = 10_000
+    word_counts: Path | None = None
 
     def __post_init__(self) -> None:
         border.count("resamples", self.resamples, 0)
@@ -130,7 +133,8 @@ class ClassifySettings(LabelledStudy):
         names: YAML of `class: name` or `class: [name, another]`; the class by default, with spaces for _.
         templates: what a label's name is put into, at {}; each is measured.
         weight: how much surprise counts against the cosine, from 0 to 1; crossover: tanh(size of the ensemble
-            / 1000), as published.
+            / crossover_size), as published.
+        crossover_size: N_cross of that rule.
         inductive: compare with the texts of train, not with the tested ones (without their labels).
         ensemble_size: measure surprise with random ensembles of N texts, such as 3,9,27,81,243,729,2187; the
             others are tested.
@@ -138,6 +142,8 @@ class ClassifySettings(LabelledStudy):
         draws: how many ensembles or examples of each size; 10 by default, of examples 3.
         test_size: with few_shot, test N texts, drawn at random; all by default.
         systems: with few_shot, what learns; all by default that the model can be trained for.
+        soft_negative, gamma, weight_decay, target_f1: with few_shot, those of the training, as published but
+            for target_f1 (published .9).
     """
 
     file: Path
@@ -146,12 +152,17 @@ class ClassifySettings(LabelledStudy):
     limit: int | None = None
     templates: tuple[str, ...] = (TEMPLATE,)
     weight: Weight = "crossover"
+    crossover_size: float = 1000.0
     inductive: bool = False
     ensemble_size: tuple[int, ...] | None = None
     few_shot: tuple[int, ...] | None = None
     draws: int | None = None
     test_size: int | None = None
     systems: tuple[str, ...] | None = None
+    soft_negative: float = 0.05
+    gamma: float = 1.0
+    weight_decay: float = 0.01
+    target_f1: float = 0.0
 
     def __post_init__(self) -> None:
         from surprise_rerank.classify.labels import check_template

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.anchor_scores import AnchorScores
 from surprise_rerank.surprise.ensemble import Ensemble
-from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight
+from surprise_rerank.surprise.score import CROSSOVER_SIZE, Surprise, SurpriseModel, Weight
 
 ClassifierModel: TypeAlias = SurpriseModel | Literal["half-pooled"]
 
@@ -88,7 +88,8 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model: as for `Surprise`, of the ensemble's similarities; in `half-pooled` a label's variance is the
             mean of its own (`gaussian`, published) and of that of all labels (`pooled`).
         weight: w of (4): a number from 0, the plain classifier by the highest cosine, to 1; or `crossover`
-            for tanh(|E| / 1000), published.
+            for tanh(|E| / crossover_size), published.
+        crossover_size: N_cross of (5).
 
     Attributes:
         classes_: (L,) what is predicted.
@@ -130,6 +131,7 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         training: FewShotTraining | None = None,
         model: ClassifierModel = "half-pooled",
         weight: Weight = "crossover",
+        crossover_size: float = CROSSOVER_SIZE,
     ) -> None:
         self.labels = labels
         self.template = template
@@ -140,6 +142,7 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.training = training
         self.model = model
         self.weight = weight
+        self.crossover_size = crossover_size
 
     def fit(self, X: Any, y: Any = None, *, ensemble: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Learn the labels' vectors, and the ensemble that scores are compared with.
@@ -329,9 +332,17 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _surprise(self, ensemble: Ensemble, anchors: Ensemble | None = None) -> Surprise:
         """What similarities to labels are turned into."""
-        if self.model == "half-pooled":
-            return Surprise(ensemble, weight=self.weight, shrink_deviation=_HALF, anchors=anchors)
-        return Surprise(ensemble, model=self.model, weight=self.weight, anchors=anchors)
+        is_half = self.model == "half-pooled"
+        model: SurpriseModel = "gaussian" if is_half else cast(SurpriseModel, self.model)
+        shrink = _HALF if is_half else 0.0
+        return Surprise(
+            ensemble,
+            model,
+            self.weight,
+            crossover_size=self.crossover_size,
+            shrink_deviation=shrink,
+            anchors=anchors,
+        )
 
     def _checked(self, X: Any, y: Any, labels: Labels | None) -> tuple[FloatArray, Any]:  # noqa: N803
         """Vectors and classes, refused as scikit-learn does it."""

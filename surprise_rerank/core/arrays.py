@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -38,8 +38,12 @@ def require_rows(array: npt.NDArray[Any], name: str, dimension: int | None = Non
     """Refuse what is no matrix (n, d) of finite numbers, or of another dimension."""
     if np.ndim(array) != 2 or dimension not in (None, array.shape[1]):
         border.refuse(name, np.shape(array), f"of shape (n, {dimension or 'd'})", _ONE_MODEL)
-    if not all(np.isfinite(array[i : i + _CHECKED]).all() for i in range(0, len(array), _CHECKED)):
-        raise DataError(f"{name} must be finite, got NaN or infinite values; remove or replace them first")
+    for i in range(0, len(array), _CHECKED):
+        for bad in np.flatnonzero(~np.isfinite(array[i : i + _CHECKED]).all(axis=1)):
+            raise DataError(
+                f"{name} must be finite, got NaN or infinite values in row {i + bad}; remove or replace them "
+                "first"
+            )
 
 
 def row_norms(vectors: FloatArray) -> Float64Array:
@@ -82,14 +86,12 @@ def vector_similarities(
     manhattan 1 / (1 + sum of |x_i - y_i|)
     ========= =============================================
 
-    (n, d) and (m, d) give (n, m) float64. A DataError if the similarity is not known or dimensions differ.
+    (n, d) and (m, d) give (n, m) float64.
 
     >>> vector_similarities([[1.0, 0.0]], [[1.0, 0.0], [1.0, 3.0]], "euclidean")
     array([[1.  , 0.25]])
     """
-    border.choice("similarity", similarity, get_args(VectorSimilarity))
     x, y = (prepared(np.atleast_2d(np.asarray(a, np.float32)), similarity) for a in (first, second))
-    border.equal("the second dimension", y.shape[1], x.shape[1], "compare vectors of one model")
     if is_linear(similarity):
         return x.astype(np.float64) @ y.T.astype(np.float64)
     from scipy.spatial import distance
@@ -102,14 +104,8 @@ def vector_similarities(
 def pair_similarities(
     first: FloatArray, second: FloatArray, similarity: VectorSimilarity = "dot"
 ) -> Float64Array:
-    """(n,) similarities of n pairs: row i of one list to row i of the other, or to its only row.
-
-    A DataError if the similarity is not known or the shapes do not fit.
-    """
-    border.choice("similarity", similarity, get_args(VectorSimilarity))
+    """(n,) similarities of n pairs: row i of one list to row i of the other, or to its only row."""
     x, y = (prepared(np.atleast_2d(np.asarray(a, np.float32)), similarity) for a in (first, second))
-    if x.shape[1] != y.shape[1] or (len(x) != len(y) and 1 not in (len(x), len(y))):
-        border.refuse("the second list", y.shape, f"of shape {x.shape}", "give a row for each of the first")
     wide_x, wide_y = x.astype(np.float64), y.astype(np.float64)
     if is_linear(similarity):
         products: Float64Array = (wide_x * wide_y).sum(axis=1)

@@ -20,11 +20,11 @@ def in_batches(
     batch: list[T] = []
     size = 0
     for item in items:
-        own = size_of(item)
-        if batch and (len(batch) == most or size + own > largest):
+        item_size = size_of(item)
+        if batch and (len(batch) == most or size + item_size > largest):
             yield batch
             batch, size = [], 0
         batch.append(item)
-        size += own
+        size += item_size
     if batch:
         yield batch

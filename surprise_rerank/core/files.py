@@ -31,8 +31,8 @@ UNREADABLE_ARCHIVE = (
 
 def cache_folder() -> Path:
     """The folder of indexes and converted files: SURPRISE_RERANK_CACHE, or the user's cache folder."""
-    given = os.environ.get("SURPRISE_RERANK_CACHE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
+    folder = os.environ.get("SURPRISE_RERANK_CACHE")
+    return Path(folder) if folder else Path(platformdirs.user_cache_dir("surprise-rerank", appauthor=False))
 
 
 @contextmanager
@@ -44,7 +44,8 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        with open(draft, "xb", opener=_for_owner if private else None) as file:
+        mode = 0o600 if private else 0o666
+        with open(draft, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -52,10 +53,6 @@ def whole_file(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-
-
-def _for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 @contextmanager

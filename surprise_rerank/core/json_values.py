@@ -16,9 +16,9 @@ def finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: finite(own) for key, own in value.items()}
+        return {key: finite(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(own) for own in value]
+        return [finite(member) for member in value]
     return value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -14,8 +13,6 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from surprise_rerank.errors import DataError
 
 T = TypeVar("T")
-_OF_IMPORT = os.getpid()
-_torch = threading.local()  # `limited_in`: the process in which this thread of torch was limited
 
 
 class Inherited(Protocol):
@@ -36,13 +33,14 @@ def at_fork(resource: Inherited) -> None:
 
 @cache
 def _watch() -> None:
+    """Look out for forks, from the first resource on."""
+
+    def leave_behind() -> None:
+        for resource in list(_inherited):
+            resource.leave_behind()
+
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_leave_behind)
-
-
-def _leave_behind() -> None:
-    for resource in list(_inherited):
-        resource.leave_behind()
+        os.register_at_fork(after_in_child=leave_behind)
 
 
 def never_freed(value: object) -> None:
@@ -110,25 +108,12 @@ class SharedByCopies:
     """A mixin: a copy, deep or not, is an object of its own that shares everything that this one holds."""
 
     def __copy__(self) -> Self:
-        made = object.__new__(type(self))
-        vars(made).update(vars(self))
-        return made
+        copy = object.__new__(type(self))
+        vars(copy).update(vars(self))
+        return copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()
-
-
-def limit_torch() -> None:
-    """In a forked process: let torch multiply with one thread, for this thread of Python.
-
-    The threads of OpenMP that the parent's operations began are not in the child, which would wait for them
-    for ever. In other processes nothing changes.
-    """
-    process = os.getpid()
-    if process == _OF_IMPORT or "torch" not in sys.modules or getattr(_torch, "limited_in", 0) == process:
-        return
-    sys.modules["torch"].set_num_threads(1)
-    _torch.limited_in = process
 
 
 def require_no_secret(secret: str | None, variable: str, of: str) -> None:

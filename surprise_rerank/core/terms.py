@@ -9,7 +9,6 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array, IntArray
 
 TermArray = npt.NDArray[np.uint32]
@@ -29,21 +28,14 @@ class TermBatch:
     terms: TermArray
     values: Float64Array
 
-    def __post_init__(self) -> None:
-        border.equal("the number of values", len(self.values), len(self.terms), "give one for each term")
-        ends = (int(self.offsets[0]), int(self.offsets[-1])) if len(self.offsets) else None
-        border.equal("the first and the last offset", ends, (0, len(self.terms)), "count from the first term")
-        if (np.diff(self.offsets) < 0).any():
-            border.refuse("offsets", self.offsets.tolist(), "ascending", "give where each text begins")
-
     @classmethod
     def of(cls, texts: Sequence[tuple[Collection[int], Collection[float]]]) -> TermBatch:
         """A batch of (terms, values) pairs, a pair for each text."""
-        lengths = [len(own) for own, _ in texts]
+        lengths = [len(terms) for terms, _ in texts]
         return cls(
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            np.fromiter(chain.from_iterable(own for own, _ in texts), np.uint32),
-            np.fromiter(chain.from_iterable(own for _, own in texts), np.float64),
+            np.fromiter(chain.from_iterable(terms for terms, _ in texts), np.uint32),
+            np.fromiter(chain.from_iterable(values for _, values in texts), np.float64),
         )
 
     @classmethod
@@ -60,5 +52,5 @@ class TermBatch:
         return len(self.offsets) - 1
 
     def __getitem__(self, i: int) -> tuple[TermArray, Float64Array]:
-        own = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
-        return self.terms[own], self.values[own]
+        entries = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+        return self.terms[entries], self.values[entries]

@@ -161,8 +161,8 @@ class TokenBatch:
 
     def text(self, i: int, *, unit: bool = False) -> Float32Array:
         """(tokens, d) float32: the token vectors of text i, with length 1 or with their own."""
-        own = self.between(start := range(len(self))[i], start + 1)  # from the end, as sequences count
-        return own.directions if unit else own.directions * own.norms[:, None]
+        tokens = self.between(start := range(len(self))[i], start + 1)  # from the end, as sequences count
+        return tokens.directions if unit else tokens.directions * tokens.norms[:, None]
 
     def take(self, index: npt.ArrayLike) -> TokenBatch:
         """The texts at these positions, in this order."""
@@ -207,14 +207,21 @@ def pooled_tokens(tokens: TokenBatch, pooling: float = POOLING, least: int = _LE
     if pooling == 1 or tokens.members is not None:
         return tokens
     owners = [clusters(tokens.text(i, unit=True), pooling, least) for i in range(len(tokens))]
-    counts = np.array([own.max(initial=-1) + 1 for own in owners], np.int64)
+    counts = np.array([labels.max(initial=-1) + 1 for labels in owners], np.int64)
     members = Members(np.concatenate([np.zeros(0, np.int64), *owners]), tokens.offsets)
-    means = np.concatenate(
-        [np.zeros((0, tokens.dimension), np.float32)]
-        + [_means(tokens[i], own) for i, own in enumerate(owners) if len(own)]
+    means = [np.zeros((0, tokens.dimension), np.float32)]
+    for text, (labels, count) in enumerate(zip(owners, counts, strict=True)):
+        if count:
+            order = np.argsort(labels, kind="stable")
+            starts = np.searchsorted(labels[order], np.arange(count))
+            sizes = np.diff(np.append(starts, len(labels)))
+            sums = np.add.reduceat(tokens[text][order], starts, dtype=np.float64)  # too large for float32
+            means.append((sums / sizes[:, None]).astype(np.float32))
+    vectors = np.concatenate(means)
+    norms = row_norms(vectors)
+    return TokenBatch(
+        unit_rows(vectors, norms), norms.astype(np.float32), offsets_of(counts), members=members
     )
-    norms = row_norms(means)
-    return TokenBatch(unit_rows(means, norms), norms.astype(np.float32), offsets_of(counts), members=members)
 
 
 def clusters(unit: Float32Array, pooling: float, least: int = 1) -> IntArray:
@@ -223,27 +230,21 @@ def clusters(unit: Float32Array, pooling: float, least: int = 1) -> IntArray:
     Ward's method merges the two clusters that add least to the squared distances from the clusters' means,
     until max(ceil(n / pooling), least) are left. Long texts are clustered in stretches.
     """
-    known = np.flatnonzero(unit.any(axis=1))
-    found = np.full(len(unit), -1, np.int64)
-    first, stretches = 0, max(math.ceil(len(known) / _TOGETHER), 1)
-    wanted = max(math.ceil(len(known) / pooling), min(len(known), least))
-    for i, stretch in enumerate(np.array_split(known, stretches)):
+    nonzero = np.flatnonzero(unit.any(axis=1))
+    labels = np.full(len(unit), -1, np.int64)
+    first, stretches = 0, max(math.ceil(len(nonzero) / _TOGETHER), 1)
+    wanted = max(math.ceil(len(nonzero) / pooling), min(len(nonzero), least))
+    for i, stretch in enumerate(np.array_split(nonzero, stretches)):
         # The remainder goes to the first ones.
-        own = wanted * (i + 1) // stretches - wanted * i // stretches
-        found[stretch] = first + _ward(unit[stretch], max(own, 1))
-        first = int(found.max(initial=-1)) + 1
-    found[found < 0] = first
-    return _in_order(found)
-
-
-def _means(vectors: Float32Array, owners: IntArray) -> Float32Array:
-    """(k, d) the mean of each cluster's vectors."""
-    order = np.argsort(owners, kind="stable")
-    starts = np.searchsorted(owners[order], np.arange(owners.max() + 1))
-    counts = np.diff(np.append(starts, len(owners)))
-    sums = np.add.reduceat(vectors[order], starts, dtype=np.float64)  # float32 may not hold them
-    means: Float32Array = (sums / counts[:, None]).astype(np.float32)
-    return means
+        count = wanted * (i + 1) // stretches - wanted * i // stretches
+        labels[stretch] = first + _ward(unit[stretch], max(count, 1))
+        first = int(labels.max(initial=-1)) + 1
+    labels[labels < 0] = first
+    # Numbered anew, in the order in which they occur.
+    _, firsts, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    number = np.empty(len(firsts), np.int64)
+    number[np.argsort(firsts)] = np.arange(len(firsts))
+    return number[inverse]
 
 
 def _ward(unit: Float32Array, count: int) -> IntArray:
@@ -261,11 +262,3 @@ def _ward(unit: Float32Array, count: int) -> IntArray:
     for i in range(len(merged) - 1, -1, -1):
         name[merged[i]] = name[n + i]
     return name[:n]
-
-
-def _in_order(labels: IntArray) -> IntArray:
-    """Labels numbered anew, in the order in which they occur."""
-    _, firsts, inverse = np.unique(labels, return_index=True, return_inverse=True)
-    number = np.empty(len(firsts), np.int64)
-    number[np.argsort(firsts)] = np.arange(len(firsts))
-    return number[inverse]

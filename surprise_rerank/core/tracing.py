@@ -18,19 +18,19 @@ Counts: TypeAlias = dict[str, int | float | str]
 
 
 @contextmanager
-def span(kind: Kind, name: str, known: Known) -> Iterator[Counts]:
+def span(kind: Kind, name: str, attributes: Known) -> Iterator[Counts]:
     """Record what happens in the block, where somebody records; an error by its class alone.
 
     `known` are attributes that are known before; None is left out. Yields a dictionary for those that are
     known at the end.
     """
-    found: Counts = {}
+    counts: Counts = {}
     if "opentelemetry.trace" not in sys.modules:
-        yield found
+        yield counts
         return
     from opentelemetry import trace
 
-    first = {key: value for key, value in known.items() if value is not None}
+    first = {key: value for key, value in attributes.items() if value is not None}
     with trace.get_tracer("surprise-rerank").start_as_current_span(
         name,
         attributes={"openinference.span.kind": kind, **first},
@@ -38,13 +38,13 @@ def span(kind: Kind, name: str, known: Known) -> Iterator[Counts]:
         set_status_on_exception=False,
     ) as recorded:
         try:
-            yield found
+            yield counts
         except BaseException as error:
             recorded.set_attribute("error.type", type(error).__name__)
             recorded.set_status(trace.StatusCode.ERROR)
             raise
         finally:
-            recorded.set_attributes(found)
+            recorded.set_attributes(counts)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Query
-from surprise_rerank.core.arrays import Float32Array, IntArray
+from surprise_rerank.core.arrays import Float32Array, IntArray, require_rows
 from surprise_rerank.core.process import SharedByCopies
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.core.tracing import Known, span
@@ -35,11 +35,15 @@ class Encoded:
     """n encoded texts.
 
     Dense vectors (n, d) have length 1 unless the encoder says otherwise. Token vectors are without the
-    tokenizer's special tokens and the prompt; None where the encoder has none.
+    tokenizer's special tokens and the prompt; None where the encoder has none. A DataError if a number is NaN
+    or infinite: no search would find such a text, and statistics of all others would be lost by it.
     """
 
     dense: Float32Array
     tokens: TokenBatch | None = None
+
+    def __post_init__(self) -> None:
+        require_rows(self.dense, "an encoder's dense vectors")
 
     def __len__(self) -> int:
         return len(self.dense)

@@ -15,7 +15,8 @@ import tenacity
 from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, IntArray, matrix, unit_rows
 from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.process import PerProcess, limit_torch
+from surprise_rerank.core.computing import limit_torch
+from surprise_rerank.core.process import PerProcess
 from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
@@ -27,7 +28,7 @@ Embed: TypeAlias = Callable[[list[str]], Any]
 _CALL_CHARACTERS = 100_000  # most of a call of several texts
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0  # seconds between two attempts, without what a server asks for
 _LONGEST_ASKED = 300.0
-_SHOWN = 200  # characters of a message from outside
+_SHOWN, _SHOWN_TEXT = 200, 40  # characters of a message from outside, and of a text
 # A call with these would fail again: they are faults of the program, or an answer that was refused.
 _LASTING = (SurpriseRerankError, TypeError, AttributeError, NameError, ImportError, NotImplementedError)
 # Scripts without spaces have a word for each character. Long runs are parted: every text can be split.
@@ -38,9 +39,9 @@ _WORD = re.compile(rf"[{_LONE}]|[^\W{_LONE}]{{1,20}}|[^\w\s]")
 class FunctionEncoder(PortableEncoder):
     """A function from texts to vectors as an encoder, without token vectors. Threads may share one.
 
-    Every answer is checked: as many vectors as texts, finite numbers, one dimension; a wrong one is an error
-    at once. An exception of the function is followed by another attempt, after a random pause and what a
-    `Retry-After` header asks for. A text of white space is not sent: its vector is zero.
+    Every answer is checked: as many vectors as texts, finite numbers that are not all 0, one dimension; a
+    wrong one is an error at once. An exception of the function is followed by another attempt, after a random
+    pause and what a `Retry-After` header asks for. A text of white space is not sent: its vector is zero.
 
     >>> encoder = FunctionEncoder(lambda texts: [[len(text), 1.0] for text in texts], name="lengths")
     >>> encoder.encode(["abc"]).dense.round(3)
@@ -167,9 +168,16 @@ class FunctionEncoder(PortableEncoder):
         border.equal(f"the length of {returned}", len(rows), len(texts), "it may not drop or join texts")
         with np.errstate(over="ignore"):
             vectors = matrix(rows, returned, self._dimension)
-        if len(vectors) != len(texts) or not vectors.shape[1]:
+        if len(vectors) != len(texts) or vectors.shape[1] < 1 + self.unit:  # (1,) of length 1 says nothing
             border.refuse(
                 returned, vectors.shape, f"of shape ({len(texts)}, d)", "return a vector for each text"
+            )
+        # Some servers answer so what they cannot compute, and no question finds it.
+        for row in np.flatnonzero(~vectors.any(axis=1)):
+            raise ModelError(
+                f"{called} returned zeros for text {positions[row]} ({texts[row][:_SHOWN_TEXT]!r}), which no "
+                "question would find; look into the model's log, send shorter texts (window=), or leave it "
+                "out"
             )
         self._dimension = vectors.shape[1]
         return vectors

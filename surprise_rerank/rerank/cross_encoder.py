@@ -18,8 +18,9 @@ import numpy.typing as npt
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.core.computing import limit_torch
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.process import SharedByCopies, limit_torch
+from surprise_rerank.core.process import SharedByCopies
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.scorers import Scorer
 
@@ -82,7 +83,11 @@ class CrossEncoderScorer(SharedByCopies, Scorer):
             DataError: if the candidates have no documents, or the model gives other than one finite score for
                 each text.
         """
-        return self._pool(query.text, tuple(_texts(candidates)))
+        texts = tuple(document.content for document in candidates.require_documents())
+        if candidates.passages is not None:
+            passages = zip(texts, candidates.passages, strict=True)
+            texts = tuple(text[passage.start : passage.end] for text, passage in passages)
+        return self._pool(query.text, texts)
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Moments over the sample, or over the pool where there is none; a DataError as of `scores`."""
@@ -92,23 +97,16 @@ class CrossEncoderScorer(SharedByCopies, Scorer):
         if not texts:
             return np.zeros(0)
         limit_torch()  # which the model may call
-        given = self._score(question, list(texts))
+        returned = self._score(question, list(texts))
         try:
-            found = np.asarray(given, dtype=np.float64)
+            scores = np.asarray(returned, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise DataError(f"scores of {self.name!r} must be numbers: {error}; {_MODEL}") from error
         shape = f"the shape of the scores of {self.name!r}"
-        border.equal(shape, found.shape, (len(texts),), _MODEL)
-        for i in np.flatnonzero(~np.isfinite(found)).tolist():
-            border.number(f"the score of {self.name!r} for text {i}", float(found[i]))
-        return found
-
-
-def _texts(candidates: Candidates) -> list[str]:
-    contents = [document.content for document in candidates.require_documents()]
-    if candidates.passages is None:
-        return contents
-    return [own[p.start : p.end] for own, p in zip(contents, candidates.passages, strict=True)]
+        border.equal(shape, scores.shape, (len(texts),), _MODEL)
+        for i in np.flatnonzero(~np.isfinite(scores)).tolist():
+            border.number(f"the score of {self.name!r} for text {i}", float(scores[i]))
+        return scores
 
 
 def _pair_scores(model: Any) -> PairScores:
@@ -117,14 +115,14 @@ def _pair_scores(model: Any) -> PairScores:
     if callable(predict := getattr(model, "predict", None)) and not is_class:
         return lambda question, texts: predict([(question, text) for text in texts])
     if callable(rank := getattr(model, "rank", None)) and not is_class:
-        return lambda question, texts: _by_place(rank(question, list(texts), doc_ids=list(range(len(texts)))))
+
+        def scores_of_ranker(question: str, texts: Sequence[str]) -> list[Any]:
+            results = rank(question, list(texts), doc_ids=list(range(len(texts)))).results
+            return [result.score for result in sorted(results, key=lambda result: int(result.doc_id))]
+
+        return scores_of_ranker
     if is_class or not callable(model):
         kinds = "a CrossEncoder or another object with predict(pairs), a ranker of rerankers, or a function"
         border.refuse("model", model, kinds, "a function takes a question and texts, and returns scores")
     scores: PairScores = model
     return scores
-
-
-def _by_place(ranked: Any) -> list[Any]:
-    """The scores of a ranker of rerankers, in the order of the texts that it was given."""
-    return [result.score for result in sorted(ranked.results, key=lambda result: int(result.doc_id))]

@@ -82,13 +82,13 @@ class Diversity:
 
 def relevances(scores: Float64Array) -> Float64Array:
     """(n,) r of equation (2), from 0 to 1, of the scores of a pool; 1/2 for all where they are equal."""
-    known = np.isfinite(scores)
-    if not known.any():
+    finite = np.isfinite(scores)
+    if not finite.any():
         return np.full(len(scores), 0.5)
-    deviation = float(scores[known].std())
-    z = (scores - scores[known].mean()) / (deviation if deviation > 0 else 1.0)
-    found: Float64Array = 1.0 / (1.0 + np.exp(-np.clip(z, -700.0, 700.0)))
-    return np.where(known, found, 0.0)
+    deviation = float(scores[finite].std())
+    z = (scores - scores[finite].mean()) / (deviation if deviation > 0 else 1.0)
+    shares: Float64Array = 1.0 / (1.0 + np.exp(-np.clip(z, -700.0, 700.0)))
+    return np.where(finite, shares, 0.0)
 
 
 def marginal_relevance(
@@ -121,8 +121,8 @@ def diverse_order(
         left = worth - diversity * nearest
         left[order] = -np.inf
         order.append(int(left.argmax()))
-    rest = np.setdiff1d(np.arange(n), order)
-    return np.concatenate([np.array(order, dtype=np.int64), rest])
+    others = np.setdiff1d(np.arange(n), order)
+    return np.concatenate([np.array(order, dtype=np.int64), others])
 
 
 def near_duplicates(vectors: Float32Array, least: float) -> list[list[int]]:
@@ -139,13 +139,13 @@ def near_duplicates(vectors: Float32Array, least: float) -> list[list[int]]:
     grouped = np.zeros(len(vectors), dtype=np.bool_)
     for start in range(0, len(vectors), _AT_ONCE):
         near = vectors[start : start + _AT_ONCE] @ vectors.T >= least - _ROUNDING
-        for row, own in enumerate(near, start=start):
+        for row, neighbours in enumerate(near, start=start):
             if grouped[row]:
                 continue
-            own &= ~grouped
-            own[row] = True  # zeros have no cosine, also with themselves
-            grouped |= own
-            group_of[row] = np.flatnonzero(own).tolist()
+            neighbours &= ~grouped
+            neighbours[row] = True  # zeros have no cosine, also with themselves
+            grouped |= neighbours
+            group_of[row] = np.flatnonzero(neighbours).tolist()
     return list(group_of.values())
 
 
@@ -160,12 +160,12 @@ def falling(shown: Sequence[float], scores: Sequence[float] | None = None) -> li
     >>> falling([1.0, 1.0, 1.0], scores=[9.0, 8.0, 8.0])
     [1.0, 0.9999999999999999, 0.9999999999999999]
     """
-    found: list[float] = []
-    for i, own in enumerate(shown):
-        last = found[-1] if found else math.inf
-        if found and scores is not None and scores[i] == scores[i - 1]:
-            own = last
-        elif own > last or (own == last and scores is not None):
-            own = math.nextafter(last, -math.inf)
-        found.append(own)
-    return found
+    falling: list[float] = []
+    for i, score in enumerate(shown):
+        last = falling[-1] if falling else math.inf
+        if falling and scores is not None and scores[i] == scores[i - 1]:
+            score = last
+        elif score > last or (score == last and scores is not None):
+            score = math.nextafter(last, -math.inf)
+        falling.append(score)
+    return falling

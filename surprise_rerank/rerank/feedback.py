@@ -19,9 +19,9 @@ from typing import ClassVar, NamedTuple, TypeVar
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, pair_similarities, prepared
+from surprise_rerank.core.arrays import Float32Array, Float64Array, pair_similarities, prepared
+from surprise_rerank.core.computing import row_products
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.threads import row_products
 from surprise_rerank.rerank.fusion import AS_THEY_ARE, FusionReranker, by_id
 from surprise_rerank.rerank.scorers import Measured, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -167,18 +167,13 @@ def shares(total: Float64Array, ids: Sequence[str]) -> Float64Array:
     all where they are small. Documents of equal scores share their mean rank. Of a document's passages only
     the best gives any. Otherwise long documents would count more.
     """
-    given_by, rows = np.zeros(len(total)), _representatives(total, ids)
-    if len(rows):
-        _, place, counts = np.unique(-total[rows], return_inverse=True, return_counts=True)
-        weights = (counts.cumsum() - (counts - 1) / 2)[place] ** -2.0
-        given_by[rows] = weights / weights.sum()
-    return given_by
-
-
-def _representatives(total: Float64Array, ids: Sequence[str]) -> IntArray:
-    """(m,) the row of every document, in the order of the pool: of its passages the first of the best."""
-    best: dict[str, int] = {}
+    best: dict[str, int] = {}  # document -> its row, of its passages the first of the best
     for row, name in enumerate(ids):
         if name not in best or total[row] > total[best[name]]:
             best[name] = row
-    return np.array(sorted(best.values()), dtype=np.int64)
+    parts, rows = np.zeros(len(total)), sorted(best.values())
+    if rows:
+        _, place, counts = np.unique(-total[rows], return_inverse=True, return_counts=True)
+        weights = (counts.cumsum() - (counts - 1) / 2)[place] ** -2.0
+        parts[rows] = weights / weights.sum()
+    return parts

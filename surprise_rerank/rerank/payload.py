@@ -55,19 +55,19 @@ class PayloadScorer(Scorer):
         Raises:
             DataError: if the candidates have no documents, or a decay of numbers has no origin.
         """
-        found = [_value(document.metadata, self.key) for document in candidates.require_documents()]
-        values = np.array([_number(own) for own in found])
+        stored = [_value(document.metadata, self.key) for document in candidates.require_documents()]
+        values = np.array([_number(value) for value in stored])
         if self.decay is None:
             return values
-        if any(_is_number(own) for own in found):  # of which none is now
+        if any(_is_number(value) for value in stored):  # of which none is now
             border.present(f"origin of the numbers in {self.key!r}", self.origin, "give the best number")
         best = _number(datetime.now(UTC) if self.origin is None else self.origin)
         return np.asarray(np.exp2(-np.abs(values - best) / self._halving))
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Of the pool's values."""
-        own = self.scores(query, candidates)
-        return Moments.of(own[np.isfinite(own)])
+        scores = self.scores(query, candidates)
+        return Moments.of(scores[np.isfinite(scores)])
 
     @property
     def _halving(self) -> float:
@@ -77,8 +77,8 @@ class PayloadScorer(Scorer):
 
 def _value(metadata: Mapping[str, Any], key: str) -> Any:
     """The value of a key; filters begin it with `metadata.`."""
-    found = at(metadata, key)
-    return at(metadata, key.removeprefix("metadata.")) if found is None else found
+    value = at(metadata, key)
+    return at(metadata, key.removeprefix("metadata.")) if value is None else value
 
 
 def _is_number(value: object) -> TypeGuard[float]:

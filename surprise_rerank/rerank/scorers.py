@@ -91,9 +91,13 @@ class Scorer(ABC):
     def absence(self, query: Query, candidates: Candidates) -> str | None:
         """Why a fusion leaves it out here, as a sentence or an empty string; None where it can score."""
         for name in sorted(self.needs):
-            who = _who_lacks(name, query, candidates)
-            if who:
-                return f"without {FIELD_NAMES[name]}: {who} none, so {self.name} was left out"
+            if name in ("dense", "tokens") and getattr(query, name) is None:
+                who = "the question has"
+            elif getattr(candidates, name) is None:
+                who = "the candidates have"
+            else:
+                continue
+            return f"without {FIELD_NAMES[name]}: {who} none, so {self.name} was left out"
         return None
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
@@ -199,8 +203,8 @@ class DynaMaxScorer(Scorer):
         """(n,) similarities; a DataError if tokens are missing or of another dimension."""
         if self.retrieved:
             return candidates.require_inclusion().scores
-        asked, documents = query.require_tokens(), candidates.require_tokens()
-        return self.similarity.pool(asked, documents, threads=self.threads, device=self.device)
+        tokens, documents = query.require_tokens(), candidates.require_tokens()
+        return self.similarity.pool(tokens, documents, threads=self.threads, device=self.device)
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Moments over the sample of the corpus, or those of the pool."""
@@ -223,10 +227,10 @@ class DynaMaxScorer(Scorer):
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
         """The pool by similarity of tokens; a DataError if these are missing or of another dimension."""
-        asked, notes = query.require_tokens(), list[str]()
+        tokens, notes = query.require_tokens(), list[str]()
         # Last what a store gave no score, as it was deleted meanwhile.
         scores = np.nan_to_num(self.scores(query, candidates), nan=0.0)
-        is_empty = not self.retrieved and not len(asked) and not candidates.require_tokens().offsets[-1]
+        is_empty = not self.retrieved and not len(tokens) and not candidates.require_tokens().offsets[-1]
         if len(candidates) and is_empty:
             # Word vectors know none of the words, or the encoder gives no tokens.
             notes = ["neither the question nor any candidate has a token vector, so all scores are 0"]
@@ -298,10 +302,3 @@ def dense_similarities(query: Query, candidates: Candidates, similarity: VectorS
     dense, vectors = query.require_dense(), candidates.require_dense()
     border.equal("the shape of the query's vector", dense.shape, vectors.shape[1:], "use one encoder")
     return pair_similarities(vectors, dense, similarity)
-
-
-def _who_lacks(name: Field, query: Query, candidates: Candidates) -> str:
-    """Who has no vectors of this kind, with the verb: `the question has`; empty where both have them."""
-    if name in ("dense", "tokens") and getattr(query, name) is None:
-        return "the question has"
-    return "the candidates have" if getattr(candidates, name) is None else ""

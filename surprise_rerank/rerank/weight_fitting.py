@@ -98,8 +98,8 @@ def fit_guarded(
     rows = np.flatnonzero([lesson.teaches for lesson in lessons])
     fold_of = np.random.default_rng(0).permutation(len(teaching)) % FOLDS
     for fold in range(FOLDS):
-        others = [lesson for lesson, own in zip(teaching, fold_of, strict=True) if own != fold]
-        held_back = [lesson for lesson, own in zip(teaching, fold_of, strict=True) if own == fold]
+        others = [lesson for lesson, its_fold in zip(teaching, fold_of, strict=True) if its_fold != fold]
+        held_back = [lesson for lesson, its_fold in zip(teaching, fold_of, strict=True) if its_fold == fold]
         after[rows[fold_of == fold]] = _ndcg(held_back, _fitted(others, start))
     gain = float((after - before).mean())
     # The variance of independent questions times 1 + k n_test / n_train, over k folds.
@@ -150,27 +150,27 @@ def refine_weights(
         )
         for pool, gain in zip(pools, gains, strict=True)
     ]
-    given = np.array([weights.get(name, 1.0) for name in names])
-    if not given.any():
+    initial = np.array([weights.get(name, 1.0) for name in names])
+    if not initial.any():
         raise DataError(f"all weights of {', '.join(names)} are 0; give some of them a weight to begin with")
-    usual = float(np.median([(own @ given).std() for own, _ in lessons]))
-    scale = given / (usual or 1.0)  # without any spread all ranks are equal, whatever the scale
-    judged = [(own * scale, gain[gain > 0], np.flatnonzero(gain > 0)) for own, gain in lessons]
+    usual = float(np.median([(parts @ initial).std() for parts, _ in lessons]))
+    scale = initial / (usual or 1.0)  # without any spread all ranks are equal, whatever the scale
+    judged = [(parts * scale, gain[gain > 0], np.flatnonzero(gain > 0)) for parts, gain in lessons]
 
     def loss(t: Float64Array) -> tuple[float, Float64Array]:
         factors, away = np.exp(t), t - t.mean()
         value, slope = _RIDGE * float(away @ away), 2 * _RIDGE * away
-        for own, gain, relevant in judged:
-            ndcg, by_factors = _smooth_ndcg(own, gain, relevant, factors)
+        for parts, gain, relevant in judged:
+            ndcg, by_factors = _smooth_ndcg(parts, gain, relevant, factors)
             value -= ndcg
             slope = slope - by_factors * factors
         return value / len(judged), slope / len(judged)
 
-    found = optimize.minimize(
+    fitted = optimize.minimize(
         loss, np.zeros(len(names)), jac=True, method="L-BFGS-B", bounds=[_RANGE] * len(names)
     )
-    refined = given * np.exp(found.x)
-    refined *= np.abs(given).sum() / np.abs(refined).sum()
+    refined = initial * np.exp(fitted.x)
+    refined *= np.abs(initial).sum() / np.abs(refined).sum()
     return {name: float(weight) for name, weight in zip(names, refined.round(6), strict=True)}
 
 
@@ -216,20 +216,20 @@ def _lessons(
     reranker: FusionReranker, judged: Iterable[tuple[Query, Candidates, Mapping[str, float]]]
 ) -> list[_Lesson]:
     """The questions that have a relevant document, in the order of their ids."""
-    found: dict[str, _Lesson] = {}
-    for query, pool, given in judged:
+    lessons: dict[str, _Lesson] = {}
+    for query, pool, judgements in judged:
         name = query.id or query.text
-        if name in found:
+        if name in lessons:
             border.refuse(
                 "a question", name, "another than those before", "give each once, with all its gains"
             )
-        numbers = border.mapping(f"the gains of {name!r}", given, border.number)
+        numbers = border.mapping(f"the gains of {name!r}", judgements, border.number)
         gains = {document: gain for document, gain in numbers.items() if gain > 0}
         if gains:
             bare = Candidates(pool.ids, passages=pool.passages, best=pool.best)
-            found[name] = _Lesson(bare, reranker.parts(query, pool), gains)
-    border.some("questions with a relevant document", found, "give judgements above 0")
-    return [found[name] for name in sorted(found)]
+            lessons[name] = _Lesson(bare, reranker.parts(query, pool), gains)
+    border.some("questions with a relevant document", lessons, "give judgements above 0")
+    return [lessons[name] for name in sorted(lessons)]
 
 
 def _fitted(lessons: Sequence[_Lesson], start: Mapping[str, float]) -> dict[str, float]:
@@ -245,8 +245,10 @@ def _fitted(lessons: Sequence[_Lesson], start: Mapping[str, float]) -> dict[str,
 
 def _ndcg(lessons: Sequence[_Lesson], weights: Mapping[str, float]) -> Float64Array:
     """(n,) of every question's ranking, as trec_eval defines it: the gains are the judgements."""
-    ranked = ((own, own.order(weights).ids) for own in lessons)
-    return np.array([_dcg([own.gains.get(name, 0.0) for name in ids]) / own.ideal for own, ids in ranked])
+    ranked = ((lesson, lesson.order(weights).ids) for lesson in lessons)
+    return np.array(
+        [_dcg([lesson.gains.get(name, 0.0) for name in ids]) / lesson.ideal for lesson, ids in ranked]
+    )
 
 
 def _dcg(gains: Sequence[float]) -> float:

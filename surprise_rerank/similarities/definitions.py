@@ -206,9 +206,13 @@ def scaled_dynamax(weights: Weights, *, unit: bool) -> Similarity:
 
 
 def fuzzy_bag(
-    pooling: Pooling = "max", measure: Measure = "jaccard", universe: FloatArray | None = None, *, unit: bool
+    pooling: Pooling = "max",
+    measure: Measure = "jaccard",
+    universe: FloatArray | Literal["joint"] | None = None,
+    *,
+    unit: bool,
 ) -> Similarity:
-    """Fuzzy sets over a given universe U, compared like sets (Zhao and Mao, IEEE TFS 26 (2), 2018).
+    """Fuzzy sets over a universe U, compared like sets (Zhao and Mao, IEEE TFS 26 (2), 2018).
 
     The membership of u in a text is pooled over its tokens x: max(0, max <x, u>), or min in place of the
     inner max, or, as the paper's ablation, the mean or sum of <x, u>, which can be negative.
@@ -216,10 +220,13 @@ def fuzzy_bag(
     Args:
         pooling: of the products of a text's tokens with u.
         measure: of the two fuzzy sets.
-        universe: (K, d), taken as it is; None for the identity, which with `max` is max-pooling.
+        universe: (K, d), taken as it is; None for the identity, which with `max` is max-pooling; `joint` for
+            the two texts' own tokens, which with `max` is DynaMax.
         unit: whether tokens are scaled to length 1 first; the paper uses raw ones.
     """
-    vectors = None if universe is None else matrix(universe, "the universe").astype(np.float64)
+    is_joint, fixed = isinstance(universe, str), None
+    if not isinstance(universe, str) and universe is not None:
+        fixed = matrix(universe, "the universe").astype(np.float64)
     sets = SetMeasure(measure)
     cancels = pooling in ("avg", "sum") and measure != "cosine"  # whose terms cannot cancel
     poolings: dict[Pooling, Callable[..., Float64Array]] = {
@@ -229,8 +236,7 @@ def fuzzy_bag(
         "sum": np.sum,
     }
 
-    def memberships(text: Bag) -> Float64Array:
-        tokens = as_float64(text.known().vectors, unit=unit)
+    def memberships(tokens: Float64Array, vectors: Float64Array | None) -> Float64Array:
         if vectors is not None:
             border.equal("the universe's dimension", vectors.shape[1], tokens.shape[1], _FITTED_ON)
         products = tokens if vectors is None else tokens @ vectors.T
@@ -240,7 +246,9 @@ def fuzzy_bag(
         return np.maximum(values, 0.0) if pooling in ("max", "min") else values
 
     def of(query: Bag, document: Bag) -> float:
-        a, b = memberships(query), memberships(document)
+        x, y = (as_float64(text.known().vectors, unit=unit) for text in (query, document))
+        vectors = np.concatenate([x, y]) if is_joint else fixed
+        a, b = memberships(x, vectors), memberships(y, vectors)
         if not a.any() or not b.any():
             return 0.0
         smallest = np.array(_CANCELLED_SUM * (np.abs(a).sum() + np.abs(b).sum()) if cancels else 0.0)
@@ -361,7 +369,10 @@ def cosine_of_averages(
 
 
 def word_movers(*, unit: bool) -> Similarity:
-    """1 / (1 + Word Mover's Distance) (Kusner et al., ICML 2015), by POT: the order of the distance."""
+    """1 / (1 + Word Mover's Distance) (Kusner et al., ICML 2015), by POT: the order of the distance.
+
+    A linear correlation is of the distance itself: `NamedSimilarity.linear` has it.
+    """
 
     def of(query: Bag, document: Bag) -> float:
         x, y = (as_float64(text.known().vectors, unit=unit) for text in (query, document))

@@ -22,7 +22,7 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray, require_rows, unit_rows
-from surprise_rerank.core.threads import products, row_products
+from surprise_rerank.core.computing import products, row_products
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.similarities.bags import known_tokens, same_dimension
 

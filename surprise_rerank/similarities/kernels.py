@@ -16,8 +16,7 @@ from typing import TypeAlias
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms
-from surprise_rerank.core.process import limit_torch
-from surprise_rerank.core.threads import products, using_threads
+from surprise_rerank.core.computing import limit_torch, products, using_threads
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 
@@ -69,7 +68,7 @@ def pool_maxima(
         return _small_maxima(query, documents, unit_tokens=unit_tokens, of_documents=of_documents)
     import torch
 
-    from surprise_rerank.core.device import device_of
+    from surprise_rerank.core.computing import device_of
 
     limit_torch()
     in_query = torch.zeros((len(documents), m))

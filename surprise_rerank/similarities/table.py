@@ -14,16 +14,21 @@ from typing import Literal, TypeAlias
 import numpy as np
 
 from surprise_rerank import border
+from surprise_rerank.core.arrays import Float32Array, Float64Array, matrix, unit_rows
 from surprise_rerank.encoders.base import Encoder, token_dimension
+from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.errors import DataError
 from surprise_rerank.similarities import definitions as by
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.dynamax import DynaMax, Measure
 
-FittedOn: TypeAlias = Literal["statistics", "texts"]
+FittedOn: TypeAlias = Literal["statistics", "texts", "embedding"]
 
 RAW = "-raw"
 # Words of the corpus in the universe `fbow-vocabulary`.
 _VOCABULARY = 1000
+# Words of the embedding, its first and commonest, in the universe `fbow-words`: as many as fuzzymax reads.
+_EMBEDDING = 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +38,7 @@ class CorpusStatistics:
     dimension: int  # of the token vectors
     texts: Texts = field(default_factory=Texts)  # a sample of the corpus, with vectors and words
     statistics: by.WordStatistics = field(default_factory=by.WordStatistics)  # of the whole corpus
+    embedding: Float32Array | None = None  # (K, d) vectors of the words that the encoder knows
 
     @classmethod
     def encode(
@@ -48,7 +54,20 @@ class CorpusStatistics:
         sample = Texts()
         if "texts" in fitted_on:
             sample = Texts(encoder.encode(texts).require_tokens(), words)
-        return cls(token_dimension(encoder) or 0, sample, statistics or by.WordStatistics.of(words))
+        embedding = embedding_words(encoder) if "embedding" in fitted_on else None
+        return cls(
+            token_dimension(encoder) or 0, sample, statistics or by.WordStatistics.of(words), embedding
+        )
+
+
+def embedding_words(encoder: Encoder) -> Float32Array:
+    """(K, d) vectors of the 100,000 first words of word vectors; a DataError for another encoder."""
+    if not isinstance(encoder, StaticEncoder):
+        raise DataError(
+            f"fbow-words takes the words of an embedding, and {encoder.name} is no word vectors; give "
+            "glove-6b-50d or a file of word vectors, or take fbow-vocabulary"
+        )
+    return matrix(encoder.vectors.vectors[:_EMBEDDING], "the words' vectors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +81,21 @@ class NamedSimilarity:
     extra: str = ""
     has_raw: bool = True  # whether lengths make a difference; not for what reads words or directions alone
     unit_tokens: bool = True
+    is_inverted_distance: bool = False  # whether it is 1 / (1 + a distance), 0 where there is none
 
     def build(self, corpus: CorpusStatistics) -> by.Similarity:
         """The similarity, fitted."""
         return self.make(corpus, self.unit_tokens)
+
+    def linear(self, similarities: Float64Array) -> Float64Array:
+        """(n,) what Pearson's r is to be taken of: minus the distance in place of 1 / (1 + distance).
+
+        It is of the values, not of their order. Where there is no distance, it is the largest.
+        """
+        if not self.is_inverted_distance:
+            return similarities
+        smallest = similarities[similarities > 0].min(initial=1.0)
+        return np.asarray(1 - 1 / np.maximum(similarities, smallest), np.float64)
 
 
 def similarity_names() -> tuple[str, ...]:
@@ -106,6 +136,11 @@ def _all_but_the_top(corpus: CorpusStatistics, unit: bool) -> by.Similarity:
     size = max(1, round(corpus.dimension / 100))
     removed = by.Removal.of(by.vocabulary(corpus.texts, unit=unit), size, centred=True)
     return by.cosine_of_averages(unit=unit, from_tokens=removed)
+
+
+def _embedding(corpus: CorpusStatistics, unit: bool) -> Float32Array:
+    vectors = border.present("embedding", corpus.embedding, "give the word vectors")
+    return unit_rows(vectors) if unit else vectors
 
 
 _COUNTS: frozenset[FittedOn] = frozenset({"statistics"})
@@ -154,6 +189,23 @@ SIMILARITIES: dict[str, NamedSimilarity] = {
     "min-jaccard": _N("Jaccard of min-pooled vectors", lambda c, unit: by.fuzzy_bag("min", unit=unit)),
     "avg-jaccard": _N("Jaccard of averaged vectors", lambda c, unit: by.fuzzy_bag("avg", unit=unit)),
     "sum-jaccard": _N("Jaccard of summed vectors", lambda c, unit: by.fuzzy_bag("sum", unit=unit)),
+    # Ablations of DynaMax: other poolings over its universe.
+    "dynaavg-jaccard": _N(
+        "Jaccard of means over the joint universe",
+        lambda c, unit: by.fuzzy_bag("avg", universe="joint", unit=unit),
+    ),
+    "dynasum-jaccard": _N(
+        "Jaccard of sums over the joint universe",
+        lambda c, unit: by.fuzzy_bag("sum", universe="joint", unit=unit),
+    ),
+    "dynamin-jaccard": _N(
+        "Jaccard of minima over the joint universe",
+        lambda c, unit: by.fuzzy_bag("min", universe="joint", unit=unit),
+    ),
+    "dynaavg-cosine": _N(
+        "cosine of means over the joint universe",
+        lambda c, unit: by.fuzzy_bag("avg", "cosine", "joint", unit=unit),
+    ),
     "fbow-axes": _N(
         "fuzzy bag of words over the principal axes of the corpus' words",
         lambda c, unit: by.fuzzy_bag(
@@ -177,9 +229,13 @@ SIMILARITIES: dict[str, NamedSimilarity] = {
         lambda c, unit: by.fuzzy_bag(universe=by.vocabulary(c.texts, _VOCABULARY, unit=unit), unit=unit),
         _TEXTS,
     ),
+    "fbow-words": _N(
+        f"fuzzy bag of words over the first {_EMBEDDING} words of the word vectors",
+        lambda c, unit: by.fuzzy_bag(universe=_embedding(c, unit), unit=unit), frozenset({"embedding"}),
+    ),
     "wmd": _N(
         "1 / (1 + Word Mover's Distance)",
-        lambda c, unit: by.word_movers(unit=unit), module="ot", extra="transport",
+        lambda c, unit: by.word_movers(unit=unit), module="ot", extra="transport", is_inverted_distance=True,
     ),
     "avg-cosine": _N("cosine of averaged tokens", lambda c, unit: by.cosine_of_averages(unit=unit)),
     "avg-cosine-set": _N(

@@ -34,7 +34,6 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import (
     Surprise,
-    crossover_weight,
     has_spread,
     mixture,
     ordered_share,
@@ -78,8 +77,8 @@ class AnchorScores:
         spread = np.broadcast_to(has_spread(self._moments), (len(self._anchors),))
         members = ensemble.sampled if self.model in ("percentile", "empirical") else ensemble.count
         self.defined = spread & (members > 1)
-        given = crossover_weight(ensemble.count) if surprise.weight == "crossover" else float(surprise.weight)
-        snapped = 1.0 if given > _FULL_WEIGHT else 0.0 if given < _NO_WEIGHT else given
+        weight = surprise.mixing_weight
+        snapped = 1.0 if weight > _FULL_WEIGHT else 0.0 if weight < _NO_WEIGHT else weight
         self.weight = snapped if self.defined.any() else 0.0
 
     def __len__(self) -> int:

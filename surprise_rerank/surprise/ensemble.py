@@ -32,9 +32,9 @@ from surprise_rerank.core.arrays import (
     row_norms,
     vector_similarities,
 )
+from surprise_rerank.core.computing import row_products
 from surprise_rerank.core.files import UNREADABLE_ARCHIVE, whole_file
 from surprise_rerank.core.moments import POOLED_ANCHORS, Moments
-from surprise_rerank.core.threads import row_products
 from surprise_rerank.errors import DataError
 
 # Rows of a block; its float64 copies take little memory beside the vectors.

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, IntArray, pair_similarities
-from surprise_rerank.core.device import device_of
+from surprise_rerank.core.computing import device_of
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
 

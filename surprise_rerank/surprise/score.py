@@ -41,6 +41,8 @@ Weight: TypeAlias = float | Literal["crossover"]
 
 _ONE_OR_ALL = "give one for each similarity, or one for all"
 CROSSOVER_SIZE = 1000
+# Rule (5) stays a little below 1: Sigma saturates in the tail, where Psi_hat then keeps the order.
+_LARGEST_CROSSOVER = 1 - 1e-6
 # Deviations below this share of the similarity's scale are rounding, not spread.
 _NO_SPREAD = 1e-7
 # Similarities of float32 vectors closer than this share of their size are equal.
@@ -144,9 +146,10 @@ def crossover_weight(count: int, crossover_size: float = CROSSOVER_SIZE) -> floa
 def normalized_similarity(similarity: npt.ArrayLike, mean: float) -> Float64Array:
     """Psi_hat of (4) from the mean similarity: piecewise linear, 0 -> 0, mean -> 0.5, 1 -> 1.
 
-    One mean for all pairs keeps their order, and needs no scan; `normalized_similarity_exact` has mean 0.5
-    also where similarities are not symmetric. Means outside (0, 1) are moved to the border. Similarities
-    below 0, which (4) does not define, stay as they are: a mean near 0 would move them to minus infinity.
+    The published program has this form over more than a million similarities: it needs their mean alone, and
+    its own mean is about .5, not exactly. `normalized_similarity_exact` is its form over fewer. Means outside
+    (0, 1) are moved to the border. Similarities below 0, which (4) does not define, stay as they are: a mean
+    near 0 would move them to minus infinity.
     """
     psi = np.asarray(similarity, dtype=np.float64)
     split = min(max(mean, 1e-6), 1 - 1e-6)
@@ -220,6 +223,7 @@ class Surprise:
         anchors: the population of anchors that share the pooled moments, for `pooled` and for shrinking, and
             Psi_hat, for weights below 1: an `Ensemble`, or a sample of anchors. Where none is given, an
             `Ensemble` takes its own members.
+        crossover_size: N_cross of (5).
     """
 
     ensemble: Ensemble | SampledEnsemble[Any]
@@ -228,6 +232,7 @@ class Surprise:
     shrink_mean: float = 0.0
     shrink_deviation: float = 0.0
     anchors: Any = None
+    crossover_size: float = CROSSOVER_SIZE
 
     def __post_init__(self) -> None:
         border.choice("model", self.model, get_args(SurpriseModel))
@@ -235,6 +240,7 @@ class Surprise:
             border.refuse("weight", self.weight, "'crossover' or a number from 0 to 1")
         if self.weight != "crossover":
             border.share("weight", self.weight)
+        border.positive("crossover_size", self.crossover_size)
         for name in ("shrink_mean", "shrink_deviation"):
             share = border.share(name, getattr(self, name))
             if share and self.model == "empirical":
@@ -251,6 +257,13 @@ class Surprise:
     def split(self) -> float:
         """The mean similarity of members and anchors, where Psi_hat is 0.5 for all anchors."""
         return float(self._over_anchors(percentiles=False).mean)
+
+    @property
+    def mixing_weight(self) -> float:
+        """The w of (4), by rule (5) where it is `crossover`."""
+        if self.weight == "crossover":
+            return crossover_weight(self.ensemble.count, self.crossover_size)
+        return float(self.weight)
 
     def moments(self, anchors: Any) -> Moments:
         """(n,) means and deviations that the model compares with, moved towards the pooled ones as asked.
@@ -308,7 +321,9 @@ class Surprise:
         if others is not None and members > 1:
             sigma = _shares(psi, others, ~np.isnan(z))
             smooth = ordered_share(sigma, z, members)
-        weight = float(self.weight) if self.weight != "crossover" else _crossover(self.ensemble.count)
+        weight = self.mixing_weight
+        if self.weight == "crossover":
+            weight = min(weight, _LARGEST_CROSSOVER)
         score, instead, defined = smooth if self.model == "empirical" else z, psi, ~np.isnan(z)
         if weight < 1 and members > 1:
             # Where surprise is not defined, all of the weight is Psi_hat's.
@@ -330,8 +345,3 @@ def _finite(similarity: npt.ArrayLike) -> Float64Array:
     if psi.ndim != 1 or not np.isfinite(psi).all():
         border.refuse("similarity", psi.tolist(), "finite numbers of shape (n,)", "leave others out")
     return psi
-
-
-def _crossover(count: int) -> float:
-    """Rule (5), a little below 1: Sigma saturates in the tail, where Psi_hat then keeps the order."""
-    return min(crossover_weight(count), 1 - 1e-6)

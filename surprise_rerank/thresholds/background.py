@@ -28,7 +28,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -43,8 +43,8 @@ from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.rerank.fusion import BM25_WEIGHT
 from surprise_rerank.thresholds import verdicts
-from surprise_rerank.thresholds.chance import USUAL_CHANCE, AnswerChance
 from surprise_rerank.thresholds.varied_questions import question_shares
+from surprise_rerank.thresholds.verdicts import USUAL_CHANCE, AnswerChance
 
 # Fewer questions are not enough for a threshold.
 FEWEST = 10
@@ -55,7 +55,8 @@ _WEIGHTS = {"bm25": BM25_WEIGHT}
 _POOL = 100
 # Scorers whose scores are sums over a question's words.
 _SUMS = frozenset({"bm25"})
-_FORMAT = 5
+_FORMAT = 6
+_NOT_KEPT = ("changed", "question_doubt")  # in files
 # A background says nothing any more when more than this share of the documents has changed.
 STALE = 0.25
 # Questions of no slope that a slope is measured with: a few of a length of their own should not decide alone.
@@ -83,6 +84,7 @@ class QuestionBackground:
         totals: (n,) max over documents of T of every question, ascending; minus infinity where nothing was.
         shares: (n,) what each of them counts, 1 but for near-duplicates.
         texts: the n questions in the order of `totals`, so that they can be asked again.
+        unit: what a line of its rankings was; it says nothing of lines of another unit.
         scorer, origin, made: what made the rankings, where the questions come from, and the day; for readers.
         documents: over how many documents of an index; 0 of texts from elsewhere, or where unknown.
         depth: size of the pools.
@@ -91,6 +93,7 @@ class QuestionBackground:
         chance: of an answer, calibrated on judged questions of the corpus; that of others' where None.
         changes: how many documents of the index had been added, replaced or removed until it was measured.
         changed: how many were since; not kept in files.
+        question_doubt: why a question cannot be compared, such as its language; empty where it can. Not kept.
     """
 
     names: tuple[str, ...]
@@ -99,6 +102,7 @@ class QuestionBackground:
     totals: Float64Array
     shares: Float64Array
     texts: tuple[str, ...]
+    unit: Unit = "document"
     scorer: str = ""
     documents: int = 0
     origin: str = ""
@@ -109,6 +113,7 @@ class QuestionBackground:
     chance: AnswerChance | None = None
     changes: int = 0
     changed: int = 0
+    question_doubt: Callable[[str], str] | None = None
 
     @classmethod
     def of(
@@ -121,31 +126,38 @@ class QuestionBackground:
         tables: dict[int, Float64Array] = {}  # place of a question that found something -> (k, m) scores
         texts: list[str] = []
         names: tuple[str, ...] = ()
+        unit: Unit = "document"
         for question, ranking in answers:
             if len(ranking):
-                own = ranking.scores_by_scorer
-                names = names or tuple(own)
+                scores_by_name = ranking.scores_by_scorer
+                names, unit = names or tuple(scores_by_name), ranking.unit
                 border.equal(
-                    f"the scorers of {question!r}", tuple(own), names, "rank all questions in one way"
+                    f"the scorers of {question!r}",
+                    tuple(scores_by_name),
+                    names,
+                    "rank all questions in one way",
                 )
-                tables[len(texts)] = np.array(list(own.values()), dtype=np.float64)
+                tables[len(texts)] = np.array(list(scores_by_name.values()), dtype=np.float64)
             texts.append(question)
         if len(tables) < FEWEST:
             raise DataError(
                 f"{len(tables)} of {len(texts)} background questions found candidates; give at least "
                 f"{FEWEST}, better some hundred"
             )
-        shares, found = question_shares(texts), list(tables)
-        logs = np.array([_log_length(texts[i]) for i in found])
-        best = np.array([np.where(np.isnan(own), -np.inf, own).max(axis=1) for own in tables.values()])
-        usual, each = lines_of(best, logs, shares[found], [name in _SUMS for name in names])
-        made = cls(
+        shares, rows = question_shares(texts), list(tables)
+        logs = np.array([_log_length(texts[i]) for i in rows])
+        best = np.array(
+            [np.where(np.isnan(scores), -np.inf, scores).max(axis=1) for scores in tables.values()]
+        )
+        usual, each = lines_of(best, logs, shares[rows], [name in _SUMS for name in names])
+        background = cls(
             names,
             usual,
             lengths=(float(logs.min()), float(logs.max())),
             totals=np.full(len(texts), -np.inf),
             shares=shares,
             texts=tuple(texts),
+            unit=unit,
             scorer=scorer,
             documents=documents,
             scripts=verdicts.scripts_of(texts),
@@ -154,13 +166,13 @@ class QuestionBackground:
         is_scaled = len(names) > 1 or names[0] in _SUMS
         for row, (i, scores) in enumerate(tables.items()):
             # A new question that equals it has the scales of all, and should not stand out.
-            made.totals[i] = made._totals(scores, texts[i]).max()
+            background.totals[i] = background._totals(scores, texts[i]).max()
             if is_scaled:
-                others = replace(made, scales=Lines(*(part[row] for part in each)))
-                made.totals[i] = max(made.totals[i], others._totals(scores, texts[i]).max())
-        order = np.argsort(made.totals, kind="stable")
+                others = replace(background, scales=Lines(*(part[row] for part in each)))
+                background.totals[i] = max(background.totals[i], others._totals(scores, texts[i]).max())
+        order = np.argsort(background.totals, kind="stable")
         sorted_texts = tuple(texts[i] for i in order)
-        return replace(made, totals=made.totals[order], shares=shares[order], texts=sorted_texts)
+        return replace(background, totals=background.totals[order], shares=shares[order], texts=sorted_texts)
 
     @property
     def count(self) -> int:
@@ -210,11 +222,11 @@ class QuestionBackground:
         """
         if not len(ranking):
             return np.zeros(0)
-        known = {*self.names, "bm25", "cosine", "dynamax"}
-        own = {name: scores for name, scores in ranking.scores_by_scorer.items() if name in known}
+        names = {*self.names, "bm25", "cosine", "dynamax"}
+        by_name = {name: scores for name, scores in ranking.scores_by_scorer.items() if name in names}
         advice = "make the background with the pipeline that it is used with"
-        border.equal("the scorers of the ranking", tuple(own), self.names, advice)
-        return self._totals(np.array(list(own.values()), dtype=np.float64), question)
+        border.equal("the scorers of the ranking", tuple(by_name), self.names, advice)
+        return self._totals(np.array(list(by_name.values()), dtype=np.float64), question)
 
     def percentiles(self, totals: Float64Array) -> Float64Array:
         """(n,) Sigma of equations (3) and (4). The question counts among the others: 1 - Sigma is a p."""
@@ -223,12 +235,12 @@ class QuestionBackground:
         return np.asarray((below / (self.effective + 1)) ** self.growth)
 
     def standing(self, totals: Float64Array) -> tuple[float, float]:
-        """(t, g) of `chance.py`: how far the best document is above those of others, and above its pool.
+        """(t, g) of `verdicts.py`: how far the best document is above those of others, and above its pool.
 
         `totals` are the (n,) T of a ranking's documents in their order; at least one.
         """
-        known = np.isfinite(self.totals)
-        others, shares = self.totals[known], self.shares[known]
+        finite = np.isfinite(self.totals)
+        others, shares = self.totals[finite], self.shares[finite]
         mean = np.average(others, weights=shares)
         deviation = math.sqrt(np.average((others - mean) ** 2, weights=shares)) or 1.0
         best, pool = totals.max(), totals[:_POOL]
@@ -242,18 +254,18 @@ class QuestionBackground:
         so that each has its own percentile then. A DataError if the ranking was made by other scorers.
         """
         totals = self.totals_of(ranking, question)
-        own = self.percentiles(totals)
+        percentiles = self.percentiles(totals)
         if set(ranking.scores_by_scorer) <= set(self.names):
-            own = np.maximum.accumulate(own[::-1])[::-1]
+            percentiles = np.maximum.accumulate(percentiles[::-1])[::-1]
         if not len(totals):
             verdict = verdicts.NO_MATCH
-        elif min_percentile is not None and own.max() < min_percentile - ROUNDING:
-            verdict = verdicts.refused(float(own.max()), min_percentile)
+        elif min_percentile is not None and percentiles.max() < min_percentile - ROUNDING:
+            verdict = verdicts.refused(float(percentiles.max()), min_percentile)
         elif doubt := self._doubt(question, len(totals), ranking.unit):
             verdict = Verdict("unknown", None, doubt)
         else:
             verdict = verdicts.of_chance(float((self.chance or USUAL_CHANCE).of(*self.standing(totals))))
-        return replace(ranking, percentile=own, verdict=verdict)
+        return replace(ranking, percentile=percentiles, verdict=verdict)
 
     def _doubt(self, question: str, compared: int, unit: Unit) -> str:
         """Why the chance was fitted on other questions than this one; empty where it was not."""
@@ -275,7 +287,8 @@ class QuestionBackground:
         words, longest = len(question.split()), 0 if self.chance is None else self.chance.longest
         if longest and words > 2 * longest:
             return f"the chance is of questions of up to {longest} words, and this one has {words}"
-        return verdicts.wordless(question, self.scripts)
+        doubt = verdicts.wordless(question, self.scripts)
+        return doubt if doubt or self.question_doubt is None else self.question_doubt(question)
 
     def check(self, min_percentile: float) -> None:
         """Refuse a threshold that is no share, is above `highest`, or is in `doubt`, by a DataError."""
@@ -301,11 +314,13 @@ class QuestionBackground:
 
     def to_bytes(self) -> bytes:
         """The background as the content of a file, with the questions: JSON."""
-        own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "changed"}
-        own |= {name: own[name].tolist() for name in ("totals", "shares")}
-        own |= {"scales": [part.tolist() for part in self.scales], "scripts": sorted(self.scripts)}
-        own |= {"chance": None if self.chance is None else asdict(self.chance), "format": _FORMAT}
-        return json.dumps({**own, "digest": _digest(own)}).encode()
+        record = {
+            field.name: getattr(self, field.name) for field in fields(self) if field.name not in _NOT_KEPT
+        }
+        record |= {name: record[name].tolist() for name in ("totals", "shares")}
+        record |= {"scales": [part.tolist() for part in self.scales], "scripts": sorted(self.scripts)}
+        record |= {"chance": None if self.chance is None else asdict(self.chance), "format": _FORMAT}
+        return json.dumps({**record, "digest": _digest(record)}).encode()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Keep it in a file, for re-rankers of texts that have no index; `load` reads it."""
@@ -333,20 +348,20 @@ class QuestionBackground:
         A DataError if it is no background, is damaged, or is of another format.
         """
         try:
-            own = json.loads(content)
-            is_whole = own.pop("digest") == _digest(own) and own.pop("format") == _FORMAT
+            record = json.loads(content)
+            is_whole = record.pop("digest") == _digest(record) and record.pop("format") == _FORMAT
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             is_whole = False
         if not is_whole:
             raise DataError(
                 f"{where}: no background of questions, or damaged, or of another format; make it again"
             )
-        own |= {name: tuple(own[name]) for name in ("names", "texts", "lengths")}
-        own |= {name: np.array(own[name], np.float64) for name in ("totals", "shares")}
-        own["scales"] = Lines(*(np.array(part, np.float64) for part in own["scales"]))
-        own["scripts"] = frozenset(own["scripts"])
-        own["chance"] = None if own["chance"] is None else AnswerChance(**own["chance"])
-        return cls(**own)
+        record |= {name: tuple(record[name]) for name in ("names", "texts", "lengths")}
+        record |= {name: np.array(record[name], np.float64) for name in ("totals", "shares")}
+        record["scales"] = Lines(*(np.array(part, np.float64) for part in record["scales"]))
+        record["scripts"] = frozenset(record["scripts"])
+        record["chance"] = None if record["chance"] is None else AnswerChance(**record["chance"])
+        return cls(**record)
 
     def _totals(self, scores: Float64Array, question: str) -> Float64Array:
         """(n,) T of (k, n) scores; one that is NaN is no evidence either way."""
@@ -378,11 +393,11 @@ def _lines(sums: Float64Array, centre: Float64Array, follows: np.ndarray) -> Lin
     x, y, xx, xy, yy = sums[1:] / count
     # A sum over words cannot fall with their number.
     slopes = np.where(follows, np.maximum((xy - x * y) / (np.maximum(xx - x * x, 0) + _STEADY / count), 0), 0)
-    rest = yy - y * y - 2 * slopes * (xy - x * y) + slopes**2 * (xx - x * x)
+    residuals = yy - y * y - 2 * slopes * (xy - x * y) + slopes**2 * (xx - x * x)
     means = centre + y - slopes * x
-    deviations = np.sqrt(np.maximum(rest, 0.0))
-    known = (sums[0] > 0) & (deviations > _NO_SPREAD * np.maximum(np.abs(means), 1e-30))
-    return Lines(means, slopes, np.where(known, deviations, 1.0))
+    deviations = np.sqrt(np.maximum(residuals, 0.0))
+    has_spread = (sums[0] > 0) & (deviations > _NO_SPREAD * np.maximum(np.abs(means), 1e-30))
+    return Lines(means, slopes, np.where(has_spread, deviations, 1.0))
 
 
 def require_background(background: QuestionBackground | None, min_percentile: float) -> None:
@@ -396,8 +411,8 @@ def require_background(background: QuestionBackground | None, min_percentile: fl
     background.check(min_percentile)
 
 
-def _digest(own: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(own).encode()).hexdigest()
+def _digest(record: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(record).encode()).hexdigest()
 
 
 def _log_length(question: str) -> float:

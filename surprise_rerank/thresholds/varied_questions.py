@@ -30,8 +30,8 @@ def varied_questions(count: int = USUAL) -> tuple[str, ...]:
     DataError if there are not so many.
     """
     lines = resources.files(__package__).joinpath(_FILE).read_text("utf-8").splitlines()
-    found = [line.partition("\t")[2] for line in lines if not line.startswith("#")]
-    return tuple(found[: border.count("count", count, 1, len(found))])
+    questions = [line.partition("\t")[2] for line in lines if not line.startswith("#")]
+    return tuple(questions[: border.count("count", count, 1, len(questions))])
 
 
 def question_shares(questions: Sequence[str]) -> Float64Array:
@@ -45,19 +45,17 @@ def question_shares(questions: Sequence[str]) -> Float64Array:
     """
     from scipy import sparse  # a search by words alone does without it
 
-    grams = [_grams(question) for question in questions]
+    grams: list[set[str]] = []
+    for question in questions:
+        letters = "".join(letter if letter.isalnum() else " " for letter in question.lower())
+        spaced = f" {' '.join(letters.split())} "
+        grams.append({spaced[i : i + _GRAM] for i in range(len(spaced) - _GRAM + 1)} or {spaced})
     places: dict[str, int] = {}
-    columns = [places.setdefault(gram, len(places)) for own in grams for gram in sorted(own)]
-    sizes = np.array([len(own) for own in grams], dtype=np.int64)
+    columns = [places.setdefault(gram, len(places)) for members in grams for gram in sorted(members)]
+    sizes = np.array([len(members) for members in grams], dtype=np.int64)
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     table = sparse.csr_array((np.ones(len(columns)), columns, offsets), (len(grams), len(places)))
     common = (table @ table.T).tocoo()
     rows, others = common.coords
     near = common.data >= NEAR * (sizes[rows] + sizes[others] - common.data)
     return np.asarray(1.0 / np.bincount(rows[near], minlength=len(questions)))
-
-
-def _grams(question: str) -> frozenset[str]:
-    letters = "".join(letter if letter.isalnum() else " " for letter in question.lower())
-    spaced = f" {' '.join(letters.split())} "
-    return frozenset(spaced[i : i + _GRAM] for i in range(len(spaced) - _GRAM + 1)) or frozenset({spaced})

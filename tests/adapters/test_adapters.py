@@ -48,7 +48,7 @@ def documents(host: Host, texts: list[str] = TEXTS) -> list[Any]:
 
 
 def of_index(host: Host) -> list[Any]:
-    return [host.document(own.id, own.content, {}) for own in DOCUMENTS]
+    return [host.document(document.id, document.content, {}) for document in DOCUMENTS]
 
 
 def judging(**more: Any) -> TextReranker:
@@ -63,26 +63,28 @@ def all_of_them(host: Host, **more: Any) -> dict[str, Any]:
 @every_host
 @pytest.mark.parametrize("texts", [TEXTS, [*TEXTS, *TEXTS], ["", *TEXTS], ["alone"], []])
 def test_copies_come_back_in_our_order_with_their_score(host: Host, texts: list[str]) -> None:
-    given = documents(host, texts)
-    before = copy.deepcopy(given)
+    inputs = documents(host, texts)
+    before = copy.deepcopy(inputs)
     ranker = host.ranker(TextReranker(WordEncoder(64)), **all_of_them(host))
-    found = host.rank(ranker, given, QUESTION)
+    ranked = host.rank(ranker, inputs, QUESTION)
     expected = TextReranker(WordEncoder(64)).rank(QUESTION, texts)
-    assert [(own.id, own.score) for own in found] == [(f"d{own.position}", own.score) for own in expected]
-    for own in found:
-        assert own.text == texts[own.meta["i"]]
-        assert own.meta == {"i": own.meta["i"], "deep": [own.meta["i"]]}
-        own.meta["new"] = 1
+    assert [(line.id, line.score) for line in ranked] == [
+        (f"d{line.position}", line.score) for line in expected
+    ]
+    for line in ranked:
+        assert line.text == texts[line.meta["i"]]
+        assert line.meta == {"i": line.meta["i"], "deep": [line.meta["i"]]}
+        line.meta["new"] = 1
     # Their documents compare by identity.
-    assert [str(own) for own in given] == [str(own) for own in before]
+    assert [str(document) for document in inputs] == [str(document) for document in before]
 
 
 @every_host
 def test_no_more_come_back_than_are_asked_for(host: Host) -> None:
     if not host.most:
         pytest.skip("it has no such option")
-    found = host.rank(host.ranker(TextReranker(WordEncoder()), **{host.most: 1}), documents(host), QUESTION)
-    assert [own.id for own in found] == ["d1"]
+    ranked = host.rank(host.ranker(TextReranker(WordEncoder()), **{host.most: 1}), documents(host), QUESTION)
+    assert [line.id for line in ranked] == ["d1"]
     with pytest.raises(ValueError, match=host.most):
         host.ranker(TextReranker(WordEncoder()), **{host.most: 0})
 
@@ -90,24 +92,24 @@ def test_no_more_come_back_than_are_asked_for(host: Host) -> None:
 @every_host
 def test_documents_that_are_stored_are_not_encoded(host: Host, index: DocumentIndex) -> None:
     ranker = host.ranker(index.text_reranker("dynamax"), **all_of_them(host))
-    given = [*documents(host), host.document("elsewhere", "a stray", {})]
-    found = host.rank(ranker, given, QUESTION)
-    assert found[0].id == "d1"
+    inputs = [*documents(host), host.document("elsewhere", "a stray", {})]
+    ranked = host.rank(ranker, inputs, QUESTION)
+    assert ranked[0].id == "d1"
     assert index.encoder.encoded_texts == [QUESTION, "a stray"]  # type: ignore[attr-defined]
 
 
 @every_host
 def test_a_background_makes_the_score_a_percentile_and_refuses_what_is_off_topic(host: Host) -> None:
-    found = host.rank(host.ranker(judging(), **all_of_them(host)), documents(host), QUESTION)
-    assert found[0].score == found[0].meta["percentile"] == 0.95
-    assert found[0].meta["rerank_verdict"] == "unknown"  # of four documents
+    ranked = host.rank(host.ranker(judging(), **all_of_them(host)), documents(host), QUESTION)
+    assert ranked[0].score == ranked[0].meta["percentile"] == 0.95
+    assert ranked[0].meta["rerank_verdict"] == "unknown"  # of four documents
     strict = host.ranker(judging(min_percentile=0.9))
     assert host.rank(strict, documents(host), QUESTION)[0].id == "d1"
     assert host.rank(strict, documents(host), NOWHERE) == []
     # Of an earlier stage it does not stay beside the score of a new one.
-    again = [host.document(own.id, own.text, own.meta) for own in found]
+    again = [host.document(line.id, line.text, line.meta) for line in ranked]
     fresh = host.rank(host.ranker(TextReranker(WordEncoder(64))), again, QUESTION)
-    assert all(own.meta.keys() == {"i", "deep"} for own in fresh)
+    assert all(line.meta.keys() == {"i", "deep"} for line in fresh)
 
 
 @every_host
@@ -126,15 +128,15 @@ def test_async_gives_the_same_and_lets_the_event_loop_go_on(host: Host) -> None:
         ticked.set()
         return await task
 
-    found = asyncio.run(both())
-    assert found == host.rank(host.ranker(TextReranker(WordEncoder(64))), documents(host), QUESTION)
+    answers = asyncio.run(both())
+    assert answers == host.rank(host.ranker(TextReranker(WordEncoder(64))), documents(host), QUESTION)
 
 
 @every_host
 def test_names_are_enough_and_wrong_ones_are_told(host: Host, named_index: str, tmp_path: Path) -> None:
     names = {"index": named_index, "system": "dynamax"}
     ranker = host.named_ranker(**names, min_percentile=0.9)
-    assert [own.id for own in host.rank(ranker, of_index(host), ON_TOPIC)] == ["dogs"]
+    assert [line.id for line in host.rank(ranker, of_index(host), ON_TOPIC)] == ["dogs"]
     assert host.rank(ranker, of_index(host), OFF_TOPIC) == []
     with pytest.raises(DataError, match=f"{host.ranker_name} has no setting 'sytem'; did you mean 'system'"):
         host.named_ranker(sytem="auto")
@@ -149,17 +151,17 @@ def test_names_are_enough_and_wrong_ones_are_told(host: Host, named_index: str, 
 @pytest.mark.parametrize("host", HOSTS[:3])
 def test_a_retriever_hands_out_what_is_stored(host: Host, index: DocumentIndex) -> None:
     retriever = host.retriever(index.pipeline("dynamax"), **{host.retriever_most: 5})
-    found = {own.id: own for own in host.retrieve(retriever, "wolves howl")}
-    assert found.keys() == {"d0", "d1", "d2", "d3", "titled"}
-    assert found["titled"].text == "Wolves howl at the moon"
-    assert found["titled"].meta.items() >= {"title": "Wolves", "tags": ["a"]}.items()
-    assert found["titled"].score > found["d3"].score
-    assert found["d1"].meta["i"] == 1
+    lines = {line.id: line for line in host.retrieve(retriever, "wolves howl")}
+    assert lines.keys() == {"d0", "d1", "d2", "d3", "titled"}
+    assert lines["titled"].text == "Wolves howl at the moon"
+    assert lines["titled"].meta.items() >= {"title": "Wolves", "tags": ["a"]}.items()
+    assert lines["titled"].score > lines["d3"].score
+    assert lines["d1"].meta["i"] == 1
     assert asyncio.run(host.aretrieve(retriever, "wolves howl")) == host.retrieve(retriever, "wolves howl")
     # A re-ranker knows what it handed out.
-    given = [host.document(own.id, "?", {}) for own in found.values()]
+    inputs = [host.document(line.id, "?", {}) for line in lines.values()]
     index.encoder.encoded_texts.clear()  # type: ignore[attr-defined]
-    host.rank(host.ranker(index.text_reranker("dynamax")), given, QUESTION)
+    host.rank(host.ranker(index.text_reranker("dynamax")), inputs, QUESTION)
     assert index.encoder.encoded_texts == [QUESTION]  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match=r"at least 1|greater than or equal to 1"):
         host.retriever(index.pipeline(), **{host.retriever_most: 0})
@@ -169,9 +171,9 @@ def test_a_retriever_hands_out_what_is_stored(host: Host, index: DocumentIndex) 
 def test_a_retriever_made_of_names_refuses_what_is_off_topic(host: Host, named_index: str) -> None:
     names = {"index": named_index, "system": "dynamax"}
     retriever = host.named_retriever(**names, min_percentile=0.9)
-    (found,) = host.retrieve(retriever, ON_TOPIC)
-    ours = {"percentile": found.score, "rerank_verdict": "unknown", "title": "dogs"}
-    assert found.meta.items() >= ours.items()
+    (line,) = host.retrieve(retriever, ON_TOPIC)
+    ours = {"percentile": line.score, "rerank_verdict": "unknown", "title": "dogs"}
+    assert line.meta.items() >= ours.items()
     assert host.retrieve(retriever, OFF_TOPIC) == []
     with pytest.raises(DataError, match="SurpriseRetriever has no setting 'sytem'; did you mean 'system'"):
         host.named_retriever(**names, sytem="auto")
@@ -182,7 +184,9 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert host.adapter
-    for name in [own for own in sys.modules if own.partition(".")[0] == host.package.partition(".")[0]]:
+    for name in [
+        module for module in sys.modules if module.partition(".")[0] == host.package.partition(".")[0]
+    ]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, host.package.partition(".")[0], None)
     monkeypatch.delitem(sys.modules, f"surprise_rerank.connectors.{host.module}")
@@ -191,6 +195,6 @@ def test_a_missing_package_is_named_with_the_line_that_installs_it(
 
 
 def test_ids_of_an_index_are_strings_and_uuids() -> None:
-    own = uuid.uuid4()
-    assert stored_names("a", None, 3, own, "a", "", True) == ("a", str(own))
+    id_ = uuid.uuid4()
+    assert stored_names("a", None, 3, id_, "a", "", True) == ("a", str(id_))
     assert stored_names(None, 3) is None

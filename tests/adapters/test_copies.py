@@ -54,13 +54,13 @@ def in_child(answer: Answer, component: Any) -> list[tuple[str, float]]:
     process.start()
     try:
         assert receiver.poll(30), "the forked process hangs"
-        given = receiver.recv()
+        received = receiver.recv()
     finally:
         process.join(10)
         process.kill()
-    if isinstance(given, Exception):
-        raise given
-    return given
+    if isinstance(received, Exception):
+        raise received
+    return received
 
 
 def require_same_everywhere(component: Any, answer: Answer) -> None:
@@ -82,13 +82,14 @@ every_host = pytest.mark.parametrize("host", HOSTS)
 @every_host
 @pytest.mark.parametrize("of_names", [True, False])
 def test_a_ranker_of_every_host(host: Host, of_names: bool, named_index: str) -> None:
-    documents = [host.document(own.id, own.content, {}) for own in DOCUMENTS]
+    documents = [host.document(document.id, document.content, {}) for document in DOCUMENTS]
     if of_names:
         ranker = host.named_ranker(index=named_index, system="dynamax")
     else:
         ranker = host.ranker(PipelineSettings(index=named_index).text_reranker())
     require_same_everywhere(
-        ranker, lambda own: [(line.id, line.score) for line in host.rank(own, documents, ON_TOPIC)]
+        ranker,
+        lambda component: [(line.id, line.score) for line in host.rank(component, documents, ON_TOPIC)],
     )
 
 
@@ -98,7 +99,7 @@ def test_a_retriever_of_every_host(host: Host, named_index: str) -> None:
         pytest.skip("rerankers has no retrievers")
     retriever = host.named_retriever(index=named_index, system="dynamax")
     require_same_everywhere(
-        retriever, lambda own: [(line.id, line.score) for line in host.retrieve(own, ON_TOPIC)]
+        retriever, lambda component: [(line.id, line.score) for line in host.retrieve(component, ON_TOPIC)]
     )
 
 
@@ -130,7 +131,7 @@ def test_a_pipeline_of_every_system(system: str, tmp_path: Path, named_index: st
         except DataError as error:
             pytest.skip(str(error))
         require_same_everywhere(
-            pipeline, lambda own: [(hit.id, hit.score) for hit in own.search(ON_TOPIC, 3)]
+            pipeline, lambda pipeline: [(hit.id, hit.score) for hit in pipeline.search(ON_TOPIC, 3)]
         )
 
 
@@ -140,12 +141,14 @@ def test_a_scorer_of_a_function_of_a_module(named_index: str) -> None:
         .open_index()
         .pipeline("auto", scorers=[CrossEncoderScorer(length_scores, ["a", "longer"])])
     )
-    require_same_everywhere(pipeline, lambda own: [(hit.id, hit.score) for hit in own.search(ON_TOPIC, 3)])
+    require_same_everywhere(
+        pipeline, lambda pipeline: [(hit.id, hit.score) for hit in pipeline.search(ON_TOPIC, 3)]
+    )
 
 
 @pytest.mark.skipif(not is_installed("llama_index"), reason="the extra llama-index is not installed")
 def test_what_llama_index_cannot_pickle_stays_in_the_component() -> None:
-    host = next(own.values[0] for own in HOSTS if own.id == "LlamaIndex")
+    host = next(host.values[0] for host in HOSTS if host.id == "LlamaIndex")
     encoder = WordEncoder()
     encoder.tokenize = lambda text: text.split()  # type: ignore[attr-defined]  # which nothing can pickle
     ranker = host.ranker(TextReranker(encoder))
@@ -159,24 +162,24 @@ def test_what_llama_index_cannot_pickle_stays_in_the_component() -> None:
 def test_llama_index_reads_what_it_has_written(named_index: str) -> None:
     from surprise_rerank.connectors.llama_index import SurpriseRerank
 
-    host = next(own.values[0] for own in HOSTS if own.id == "LlamaIndex")
-    nodes = [host.document(own.id, own.content, {}) for own in DOCUMENTS]
+    host = next(host.values[0] for host in HOSTS if host.id == "LlamaIndex")
+    nodes = [host.document(document.id, document.content, {}) for document in DOCUMENTS]
     ranker = SurpriseRerank.load(index=named_index, system="dynamax", top_n=2)
     read = SurpriseRerank.from_json(ranker.to_json())
     assert host.rank(read, nodes, ON_TOPIC) == host.rank(ranker, nodes, ON_TOPIC)
-    given = SurpriseRerank(reranker=ranker.reranker)
+    postprocessor = SurpriseRerank(reranker=ranker.reranker)
     with pytest.raises(
         ValueError, match=r"there is no reranker; give reranker=, or use SurpriseRerank\.load"
     ):
-        SurpriseRerank.from_dict(given.to_dict())
+        SurpriseRerank.from_dict(postprocessor.to_dict())
 
 
 def test_every_error_comes_out_of_another_process_as_it_is() -> None:
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, SurpriseRerankError):
             error = kind("what is wrong", ["a"]) if kind is errors.IndexingError else kind("what is wrong")
-            made = pickled(error)
-            assert (type(made), str(made), vars(made)) == (kind, "what is wrong", vars(error))
+            copied = pickled(error)
+            assert (type(copied), str(copied), vars(copied)) == (kind, "what is wrong", vars(error))
 
 
 def test_an_index_in_memory_is_copied_and_forked_and_refuses_a_pickle() -> None:
@@ -184,8 +187,8 @@ def test_an_index_in_memory_is_copied_and_forked_and_refuses_a_pickle() -> None:
         index.sync([Document("d", "dogs bark")])
         pipeline: Pipeline = index.pipeline("cosine")
 
-        def answer(own: Pipeline) -> list[tuple[str, float]]:
-            return [(hit.id, hit.score) for hit in own.search("dogs")]
+        def answer(pipeline: Pipeline) -> list[tuple[str, float]]:
+            return [(hit.id, hit.score) for hit in pipeline.search("dogs")]
 
         assert answer(copy.deepcopy(pipeline)) == in_child(answer, pipeline) == answer(pipeline)
         with pytest.raises(StoreError, match=r"in memory cannot be pickled.*in a folder or on a server"):
@@ -193,8 +196,8 @@ def test_an_index_in_memory_is_copied_and_forked_and_refuses_a_pickle() -> None:
 
 
 def test_a_child_cannot_read_what_the_parent_was_changing_and_leaves_its_lock(tmp_path: Path) -> None:
-    def answer(own: Pipeline) -> list[tuple[str, float]]:
-        return [(hit.id, hit.score) for hit in own.search("dogs")]
+    def answer(pipeline: Pipeline) -> list[tuple[str, float]]:
+        return [(hit.id, hit.score) for hit in pipeline.search("dogs")]
 
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync([Document("d", "dogs bark")])
@@ -240,8 +243,8 @@ def test_a_child_has_connections_of_its_own_to_a_server() -> None:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         nodes = Nodes.of(Location(url=f"http://127.0.0.1:{server.server_port}"))
 
-        def answer(own: Nodes) -> list[tuple[str, float]]:
-            own.call(lambda client: client.get_collections(), "the server", reads=True)
+        def answer(nodes: Nodes) -> list[tuple[str, float]]:
+            nodes.call(lambda client: client.get_collections(), "the server", reads=True)
             return []
 
         (port,) = requests

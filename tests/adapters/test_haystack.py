@@ -49,8 +49,8 @@ def ranker(**more: Any) -> SurpriseRanker:
 def test_of_documents_with_one_id_the_one_with_the_highest_score_counts() -> None:
     low, high = Document(id="x", content="tea", score=0.1), Document(id="x", content="dog", score=0.2)
     without = Document(id="x", content="cat")
-    (found,) = ranker().run("dog", [low, high, without])["documents"]
-    assert found.content == "dog"
+    (document,) = ranker().run("dog", [low, high, without])["documents"]
+    assert document.content == "dog"
     empty = [Document(id="e", content=None), Document(id="f", content="")]
     assert [d.id for d in ranker().run("dog", [*empty, *documents_of("dog")])["documents"]] == [
         "d0",
@@ -82,8 +82,8 @@ def test_embeddings_of_documents_are_used_and_ids_in_meta_are_known() -> None:
     documents = [replace(d, embedding=v.tolist()) for d, v in zip(documents_of(*TEXTS), dense, strict=True)]
     plain = component.run("dog barks", documents_of(*TEXTS))["documents"]
     encoder.encoded_texts.clear()
-    found = component.run("dog barks", documents)["documents"]
-    assert [(d.id, d.score) for d in found] == [(d.id, pytest.approx(d.score, abs=1e-6)) for d in plain]
+    ranked = component.run("dog barks", documents)["documents"]
+    assert [(d.id, d.score) for d in ranked] == [(d.id, pytest.approx(d.score, abs=1e-6)) for d in plain]
     assert encoder.encoded_texts == ["dog barks", TEXTS[0]]  # one text is compared
     with DocumentIndex.open(":memory:", WordEncoder()) as index:
         index.sync([Stored("mine", "a dog barks")])
@@ -132,8 +132,8 @@ def test_a_pipeline_answers_from_what_is_surprising_and_is_written_and_read(name
     pipeline.close()
     again = Pipeline.loads(text, allowed_modules=["surprise_rerank"])
     assert again.to_dict()["components"] == pipeline.to_dict()["components"]
-    for own in (pipeline, again):
-        assert own.run(asked(ON_TOPIC), include_outputs_from={"ranker"}) == answer
+    for pipe in (pipeline, again):
+        assert pipe.run(asked(ON_TOPIC), include_outputs_from={"ranker"}) == answer
     with pytest.raises(DeserializationError):
         Pipeline.loads(text)
 
@@ -142,17 +142,17 @@ def test_a_pipeline_answers_from_what_is_surprising_and_is_written_and_read(name
 def test_a_router_sends_a_refused_question_elsewhere(named_index: str, kind: Any) -> None:
     pipeline = Pipeline()
     pipeline.add_component("ours", kind(index=named_index, system="dynamax", min_percentile=0.9))
-    found = ("{{ verdict.status != 'off-topic' }}", "{{ documents }}", "found", list[Document])
+    answered = ("{{ verdict.status != 'off-topic' }}", "{{ documents }}", "found", list[Document])
     refused = ("{{ True }}", "{{ verdict.status }}: {{ verdict.reason }}", "refused", str)
     keys = ("condition", "output", "output_name", "output_type")
-    routes = [dict(zip(keys, own, strict=True)) for own in (found, refused)]
+    routes = [dict(zip(keys, route, strict=True)) for route in (answered, refused)]
     pipeline.add_component("router", ConditionalRouter(routes, unsafe=True))
     pipeline.connect("ours.documents", "router.documents")
     pipeline.connect("ours.verdict", "router.verdict")
-    documents = [Document(id=own.id, content=own.content) for own in DOCUMENTS]
+    documents = [Document(id=document.id, content=document.content) for document in DOCUMENTS]
     more = {"documents": documents} if kind is SurpriseRanker else {}
     answer = pipeline.run({"ours": {"query": ON_TOPIC, **more}})["router"]["found"]
-    assert [(own.id, own.meta["rerank_verdict"]) for own in answer] == [("dogs", "unknown")]
+    assert [(document.id, document.meta["rerank_verdict"]) for document in answer] == [("dogs", "unknown")]
     said = pipeline.run({"ours": {"query": OFF_TOPIC, **more}})["router"]["refused"]
     assert said.startswith("off-topic: ")
     if kind is SurpriseRanker:
@@ -173,9 +173,9 @@ def test_all_that_is_given_by_name_is_written_and_copied() -> None:
         type_name = f"surprise_rerank.connectors.haystack.{kind.__name__}"
         assert data == {"type": type_name, "init_parameters": parameters}
         assert kind.from_dict(data).to_dict() == copy.deepcopy(kind(**parameters)).to_dict() == data
-    for given, said in ((ranker(), "reranker="), (SurpriseRanker(encoder=WordEncoder()), "encoder=")):
+    for component, said in ((ranker(), "reranker="), (SurpriseRanker(encoder=WordEncoder()), "encoder=")):
         with pytest.raises(DataError, match=f"a SurpriseRanker that was given {said} cannot be written"):
-            given.to_dict()
+            component.to_dict()
 
 
 def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,9 +200,9 @@ def test_threads_share_one_load_which_is_tried_again_after_an_error(monkeypatch:
     copied.warm_up()
     shared.warm_up()
     assert len(loads) == 3
-    own = ranker()
-    own.close()
-    own.warm_up()  # what was given stays
+    component = ranker()
+    component.close()
+    component.warm_up()  # what was given stays
     assert len(loads) == 3
 
 
@@ -232,9 +232,9 @@ def test_a_background_in_a_file_judges_without_an_index(tmp_path: Path) -> None:
     judging.background.save(tmp_path / "kept" / "b.npz")
     names = {"background": str(tmp_path / "kept" / "b.npz"), "min_percentile": 0.9}
     component = SurpriseRanker(encoder=WordEncoder(), system="dynamax", **names)
-    found = component.run("dog barks", documents_of(*TEXTS))["documents"]
-    assert [document.meta["percentile"] for document in found] == [20 / 21] * len(found)
-    assert 0 < len(found) < len(TEXTS)
+    ranked = component.run("dog barks", documents_of(*TEXTS))["documents"]
+    assert [document.meta["percentile"] for document in ranked] == [20 / 21] * len(ranked)
+    assert 0 < len(ranked) < len(TEXTS)
     assert component.run("rye mug", documents_of(*TEXTS))["documents"] == []
     nowhere = SurpriseRanker(encoder=WordEncoder(), background=str(tmp_path / "nowhere"))
     with pytest.raises(DataError, match=r"cannot read the background .*with_background"):

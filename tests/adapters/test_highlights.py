@@ -17,10 +17,10 @@ def _marked(excerpt: Excerpt) -> list[str]:
 
 
 def test_the_sentence_with_most_of_the_words_is_shown_with_stems_marked():
-    found = excerpts("why do dogs bark at strangers?", [DOGS, "Nothing of it. Second."])
-    assert found[0].text == "A dog barks when a stranger comes."
-    assert _marked(found[0]) == ["dog", "barks", "stranger"]
-    assert found[1] == Excerpt("Nothing of it.")
+    shown = excerpts("why do dogs bark at strangers?", [DOGS, "Nothing of it. Second."])
+    assert shown[0].text == "A dog barks when a stranger comes."
+    assert _marked(shown[0]) == ["dog", "barks", "stranger"]
+    assert shown[1] == Excerpt("Nothing of it.")
 
 
 @pytest.mark.parametrize(
@@ -41,16 +41,16 @@ def test_rare_words_count_more_than_frequent_ones():
 
 def test_a_long_sentence_is_cut_around_its_words():
     text = "x " * 400 + "the dog barked " + "y " * 400
-    (found,) = excerpts("dogs bark", [text], most=80)
-    assert len(found.text) <= 80
-    assert (found.text[0], found.text[-1]) == ("…", "…")
-    assert _marked(found) == ["dog", "barked"]
+    (excerpt,) = excerpts("dogs bark", [text], most=80)
+    assert len(excerpt.text) <= 80
+    assert (excerpt.text[0], excerpt.text[-1]) == ("…", "…")
+    assert _marked(excerpt) == ["dog", "barked"]
 
 
 def test_scripts_without_spaces_are_matched_by_pairs_of_characters():
-    (found,) = excerpts("犬はなぜ吠えるか", ["猫がいる。犬はなぜ吠えるのでしょう。"])
-    assert found.text == "犬はなぜ吠えるのでしょう。"
-    assert _marked(found) == ["犬はなぜ吠える"]
+    (excerpt,) = excerpts("犬はなぜ吠えるか", ["猫がいる。犬はなぜ吠えるのでしょう。"])
+    assert excerpt.text == "犬はなぜ吠えるのでしょう。"
+    assert _marked(excerpt) == ["犬はなぜ吠える"]
 
 
 @given(
@@ -62,12 +62,12 @@ def test_scripts_without_spaces_are_matched_by_pairs_of_characters():
 )
 def test_excerpts_are_parts_of_their_text_and_marks_are_words_in_order(parts, most):
     text = " ".join(parts)
-    (found,) = excerpts("dogs bark 犬犬", [text], most=most)
-    assert len(found.text) <= most
-    assert found.text.strip("…") in text
-    flat = [place for mark in found.marks for place in mark]
+    (excerpt,) = excerpts("dogs bark 犬犬", [text], most=most)
+    assert len(excerpt.text) <= most
+    assert excerpt.text.strip("…") in text
+    flat = [place for mark in excerpt.marks for place in mark]
     assert flat == sorted(set(flat))
-    assert all(0 <= place <= len(found.text) for place in flat)
+    assert all(0 <= place <= len(excerpt.text) for place in flat)
 
 
 @pytest.mark.parametrize(

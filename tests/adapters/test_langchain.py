@@ -41,7 +41,7 @@ def index() -> Iterator[DocumentIndex]:
 
 
 @pytest.mark.parametrize(
-    ("id_key", "given", "encoded"),
+    ("id_key", "document", "encoded"),
     [
         # What a splitter makes: metadata are copied, with the id of a retriever, but no `Document.id`.
         (None, Document("a part", metadata={"id": "3"}), True),
@@ -54,12 +54,12 @@ def index() -> Iterator[DocumentIndex]:
     ],
 )
 def test_where_the_stored_id_is(
-    index: DocumentIndex, id_key: str | None, given: Document, encoded: bool
+    index: DocumentIndex, id_key: str | None, document: Document, encoded: bool
 ) -> None:
     rerank = SurpriseRerank(reranker=index.text_reranker("dynamax"), id_key=id_key)
     assert isinstance(rerank, BaseDocumentCompressor)
-    rerank.compress_documents([given], QUESTION)
-    texts = [given.page_content] if encoded else []
+    rerank.compress_documents([document], QUESTION)
+    texts = [document.page_content] if encoded else []
     assert index.encoder.encoded_texts == [QUESTION, *texts]  # type: ignore[attr-defined]
 
 
@@ -67,12 +67,12 @@ def test_it_ranks_as_a_base_reranker_does(index: DocumentIndex) -> None:
     result = pytest.importorskip("langchain_reranker.rerankers").RerankResult
     rerank = SurpriseRerank(reranker=index.text_reranker("dynamax"), top_n=2)
     documents = [Document(text) for text in TEXTS]
-    found = rerank.rerank(QUESTION, documents)
-    assert all(isinstance(own, result) for own in found)
-    assert [own.document for own in found] == rerank.compress_documents(documents, QUESTION)
-    assert [TEXTS[own.index] for own in found] == [own.document.page_content for own in found]
-    assert [own.relevance_score for own in rerank.rerank(QUESTION, documents, top_n=1)] == [
-        found[0].relevance_score
+    results = rerank.rerank(QUESTION, documents)
+    assert all(isinstance(line, result) for line in results)
+    assert [line.document for line in results] == rerank.compress_documents(documents, QUESTION)
+    assert [TEXTS[line.index] for line in results] == [line.document.page_content for line in results]
+    assert [line.relevance_score for line in rerank.rerank(QUESTION, documents, top_n=1)] == [
+        results[0].relevance_score
     ]
 
 
@@ -140,7 +140,7 @@ def test_callbacks_of_a_run_are_told_the_verdict_also_where_nothing_comes_back(n
     assert event["data"]["reason"]
 
     rerank = SurpriseRerank.load(index=named_index, system="dynamax", min_percentile=0.9)
-    documents = [Document(own.content, id=own.id) for own in DOCUMENTS]
+    documents = [Document(document.content, id=document.id) for document in DOCUMENTS]
     recorder = Recorder()
     assert rerank.compress_documents(documents, OFF_TOPIC, [recorder]) == []
     assert asyncio.run(rerank.acompress_documents(documents, ON_TOPIC, [recorder]))[0].id == "dogs"
@@ -157,9 +157,9 @@ def test_both_work_in_a_compression_retriever_with_callbacks(index: DocumentInde
         base_retriever=SurpriseRetriever(pipeline=index.pipeline("cosine"), k=5),
     )
     recorder = Recorder()
-    found = two_stages.invoke(QUESTION, config={"callbacks": [recorder]})
-    assert [d.id for d in found] == ["1", "2"]
+    ranked = two_stages.invoke(QUESTION, config={"callbacks": [recorder]})
+    assert [d.id for d in ranked] == ["1", "2"]
     names = [("ContextualCompressionRetriever", 0), ("SurpriseRetriever", 0), ("end", 4), ("end", 2)]
     assert recorder.events == names
     assert index.encoder.encoded_texts == [QUESTION, QUESTION]  # type: ignore[attr-defined]
-    assert asyncio.run(two_stages.ainvoke(QUESTION, config={"callbacks": [recorder]})) == found
+    assert asyncio.run(two_stages.ainvoke(QUESTION, config={"callbacks": [recorder]})) == ranked

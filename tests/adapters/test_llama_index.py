@@ -82,8 +82,8 @@ def test_embeddings_of_nodes_are_used() -> None:
     for node, vector in zip(nodes, WordEncoder().encode(TEXTS).dense, strict=True):
         node.node.embedding = vector.tolist()
     encoder.encoded_texts.clear()
-    found = component.postprocess_nodes(nodes, query_str="dog barks")
-    assert [node.node_id for node in found] == [node.node_id for node in plain]
+    ranked = component.postprocess_nodes(nodes, query_str="dog barks")
+    assert [node.node_id for node in ranked] == [node.node_id for node in plain]
     assert encoder.encoded_texts == ["dog barks", TEXTS[0]]
 
 
@@ -137,13 +137,17 @@ def test_no_model_reads_the_percentile(named_index: str) -> None:
 def test_events_tell_what_happened(events: list[Any]) -> None:
     nodes = nodes_of(*TEXTS)
     postprocessor = rerank(top_n=2)
-    found = postprocessor.postprocess_nodes(nodes, query_str="dog barks")
-    assert asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str="dog barks")) == found
-    told = [event for event in events if isinstance(event, ReRankStartEvent | ReRankEndEvent)]
-    assert [type(event) for event in told] == [ReRankStartEvent, ReRankEndEvent] * 2
-    assert (told[0].top_n, told[0].model_name, told[0].query.query_str) == (2, "words", "dog barks")
-    assert told[0].nodes == nodes
-    assert told[1].nodes == told[3].nodes == found
+    ranked = postprocessor.postprocess_nodes(nodes, query_str="dog barks")
+    assert asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str="dog barks")) == ranked
+    events_seen = [event for event in events if isinstance(event, ReRankStartEvent | ReRankEndEvent)]
+    assert [type(event) for event in events_seen] == [ReRankStartEvent, ReRankEndEvent] * 2
+    assert (events_seen[0].top_n, events_seen[0].model_name, events_seen[0].query.query_str) == (
+        2,
+        "words",
+        "dog barks",
+    )
+    assert events_seen[0].nodes == nodes
+    assert events_seen[1].nodes == events_seen[3].nodes == ranked
     with pytest.raises(DataError, match="no question"):
         rerank().postprocess_nodes(nodes_of("dog"))
 
@@ -154,10 +158,10 @@ def test_the_verdict_is_sent_also_where_nothing_comes_back(named_index: str, eve
     reranker = SurpriseRerank.load(**names)
     assert reranker.postprocess_nodes(of_index(), query_str=OFF_TOPIC) == []
     assert len(asyncio.run(reranker.apostprocess_nodes(of_index(), query_str=ON_TOPIC))) == 1
-    told = [event for event in events if isinstance(event, VerdictEvent)]
+    verdicts = [event for event in events if isinstance(event, VerdictEvent)]
     statuses = [(OFF_TOPIC, "off-topic"), (OFF_TOPIC, "off-topic"), (ON_TOPIC, "unknown")]
-    assert [(event.query, event.verdict["status"]) for event in told] == statuses
-    assert told[0].verdict["reason"]
+    assert [(event.query, event.verdict["status"]) for event in verdicts] == statuses
+    assert verdicts[0].verdict["reason"]
 
 
 def test_a_title_is_not_read_twice_and_a_passage_has_its_place(named_index: str) -> None:
@@ -170,8 +174,8 @@ def test_a_title_is_not_read_twice_and_a_passage_has_its_place(named_index: str)
         retriever = SurpriseRetriever(index.pipeline("dynamax"), similarity_top_k=3)
         node, *others = retriever.retrieve("dog barks")
         (whole,) = SurpriseRetriever(index.pipeline("dynamax"), unit="document").retrieve("dog barks")
-    assert [own.node.ref_doc_id for own in (node, *others)] == ["long"] * 3
-    assert len({own.node_id for own in (node, *others)}) == 3
+    assert [part.node.ref_doc_id for part in (node, *others)] == ["long"] * 3
+    assert len({part.node_id for part in (node, *others)}) == 3
     assert (whole.node_id, whole.text) == ("long", node.text)
     assert isinstance(node.node, TextNode)
     assert "dog barks" in node.text

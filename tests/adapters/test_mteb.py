@@ -98,11 +98,11 @@ def test_a_search_answers_with_the_scores_of_its_pool() -> None:
     model = SurpriseSearch(WordEncoder(64), "dynamax", depth=3)
     model.index(Dataset.from_list(CORPUS), **arguments())
     queries = Dataset.from_list([*QUERIES, {"id": "q3", "text": ""}])
-    found = model.search(queries, top_k=1000, **arguments())
-    assert list(found) == ["q1", "q2", "q3"]
-    assert {len(scores) for scores in found.values()} == {3}
-    assert max(found["q1"], key=found["q1"].__getitem__) == "dogs"
-    assert found["q1"]["dogs"] == pytest.approx(1.0, abs=0.01)
+    results = model.search(queries, top_k=1000, **arguments())
+    assert list(results) == ["q1", "q2", "q3"]
+    assert {len(scores) for scores in results.values()} == {3}
+    assert max(results["q1"], key=results["q1"].__getitem__) == "dogs"
+    assert results["q1"]["dogs"] == pytest.approx(1.0, abs=0.01)
     assert {len(s) for s in model.search(queries, top_k=2, **arguments()).values()} == {2}
 
 
@@ -111,10 +111,10 @@ def test_of_given_documents_only_these_are_ranked_without_encoding_them_again() 
     model = SurpriseSearch(encoder, "dynamax")
     model.index(Dataset.from_list(CORPUS), **arguments())
     encoder.encoded_texts.clear()
-    given = {"q1": ["cats", "dogs", "dogs"], "q3": ["rain"]}
-    found = model.search(Dataset.from_list(QUERIES), top_k=10, top_ranked=given, **arguments())
-    assert set(found["q1"]) == {"cats", "dogs"}
-    assert found["q2"] == {}
+    top_ranked = {"q1": ["cats", "dogs", "dogs"], "q3": ["rain"]}
+    results = model.search(Dataset.from_list(QUERIES), top_k=10, top_ranked=top_ranked, **arguments())
+    assert set(results["q1"]) == {"cats", "dogs"}
+    assert results["q2"] == {}
     assert encoder.encoded_texts == ["dogs bark at", "wing lift"]
 
 

@@ -66,46 +66,46 @@ class TestRetrieverUnderTheirChecks(pt.testing.TransformerTestCase):
 
 
 def test_every_query_gets_an_order_of_its_own(fresh: SurpriseTransformer) -> None:
-    given = results(note="kept")
-    before = given.copy(deep=True)
-    found = fresh(given)
-    pd.testing.assert_frame_equal(given, before)
-    assert found.index.tolist() == list(range(8))
-    assert list(found.columns) == ["qid", "query", "docno", "text", "note", "score", "rank"]
-    assert found["qid"].tolist() == ["q2"] * 4 + ["q1"] * 4
-    assert found["rank"].tolist() == [0, 1, 2, 3] * 2
-    assert found["docno"].tolist()[:2] == ["d1", "d2"]
-    assert found["docno"].tolist()[4] == "d3"
-    assert (found["note"] == "kept").all()
-    for _, own in found.groupby("qid"):
-        assert own["score"].is_monotonic_decreasing
-    again = pt.model.add_ranks(found.drop(columns="rank"))
-    assert again["rank"].tolist() == found["rank"].tolist()
-    assert found["text"].tolist() == [TEXTS[int(name[1:])] for name in found["docno"]]
+    frame = results(note="kept")
+    before = frame.copy(deep=True)
+    ranked = fresh(frame)
+    pd.testing.assert_frame_equal(frame, before)
+    assert ranked.index.tolist() == list(range(8))
+    assert list(ranked.columns) == ["qid", "query", "docno", "text", "note", "score", "rank"]
+    assert ranked["qid"].tolist() == ["q2"] * 4 + ["q1"] * 4
+    assert ranked["rank"].tolist() == [0, 1, 2, 3] * 2
+    assert ranked["docno"].tolist()[:2] == ["d1", "d2"]
+    assert ranked["docno"].tolist()[4] == "d3"
+    assert (ranked["note"] == "kept").all()
+    for _, group in ranked.groupby("qid"):
+        assert group["score"].is_monotonic_decreasing
+    again = pt.model.add_ranks(ranked.drop(columns="rank"))
+    assert again["rank"].tolist() == ranked["rank"].tolist()
+    assert ranked["text"].tolist() == [TEXTS[int(name[1:])] for name in ranked["docno"]]
 
 
 def test_retrieved_documents_stand_beside_their_queries(index: DocumentIndex) -> None:
-    given = QUERIES.assign(score=[1.0, 2.0], text=["x", "y"])
-    before = given.copy(deep=True)
-    found = SurpriseRetriever(index.pipeline("dynamax"), num_results=2)(given)
-    pd.testing.assert_frame_equal(given, before)
-    assert list(found.columns) == ["qid", "query", "label", "docno", "text", "score", "rank"]
-    assert found["qid"].tolist() == ["q2", "q2", "q1", "q1"]
-    assert found["label"].tolist() == [3, 3, 4, 4]
-    assert found["docno"].tolist()[:3] == ["d1", "d2", "d3"]
-    assert found["rank"].tolist() == [0, 1, 0, 1]
-    assert found["text"].tolist()[0] == TEXTS[1]
+    frame = QUERIES.assign(score=[1.0, 2.0], text=["x", "y"])
+    before = frame.copy(deep=True)
+    ranked = SurpriseRetriever(index.pipeline("dynamax"), num_results=2)(frame)
+    pd.testing.assert_frame_equal(frame, before)
+    assert list(ranked.columns) == ["qid", "query", "label", "docno", "text", "score", "rank"]
+    assert ranked["qid"].tolist() == ["q2", "q2", "q1", "q1"]
+    assert ranked["label"].tolist() == [3, 3, 4, 4]
+    assert ranked["docno"].tolist()[:3] == ["d1", "d2", "d3"]
+    assert ranked["rank"].tolist() == [0, 1, 0, 1]
+    assert ranked["text"].tolist()[0] == TEXTS[1]
 
 
 def test_a_background_adds_its_column_and_refuses_what_is_off_topic(index: DocumentIndex) -> None:
     judged: Pipeline = index.pipeline("dynamax").with_background(OFF_TOPIC)
     strict = SurpriseRetriever(judged.with_options(min_percentile=0.9))
     queries = pd.DataFrame({"qid": ["on", "off"], "query": ["dogs bark", "x99 y99 z99"]})
-    found = strict(queries)
-    assert set(found["qid"]) == {"on"}
-    assert found["percentile"].iloc[0] == 0.95
-    assert found["score"].iloc[0] > found["percentile"].iloc[0]
-    assert found["rerank_verdict"].iloc[0] == "unknown"  # by 20 questions
+    ranked = strict(queries)
+    assert set(ranked["qid"]) == {"on"}
+    assert ranked["percentile"].iloc[0] == 0.95
+    assert ranked["score"].iloc[0] > ranked["percentile"].iloc[0]
+    assert ranked["rerank_verdict"].iloc[0] == "unknown"  # by 20 questions
     nothing = strict(queries.iloc[1:])
     ours = ["percentile", "rerank_verdict"]
     assert list(nothing.columns) == ["qid", "query", "docno", "text", "score", "rank", *ours]
@@ -123,8 +123,8 @@ def test_both_work_in_pipelines_and_experiments_without_java(index: DocumentInde
     reranked = retriever >> SurpriseTransformer(index.text_reranker("dynamax"))
     assert (reranked % 1).search("dogs bark")["docno"].tolist() == ["d1"]
     assert len((reranked % 2).compile()(QUERIES)) == 4
-    both = (retriever + reranked)(QUERIES)
-    assert {"qid", "docno", "score", "rank"} <= set(both.columns)
+    added = (retriever + reranked)(QUERIES)
+    assert {"qid", "docno", "score", "rank"} <= set(added.columns)
     assert reranked([{"qid": "1", "query": "wing lift"}])[0]["docno"] == "d3"
     qrels = pd.DataFrame({"qid": ["q1", "q2"], "docno": ["d3", "d1"], "label": [1, 1]})
     topics = pd.DataFrame({"qid": ["q2", "q1"], "query": ["dogs bark at", "wing lift"]})

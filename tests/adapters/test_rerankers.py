@@ -78,8 +78,8 @@ def test_the_verdict_is_beside_the_results() -> None:
     strict = SurpriseRanker(
         TextReranker(judged.encoder, background=judged.background, options=SearchOptions(min_percentile=0.9))
     )
-    found, nothing = strict.rank(QUESTION, TEXTS), strict.rank("x99 y99 z99", TEXTS)
-    assert (found[0].rerank_verdict, found.verdict.status) == ("unknown", "unknown")
+    ranked, nothing = strict.rank(QUESTION, TEXTS), strict.rank("x99 y99 z99", TEXTS)
+    assert (ranked[0].rerank_verdict, ranked.verdict.status) == ("unknown", "unknown")
     assert (nothing.results, nothing.verdict.status) == ([], "off-topic")
     assert strict.score("x99 y99 z99", TEXTS[0]) < 0.9
 

@@ -58,6 +58,10 @@ def one_line(error: pytest.ExceptionInfo[SurpriseRerankError]) -> str:
         ("method", ["lora", None]),
         ("learning_rate", [0, -1e-4, float("nan"), float("inf"), "fast", True]),
         ("target_loss", [-0.1, "low"]),
+        ("gamma", [-1, "focal"]),
+        ("weight_decay", [-0.01]),
+        ("soft_negative", [-0.1, 1.5]),
+        ("target_f1", [1.1, "most"]),
         ("max_epochs", [0, 1.5, True]),
         ("seed", [-1, 0.5]),
     ],
@@ -120,6 +124,33 @@ def test_training_ends_with_the_first_epoch_whose_loss_is_low_enough():
     assert some.reached
     assert some.losses == every.losses[: len(some.losses)]
     assert some.losses[-1] < 0.3 <= min(some.losses[:-1])
+
+
+def test_training_goes_on_until_enough_texts_are_right():
+    targets = pair_targets(MEMBERS)
+    # The loss asks for nothing, and at first the other label is the nearer one.
+    start = torch.tensor(np.where(MEMBERS, 0.3, 0.6), dtype=torch.float32)
+    for share, epochs in ((0.0, 1), (0.9, 3)):
+        parameter = torch.nn.Parameter(start.clone())
+        training = FewShotTraining(target_loss=10, target_f1=share, max_epochs=30)
+        history = minimize(cosines_from(parameter), [parameter], targets, training, 0.1)
+        assert history.reached
+        assert len(history.losses) == epochs
+    unreached = FewShotTraining(target_loss=10, target_f1=0.9, max_epochs=1)
+    parameter = torch.nn.Parameter(start.clone())
+    assert not minimize(cosines_from(parameter), [parameter], targets, unreached, 0.1).reached
+
+
+def test_gamma_and_the_target_of_other_labels_are_arguments():
+    assert pair_targets(MEMBERS, 0.2)[0].tolist() == [1.0, 0.2]
+    cosines, targets = np.full(MEMBERS.shape, 0.5), pair_targets(MEMBERS, 0.2)
+    steps = {}
+    for gamma in (0.0, 2.0):
+        parameter = torch.nn.Parameter(torch.from_numpy(cosines.copy()))
+        training = FewShotTraining(gamma=gamma, soft_negative=0.2, weight_decay=0.0, max_epochs=1)
+        minimize(lambda rows, p=parameter: p[rows], [parameter], targets, training, 0.1)
+        steps[gamma] = float(parameter.grad.abs().sum())
+    assert steps[2.0] < steps[0.0]
 
 
 def test_training_that_diverges_is_one_line_that_names_the_rate():

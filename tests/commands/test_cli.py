@@ -105,17 +105,17 @@ def test_every_system_answers_and_every_figure_is_written(run: Run, beir: Path, 
 
 
 def test_an_index_is_used_again_and_changed_where_the_corpus_changed(run: Run, beir: Path) -> None:
-    asked = ("--dataset", beir, "--systems", "cosine")
-    part = run(*asked, "--limit", "1")[2]  # has an index of its own
+    options = ("--dataset", beir, "--systems", "cosine")
+    part = run(*options, "--limit", "1")[2]  # has an index of its own
     assert "compare with nothing" in part
-    first, second = run(*asked), run(*asked)
+    first, second = run(*options), run(*options)
     assert "indexed 7 new" in first[2]
     assert "re-using the index of 7 documents" in second[2]
     assert first[1].splitlines()[1].split("\t")[:4] == second[1].splitlines()[1].split("\t")[:4]
     lines = (beir / "corpus.jsonl").read_text().splitlines()
     lines[0] = json.dumps({"_id": "d1", "title": "", "text": "something else"})
     (beir / "corpus.jsonl").write_text("\n".join([*lines[:3], *lines[4:]]))
-    assert "indexed 0 new documents, 1 changed, removed 1, re-used 5" in run(*asked)[2]
+    assert "indexed 0 new documents, 1 changed, removed 1, re-used 5" in run(*options)[2]
 
 
 def test_quiet_prints_the_table_alone(run: Run, beir: Path) -> None:
@@ -227,16 +227,16 @@ BAD_INPUT: list[tuple[Callable[[Path], Any], str, str]] = [
         "--split train --systems fusion-lucene-fitted",
         "cannot be evaluated on it",
     ),
-    *((Path.exists, own, "rerank-eval --help") for own in ("--depth 0", "--limit -1", "--nonsense")),
+    *((Path.exists, command, "rerank-eval --help") for command in ("--depth 0", "--limit -1", "--nonsense")),
 ]
 
 
-@pytest.mark.parametrize(("change", "asked", "named"), BAD_INPUT)
+@pytest.mark.parametrize(("change", "options", "named"), BAD_INPUT)
 def test_bad_input_is_one_line_before_anything_is_measured(
-    run: Run, beir: Path, change: Callable[[Path], Any], asked: str, named: str
+    run: Run, beir: Path, change: Callable[[Path], Any], options: str, named: str
 ) -> None:
     change(beir)
-    assert named in one_error_line(run("--dataset", beir, *asked.replace("BEIR", str(beir)).split(), "-q"))
+    assert named in one_error_line(run("--dataset", beir, *options.replace("BEIR", str(beir)).split(), "-q"))
 
 
 def test_without_a_network_the_line_tells_where_data_sets_are_looked_for(tmp_path: Path) -> None:
@@ -268,8 +268,8 @@ def test_cranfield_in_a_beir_folder(
     run: Run, shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The main job on real data, whole: BM25 and cosine as published for this collection's files."""
-    given = ("--dataset", shared_data / "beir" / "cranfield", "--run-dir", tmp_path / "runs", "-q")
-    code, _, err = run(*given, "--systems", "bm25-lucene,cosine,fusion-lucene,auto")
+    options = ("--dataset", shared_data / "beir" / "cranfield", "--run-dir", tmp_path / "runs", "-q")
+    code, _, err = run(*options, "--systems", "bm25-lucene,cosine,fusion-lucene,auto")
     assert code == 0, err
     systems = evaluated(tmp_path / "runs")["systems"]
     ndcg = {name: system["nDCG@10"] for name, system in systems.items()}

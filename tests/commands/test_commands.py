@@ -23,8 +23,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from surprise_rerank import DocumentIndex, load_encoder
+from surprise_rerank.connectors.readers import Fields
 from surprise_rerank.connectors.systems.register import SYSTEMS
 from surprise_rerank.core.extras import is_installed
+from surprise_rerank.eval.cli.sources import Sources
+from surprise_rerank.eval.cli.surprise_rerank.index import suited_model
 from surprise_rerank.eval.reports.one_line import one_line
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -58,8 +61,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     return bench
 
 
-def ids(found: dict[str, Any]) -> list[str]:
-    return [hit["id"] for hit in found["hits"]]
+def ids(answer: dict[str, Any]) -> list[str]:
+    return [hit["id"] for hit in answer["hits"]]
 
 
 def unprintable(text: str) -> set[str]:
@@ -140,15 +143,15 @@ def test_files_folders_and_columns_are_read_as_asked(bench: Bench) -> None:
         (letters / name).write_text(text)
     table = bench.folder / "news.data"
     table.write_text("key,head,story\n7,Wings,air flows\n,broken,\n")
-    given = ("--format", "csv", "--id-field", "key", "--text-field", "story", "--set", "title_field=head")
+    options = ("--format", "csv", "--id-field", "key", "--text-field", "story", "--set", "title_field=head")
     done = bench.json(
-        "index", table, *given, "--set", "on_error=skip", "--index", bench.index, "--model", bench.model
+        "index", table, *options, "--set", "on_error=skip", "--index", bench.index, "--model", bench.model
     )
-    assert (done["added"], [own["count"] for own in done["skipped"]]) == (1, [1])
+    assert (done["added"], [entry["count"] for entry in done["skipped"]]) == (1, [1])
     assert bench.ask()["hits"][0]["title"] == "Wings"
     done = bench.json("index", letters, "--set", "exclude=*.md", "--index", bench.index)
     assert done["added"] == 1
-    assert {own["reason"]: own["places"] for own in done["skipped"]} == {
+    assert {entry["reason"]: entry["places"] for entry in done["skipped"]} == {
         "an image, which needs OCR": ["logo.png"]
     }
 
@@ -159,17 +162,17 @@ def test_strict_ends_with_1_where_a_file_could_not_be_used(bench: Bench) -> None
     (letters / "a.txt").write_text("about dogs")
     (letters / "b.txt").write_text("about cats")
     (letters / "logo.bin").write_bytes(b"\0")
-    given = ("index", letters, "--strict", "--prune", "--index", bench.index, "--model", bench.model)
-    assert bench.json(*given)["added"] == 2  # a picture is none of documents
+    command = ("index", letters, "--strict", "--prune", "--index", bench.index, "--model", bench.model)
+    assert bench.json(*command)["added"] == 2  # a picture is none of documents
     (letters / "b.txt").write_bytes(b"")
-    assert bench.run(*given)[0] == 1
-    assert bench.json(*(own for own in given if own != "--strict"))["kept"] == 1
+    assert bench.run(*command)[0] == 1
+    assert bench.json(*(word for word in command if word != "--strict"))["kept"] == 1
 
 
 def test_what_an_index_stores_is_set_and_kept_until_it_is_rebuilt(bench: Bench) -> None:
     wanted = ["quantization=int8", "on_disk=yes", "pooling=2.5", "bm25=no", "passages.best=2"]
     wanted += ["payload_indexes.metadata.year=integer", "payload_indexes.metadata.author=keyword"]
-    bench.fill("--tenant", "customer", *(part for own in wanted for part in ("--set", own)))
+    bench.fill("--tenant", "customer", *(part for option in wanted for part in ("--set", option)))
 
     def stored() -> dict[str, Any]:
         return bench.json("status", "--index", bench.index)["manifest"]["options"]
@@ -217,8 +220,8 @@ main()
 
 def test_an_interrupted_run_says_so_and_goes_on(bench: Bench) -> None:
     write_rows(bench.documents, [{"id": str(i), "text": f"dogs bark {i}"} for i in range(9000)])
-    given = ("index", bench.documents, "--model", bench.model, "--index", bench.index)
-    command = [sys.executable, "-P", "-c", INTERRUPTED, *map(str, given), "--set", "bm25=no", "-q"]
+    arguments = ("index", bench.documents, "--model", bench.model, "--index", bench.index)
+    command = [sys.executable, "-P", "-c", INTERRUPTED, *map(str, arguments), "--set", "bm25=no", "-q"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr == "Interrupted. What was stored stays; run the same command again to go on.\n"
@@ -245,9 +248,9 @@ def test_every_system_answers_within_a_filter_and_pages_are_parts_of_the_whole(
 
 
 def test_the_modes_of_surprise_agree(filled: Bench) -> None:
-    given = ("--system", "surprise", "--top", "30", "--pool", "60", "--set", "exact=yes", "--set")
-    found = [filled.ask(*given, f"mode={mode}")["hits"] for mode in ("formula", "vector")]
-    scores = [{hit["id"]: hit["score"] for hit in hits} for hits in found]
+    options = ("--system", "surprise", "--top", "30", "--pool", "60", "--set", "exact=yes", "--set")
+    answers = [filled.ask(*options, f"mode={mode}")["hits"] for mode in ("formula", "vector")]
+    scores = [{hit["id"]: hit["score"] for hit in hits} for hits in answers]
     assert {name: scores[0][name] for name in scores[1]} == pytest.approx(scores[1], abs=1e-4)
 
 
@@ -264,14 +267,14 @@ def test_the_default_is_what_the_index_has_enough_for(bench: Bench, keys: list[s
 
 
 def test_groups_hold_the_best_of_each_value(filled: Bench) -> None:
-    given = ("--system", "cosine", "--set", "group_by=metadata.author", "--set", "group_size=2", "--top")
-    found = filled.ask(*given, "2")
+    options = ("--system", "cosine", "--set", "group_by=metadata.author", "--set", "group_size=2", "--top")
+    grouped = filled.ask(*options, "2")
     whole = filled.ask("--system", "cosine", "--top", "30")["hits"]
-    assert len(found["groups"]) == 2
-    for own in found["groups"]:
-        with_value = [h["id"] for h in whole if own["value"] in np.atleast_1d(h["metadata"]["author"])]
-        assert [hit["id"] for hit in own["hits"]] == with_value[:2]
-    code, out, err = filled.run("search", "dogs", "--index", filled.index, *given, "9")
+    assert len(grouped["groups"]) == 2
+    for group in grouped["groups"]:
+        with_value = [h["id"] for h in whole if group["value"] in np.atleast_1d(h["metadata"]["author"])]
+        assert [hit["id"] for hit in group["hits"]] == with_value[:2]
+    code, out, err = filled.run("search", "dogs", "--index", filled.index, *options, "9")
     assert (code, "3 groups among 30 candidates" in err) == (0, True)
     names, *rows = [line.split("\t") for line in out.splitlines()]
     assert names[:3] == ["group", "rank", "score"]
@@ -280,14 +283,14 @@ def test_groups_hold_the_best_of_each_value(filled: Bench) -> None:
 
 def test_questions_come_from_the_input(filled: Bench) -> None:
     text = "\ufeffwhy do dogs bark\n\nwhere is lift\r\n".encode()
-    given = ("search", "-", "--index", filled.index, "--system", "cosine", "--top", "2")
-    code, out, err = filled.run(*given, "--json", text=text)
+    command = ("search", "-", "--index", filled.index, "--system", "cosine", "--top", "2")
+    code, out, err = filled.run(*command, "--json", text=text)
     assert (code, err) == (0, "")
     assert [json.loads(line)["query"] for line in out.splitlines()] == ["why do dogs bark", "where is lift"]
-    _, out, _ = filled.run(*given, text=text)
-    asked = [line.split("\t")[0] for line in out.splitlines()]
-    assert asked == ["question", *["why do dogs bark"] * 2, *["where is lift"] * 2]
-    lines = filled.run(*given, text=text, width=80)[1].splitlines()
+    _, out, _ = filled.run(*command, text=text)
+    questions = [line.split("\t")[0] for line in out.splitlines()]
+    assert questions == ["question", *["why do dogs bark"] * 2, *["where is lift"] * 2]
+    lines = filled.run(*command, text=text, width=80)[1].splitlines()
     assert lines.index("why do dogs bark") < lines.index("where is lift")
 
 
@@ -301,11 +304,30 @@ def test_a_model_that_has_moved_is_asked_for(bench: Bench) -> None:
     assert "other.txt" in error_line(bench.run(*arguments, "-q", "--model", other))
 
 
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("Das Haus, das wir sehen, steht nicht auf dem Berg.", "multilingual"),
+        ("The house that we see is not on the hill.", "all-MiniLM-L6-v2"),
+        ("hamnet 17", "all-MiniLM-L6-v2"),
+    ],
+)
+def test_a_new_index_gets_the_model_that_reads_its_documents(text: str, model: str, tmp_path: Path) -> None:
+    source = write_rows(tmp_path / "own.jsonl", [{"id": str(i), "text": f"{text} {i}"} for i in range(300)])
+    assert suited_model(Sources.opened([str(source)], None, Fields())) == model
+
+
+def test_an_index_that_exists_keeps_its_model(bench: Bench) -> None:
+    bench.fill("--set", "background=no")
+    again = bench.json("index", bench.documents, "--model", "auto", "--index", bench.index)
+    assert (again["unchanged"], again["model"]) == (30, str(bench.model))
+
+
 def test_a_pipe_gets_rows_and_a_terminal_blocks_of_its_width_and_neither_a_control_character(
     filled: Bench,
 ) -> None:
-    given = ("search", "why do dogs bark", "--index", filled.index, "--system", "cosine", "--top", "30")
-    names, *rows = (line.split("\t") for line in filled.run(*given, "-q")[1].splitlines())
+    command = ("search", "why do dogs bark", "--index", filled.index, "--system", "cosine", "--top", "30")
+    names, *rows = (line.split("\t") for line in filled.run(*command, "-q")[1].splitlines())
     assert names == ["rank", "score", "id", "title", "text"]
     assert {len(row) for row in rows} == {5}
     (evil,) = [row for row in rows if row[2] == "d1"]
@@ -318,7 +340,7 @@ def test_a_pipe_gets_rows_and_a_terminal_blocks_of_its_width_and_neither_a_contr
         (60, groups, "^metadata.author: (ann|bob|cy)$"),
         (80, ("--explain",), r"\[red\]Evil\\x1b"),
     ):
-        code, out, err = filled.run(*given, *more, width=width)
+        code, out, err = filled.run(*command, *more, width=width)
         assert code == 0, err
         assert max(map(cell_len, out.splitlines())) <= width
         assert not unprintable(out)
@@ -336,25 +358,25 @@ def test_one_line_is_one_line_that_moves_no_cursor(text: str) -> None:
 
 
 def test_an_explanation_adds_up(filled: Bench) -> None:
-    asked = ("search", "why do dogs bark", "--explain", "--index", filled.index, "--top", "3")
-    found = filled.json(*asked)
-    by = [step.split(":")[0] for step in found["steps"]]
+    command = ("search", "why do dogs bark", "--explain", "--index", filled.index, "--top", "3")
+    explained = filled.json(*command)
+    by = [step.split(":")[0] for step in explained["steps"]]
     assert by == ["edge", "edge", "union", "edge", "edge", "client"]
-    assert found["seconds"] == pytest.approx(sum(found["times"].values()))
-    weights = {own["name"]: own["weight"] for own in found["scorers"]}
+    assert explained["seconds"] == pytest.approx(sum(explained["times"].values()))
+    weights = {scorer["name"]: scorer["weight"] for scorer in explained["scorers"]}
     assert weights == {"bm25": 0.6, "cosine": 1.0, "dynamax": 1.0, "feedback": 0.75}
-    for own in found["distributions"]:
-        assert sum(own["histogram"]["counts"]) == own["count"]
-    assert len(found["candidates"]) == 3
-    for hit in found["candidates"]:
+    for distribution in explained["distributions"]:
+        assert sum(distribution["histogram"]["counts"]) == distribution["count"]
+    assert len(explained["candidates"]) == 3
+    for hit in explained["candidates"]:
         assert sum(share["contribution"] for share in hit["scorers"].values()) == pytest.approx(hit["score"])
         assert set(hit["before"]) == {"cosine", "bm25"}
         assert [match["token"] for match in hit["tokens"]] == ["why", "do", "dogs", "bark"]
-    assert [(own["id"], own["score"]) for own in found["candidates"]] == [
+    assert [(candidate["id"], candidate["score"]) for candidate in explained["candidates"]] == [
         (hit["id"], hit["score"]) for hit in filled.ask("--top", "3")["hits"]
     ]
-    surprise = filled.json(*asked[:-2], "--system", "surprise")
-    anchors = [own["anchor"] for own in surprise["distributions"]]
+    surprise = filled.json(*command[:-2], "--system", "surprise")
+    anchors = [distribution["anchor"] for distribution in surprise["distributions"]]
     assert anchors == [None, *(hit["id"] for hit in surprise["candidates"][:3])]
     for hit in surprise["candidates"]:
         assert hit["scorers"]["surprise"]["z"] == pytest.approx(hit["score"], abs=1e-4)
@@ -364,11 +386,11 @@ def test_an_explanation_adds_up(filled: Bench) -> None:
 
 
 def test_status_tells_everything_without_torch(filled: Bench) -> None:
-    found = filled.json("status", "--index", filled.index)
-    assert found["documents"] == 30 < found["points"]
-    assert found["bytes"] > 1000
-    assert (found["manifest"]["model"], found["behind"]) == (str(filled.model), 0)
-    assert found["manifest"]["statistics"]["source"] == "documents"
+    status = filled.json("status", "--index", filled.index)
+    assert status["documents"] == 30 < status["points"]
+    assert status["bytes"] > 1000
+    assert (status["manifest"]["model"], status["behind"]) == (str(filled.model), 0)
+    assert status["manifest"]["statistics"]["source"] == "documents"
     _, out, _ = filled.run("status", "--index", filled.index)
     for part in ("words.txt (8 dimensions", "tokens 24, overlap 4, best 1", "30 documents in ", "MiB"):
         assert part in out
@@ -379,9 +401,9 @@ def test_a_collection_of_a_server_is_filled_searched_and_read_again(bench: Bench
     done = bench.json("index", bench.documents, "--model", bench.model, *place)
     assert (done["added"], done["engine"]) == (30, "server")
     assert "bark" in bench.json("search", "why do dogs bark", *place)["hits"][0]["text"]
-    found = bench.json("status", *place)
-    assert (found["documents"], found["bytes"]) == (30, None)
-    assert bench.json("tune", "ensemble", *place)["changed"] == found["points"]
+    status = bench.json("status", *place)
+    assert (status["documents"], status["bytes"]) == (30, None)
+    assert bench.json("tune", "ensemble", *place)["changed"] == status["points"]
     assert bench.json("index", bench.documents, *place, "--rebuild", "--set", "bm25=no")["added"] == 30
     copied = bench.json("index", place[1], "--index", bench.index, "--model", bench.model)
     assert (copied["index"], copied["added"]) == (str(bench.index), 30)
@@ -445,13 +467,13 @@ def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.Monke
     Path("questions.txt").write_text("how do wings lift\nwhy do birds sing\n")
     Path("others.txt").write_text("\n".join(varied_questions(20)))
     Path("queries.jsonl").write_text('{"_id": "1", "text": "how do wings lift"}\n')
-    asked = ["how do wings lift", *varied_questions(60)[49:]]
-    Path("asked.tsv").write_text("".join(f"{i}\t{own}\n" for i, own in enumerate(asked, 1)))
+    questions = ["how do wings lift", *varied_questions(60)[49:]]
+    Path("asked.tsv").write_text("".join(f"{i}\t{question}\n" for i, question in enumerate(questions, 1)))
     Path("judged.tsv").write_text("".join(f"{i}\t{'d1' if i % 2 else 'd99'}\t1\n" for i in range(1, 13)))
     Path("qrels").mkdir()
     Path("qrels/train.tsv").write_text("query-id\tcorpus-id\tscore\n1\td1\t1\n")
     Path("clicked.qrels").write_text("1 0 d1 1\n")
-    told: list[str] = []
+    printed: list[str] = []
     for line in lines:
         if line.startswith("$ surprise-rerank "):
             # Two examples are what a terminal shows.
@@ -462,13 +484,13 @@ def test_the_documentations_examples_run(bench: Bench, monkeypatch: pytest.Monke
             code, out, err = bench.run(*shlex.split(words)[2:], text=text, width=width)
             assert code == 0, (line, err)
             assert out
-            told = out.splitlines()
+            printed = out.splitlines()
         # Processors round the last digit differently: rows of numbers are compared as numbers.
         elif re.match(r" *\d(\t|  )", line) or re.search(r"  -?\d\.\d{4}$", line):
             shown = cells(line)
             # `explain` has several tables with a line for each rank.
-            rows = [own for own in map(cells, told) if len(own) == len(shown)]
+            rows = [cell_row for cell_row in map(cells, printed) if len(cell_row) == len(shown)]
             documented = [near(number(cell)) for cell in shown]
-            assert documented in [[number(cell) for cell in own] for own in rows], line
+            assert documented in [[number(cell) for cell in row] for row in rows], line
         elif line and not re.search(r"\d (s|ms)(,|$)|^\{", line):
-            assert line in [own.rstrip() for own in told]
+            assert line in [row.rstrip() for row in printed]

@@ -57,8 +57,8 @@ def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(
     rows = [{"id": str(i), "text": SENTENCES[i % len(SENTENCES)]} for i in range(60_000)]
     documents = write_rows(tmp_path / "docs.jsonl", rows)
     folder = tmp_path / "deep" / "index"
-    given = ("index", documents, "--model", model, "--index", folder, "--set", "background=no")
-    code, error = interrupted("surprise_rerank", seconds, *given)
+    arguments = ("index", documents, "--model", model, "--index", folder, "--set", "background=no")
+    code, error = interrupted("surprise_rerank", seconds, *arguments)
     assert code == 130, error
     assert error.count("\n") == 1
     assert error.startswith("Interrupted.")
@@ -69,16 +69,16 @@ def test_a_first_index_that_is_interrupted_leaves_nothing_or_what_goes_on(
 def test_an_index_that_is_interrupted_while_it_is_made_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
 ) -> None:
-    made, name = step
-    own, calls = getattr(made, name), []
+    owner, name = step
+    original, calls = getattr(owner, name), []
 
     def interrupted_once(*arguments: Any) -> None:
         calls.append(name)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        own(*arguments)
+        original(*arguments)
 
-    monkeypatch.setattr(made, name, interrupted_once)
+    monkeypatch.setattr(owner, name, interrupted_once)
     documents = write_rows(tmp_path / "docs.jsonl", [{"id": "1", "text": SENTENCES[0]}])
     model = write_model(tmp_path / "words.txt")
     index = ["index", documents, "--model", model, "--index", tmp_path / "deep" / "index"]

@@ -94,19 +94,21 @@ def seen(page: Path) -> Seen:
 
 @NEEDS_BROWSER
 def test_a_browser_shows_tables_and_plots_and_runs_nothing_of_the_documents(seen: Seen) -> None:
-    told = seen.told
-    assert len(told["headings"]) >= 7
-    assert len(told["plots"]) >= 3
-    assert all(width > 300 and height > 100 for width, height in told["plots"])
-    assert all(width > 100 for width in told["paths"])
-    assert told["width"][0] <= told["width"][1], "the page itself does not scroll sideways"
-    assert (seen.console, told["fetched"]) == ((), [])
-    assert told["title"] == f"Why these documents: {QUESTION}"
-    assert EVIL in told["text"]
-    assert (told["images"], told["scripts"]) == (0, 1)
+    found_by_script = seen.result
+    assert len(found_by_script["headings"]) >= 7
+    assert len(found_by_script["plots"]) >= 3
+    assert all(width > 300 and height > 100 for width, height in found_by_script["plots"])
+    assert all(width > 100 for width in found_by_script["paths"])
+    assert found_by_script["width"][0] <= found_by_script["width"][1], (
+        "the page itself does not scroll sideways"
+    )
+    assert (seen.console, found_by_script["fetched"]) == ((), [])
+    assert found_by_script["title"] == f"Why these documents: {QUESTION}"
+    assert EVIL in found_by_script["text"]
+    assert (found_by_script["images"], found_by_script["scripts"]) == (0, 1)
     # A click sorts.
-    assert told["before"] == [str(rank) for rank in range(1, 22)]
-    assert told["after"] == told["before"][::-1]
+    assert found_by_script["before"] == [str(rank) for rank in range(1, 22)]
+    assert found_by_script["after"] == found_by_script["before"][::-1]
 
 
 @NEEDS_BROWSER
@@ -115,15 +117,15 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(page: Path) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        told: list[str] = []
+        messages: list[str] = []
         for scheme in ("light", "dark"):
             tab = browser.new_page(viewport={"width": 360, "height": 700}, color_scheme=scheme)
-            tab.on("console", lambda message: told.append(message.text))
-            tab.on("pageerror", lambda error: told.append(str(error)))
+            tab.on("console", lambda message: messages.append(message.text))
+            tab.on("pageerror", lambda error: messages.append(str(error)))
             tab.goto(page.as_uri())
             assert tab.evaluate("document.documentElement.scrollWidth") == 360
             assert axe.Axe().run(tab).response["violations"] == []
-        assert told == []
+        assert messages == []
         browser.close()
 
 
@@ -134,5 +136,5 @@ def test_a_script_that_the_policy_does_not_know_is_refused_and_told(tmp_path: Pa
     file.write_text(text.replace("</body>", "<script>document.title = 'pwned'</script></body>"))
     assert BROWSER is not None
     seen = look_at(BROWSER, file, "return page.title;")
-    assert seen.told == "One"
+    assert seen.result == "One"
     assert any("Content Security Policy" in line for line in seen.console)

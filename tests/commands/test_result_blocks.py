@@ -27,8 +27,8 @@ def hit(text: str, title: str, percentile: float | None = 0.985, **more: Any) ->
 
 
 def block(text: str = "Dogs bark.", title: str = "Dogs", percentile: float | None = 0.985) -> Block:
-    own = hit(text, title, percentile)
-    return 1, own, excerpts("why do dogs bark", [body(own)])[0]
+    shown = hit(text, title, percentile)
+    return 1, shown, excerpts("why do dogs bark", [body(shown)])[0]
 
 
 def drawn(*blocks: Block, width: int = 80, colours: bool = False) -> list[str]:

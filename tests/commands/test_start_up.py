@@ -37,9 +37,9 @@ def imported(command: str, *arguments: object) -> set[str]:
             cwd=Path(__file__).parents[2],
         )
         os.close(write)
-        found = json.loads(modules.read())
+        names = json.loads(modules.read())
         assert done.wait(60) == 0
-    return set(found)
+    return set(names)
 
 
 @pytest.mark.parametrize("command", ["surprise_rerank", "rerank_eval"])

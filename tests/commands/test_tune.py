@@ -53,8 +53,8 @@ def _documents() -> Iterator[str]:
     """One that repeats a question's word among others, and one that says the same in another word."""
     rng = np.random.default_rng(1)
     for i in range(PAIRS):
-        own = " ".join(f"filler{k}" for k in rng.integers(FILLERS, size=6))
-        yield json.dumps({"id": f"repeats{i}", "text": f"ask{i} {own}"})
+        filler = " ".join(f"filler{k}" for k in rng.integers(FILLERS, size=6))
+        yield json.dumps({"id": f"repeats{i}", "text": f"ask{i} {filler}"})
         yield json.dumps({"id": f"answers{i}", "text": f"say{i} filler{rng.integers(FILLERS)}"})
 
 
@@ -75,8 +75,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "short.txt": OTHERS[:2],
     }.items():
         (folder / name).write_text("\n".join(lines))
-    made = ("index", folder / "docs.jsonl", "--model", folder / "words.txt", "--index", folder / "index")
-    code, _, err = run_command(*made, "--set", "background=no")
+    command = ("index", folder / "docs.jsonl", "--model", folder / "words.txt", "--index", folder / "index")
+    code, _, err = run_command(*command, "--set", "background=no")
     assert code == 0, err
     return folder
 
@@ -109,14 +109,14 @@ def others(place: Path) -> list[str]:
 @pytest.mark.parametrize("system", ["auto", "fusion"])
 def test_weights_are_stored_shown_and_forgotten(run: Run, values, files, system: str) -> None:
     learn = ["tune", "weights", *files("train.tsv"), "--system", system]
-    made = values(*learn)
-    assert made["accepted"]
-    assert made["after"] > made["before"] + made["error"]
-    assert made["weights"]["bm25"] < made["start"]["bm25"]
+    fitted = values(*learn)
+    assert fitted["accepted"]
+    assert fitted["after"] > fitted["before"] + fitted["error"]
+    assert fitted["weights"]["bm25"] < fitted["start"]["bm25"]
     (shown,) = values("status")["weights"]
-    assert (shown["system"], shown["weights"], shown["questions"]) == (system, made["weights"], PAIRS)
+    assert (shown["system"], shown["weights"], shown["questions"]) == (system, fitted["weights"], PAIRS)
     assert f"weights of {system}" in run("status")[1]
-    assert values(*learn) == made  # a fit does not begin with what an earlier one found
+    assert values(*learn) == fitted  # a fit does not begin with what an earlier one found
     assert values("tune", "weights", "--reset", "--system", system)["forgotten"] == system
     assert values("status")["weights"] == []
 
@@ -138,20 +138,20 @@ def test_a_damaged_file_is_told_and_a_new_fit_replaces_it(run: Run, values, file
     assert values("tune", "weights", *files("train.tsv"))["accepted"]
     (kept,) = place.rglob("weights-auto.json")
     kept.write_text("{")
-    (told,) = values("status")["weights"]
-    assert "is damaged; fit the weights again" in told["error"]
+    (weights,) = values("status")["weights"]
+    assert "is damaged; fit the weights again" in weights["error"]
     assert "is damaged" in run("status")[1]
     assert values("tune", "weights", *files("train.tsv"))["accepted"]
     assert run("tune", "weights", "--reset")[0] == 0
 
 
 def test_off_topic_questions_get_no_answer_any_more(run: Run, values, others) -> None:
-    made = values(*others)
-    assert (made["questions"], made["documents"]) == (28, 2 * PAIRS)
+    measured = values(*others)
+    assert (measured["questions"], measured["documents"]) == (28, 2 * PAIRS)
     (shown,) = values("status")["backgrounds"]
-    assert shown == {"stale": "", **{name: own for name, own in made.items() if name != "index"}}
-    found = values("search", "ask1 say1", "--min-percentile", ".95")["hits"]
-    assert found[0]["percentile"] == pytest.approx(28 / 29)
+    assert shown == {"stale": "", **{name: value for name, value in measured.items() if name != "index"}}
+    hits = values("search", "ask1 say1", "--min-percentile", ".95")["hits"]
+    assert hits[0]["percentile"] == pytest.approx(28 / 29)
     code, out, err = run("search", "tea pot", "--min-percentile", ".95")
     assert (code, out) == (0, "")
     assert "off-topic: the best document is above that of" in err
@@ -161,25 +161,25 @@ def test_off_topic_questions_get_no_answer_any_more(run: Run, values, others) ->
 
 def test_the_verdict_and_the_percentile_are_in_every_form(run: Run, values, others) -> None:
     values(*others)
-    found = values("search", "ask1 say1")
+    answer = values("search", "ask1 say1")
     reason = f"{2 * PAIRS} documents are too few to tell; it takes 100"
-    assert found["verdict"] == {"status": "unknown", "chance": None, "reason": reason}
+    assert answer["verdict"] == {"status": "unknown", "chance": None, "reason": reason}
     said = run("search", "-", "--min-percentile", ".9", text=b"ask1 say1\ntea pot\n")[2].splitlines()
     assert said[1] == f"ask1 say1: unknown: {reason}"
     assert said[2] == NO_WORD
     assert said[3].startswith("tea pot: off-topic: the best document is above that of ")
-    assert values("search", "ask1 say1", "--explain")["verdict"] == found["verdict"]
+    assert values("search", "ask1 say1", "--explain")["verdict"] == answer["verdict"]
     assert f"Unknown: {reason}." in run("search", "ask1 say1", "--explain")[2]
     names, row = (line.split("\t") for line in run("search", "ask1 say1", "--top", "1")[1].splitlines())
     assert names[:3] == ["rank", "percentile", "score"]
-    assert row[:3] == ["1", "0.9655", f"{found['hits'][0]['score']:.4f}"]  # 28 of 29, rounded down
+    assert row[:3] == ["1", "0.9655", f"{answer['hits'][0]['score']:.4f}"]  # 28 of 29, rounded down
 
 
 def test_each_system_has_a_background_of_its_own(run: Run, values, others) -> None:
     values(*others)
-    told = run(*others, "--system", "cosine")[1]
-    assert "--min-percentile 0.95 lets 5 % through, 95 % interval 0.09 to 12" in told
-    assert [own["system"] for own in values("status")["backgrounds"]] == ["auto", "cosine"]
+    printed = run(*others, "--system", "cosine")[1]
+    assert "--min-percentile 0.95 lets 5 % through, 95 % interval 0.09 to 12" in printed
+    assert [entry["system"] for entry in values("status")["backgrounds"]] == ["auto", "cosine"]
     assert values("tune", "background", "--reset", "--system", "cosine")["forgotten"] == ["cosine"]
     assert values("tune", "background", "--reset")["forgotten"] == ["auto"]
 
@@ -197,8 +197,8 @@ WRONG_USES = {
 def test_what_is_wrong_is_told_and_changes_nothing(run: Run, values, others, place: Path) -> None:
     values(*others)
     before = values("status")
-    for asked, told in WRONG_USES.items():
-        assert told in error_line(run(*asked.replace("{}", str(place)).split(), "-q")), asked
+    for command, message in WRONG_USES.items():
+        assert message in error_line(run(*command.replace("{}", str(place)).split(), "-q")), command
     assert values("status") == before
 
 
@@ -290,7 +290,7 @@ def test_weights_that_are_declined_damaged_or_of_another_model_are_refused(open_
         assert not has_weights(index, "auto")
         store_weights(index, "auto", FOUND)
         content = json.loads(index.storage.read_file("weights-auto.json") or b"")
-        numbers = [json.dumps({**content, "weights": {"bm25": "X"}}).replace('"X"', own) for own in WRONG]
+        numbers = [json.dumps({**content, "weights": {"bm25": "X"}}).replace('"X"', wrong) for wrong in WRONG]
         broken = dict.fromkeys((*DAMAGED, *numbers), "fit the(m| weights) again")
         broken[json.dumps({**content, "model": "other", "fingerprint": "1"})] = OTHER_MODEL
         for text, message in broken.items():

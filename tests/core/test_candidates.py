@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -61,15 +59,6 @@ def test_joining_parts_gives_the_whole(rows: list[int], data: st.DataObject):
     joined = pool().take(rows[:cut]).join(pool().take(rows[cut:]))
     assert joined.ids == tuple(f"d{i}" for i in rows)
     assert_aligned(joined)
-
-
-def test_pools_that_overlap_or_hold_different_fields_are_not_joined():
-    with pytest.raises(DataError, match="documents of two pools must differ, got 'd1' twice"):
-        pool(3).join(pool().take([1, 3]))
-    for field in ("dense", "tokens", "documents", "passages"):
-        lacking = dataclasses.replace(pool().take([3]), **{field: None})
-        with pytest.raises(DataError, match=f"whether the second pool has {field} must be True, got False"):
-            pool(3).join(lacking)
 
 
 @pytest.mark.parametrize(

@@ -33,23 +33,26 @@ def ranking(*lines: tuple[Document, int, int]) -> Ranking:
         passages.append(Passage(number, *stretch))
     documents = tuple(document for document, _, _ in lines)
     pool = Candidates(
-        tuple(own.id for own in documents), documents=documents, passages=tuple(passages), unit="passage"
+        tuple(document.id for document in documents),
+        documents=documents,
+        passages=tuple(passages),
+        unit="passage",
     )
     return Ranking.order(pool, -np.arange(len(lines)))
 
 
 def test_passages_of_a_document_are_in_its_order_and_those_that_touch_are_one() -> None:
-    found = packed_context(ranking((BOOK, 4, 5), (BOOK, 1, 2), (BOOK, 0, 1)))
-    assert [own.citation for own in found.passages] == ["book.pdf, pp. 1-2", "book.pdf, p. 5"]
-    assert found.passages[0].text == (sentence("dogs") + sentence("cats")).strip()
-    assert str(found).startswith("[1] book.pdf, pp. 1-2\nAll dogs")
-    assert "\n\n[2] book.pdf, p. 5\nAll wolves" in str(found)
-    assert found.left_out == 0
+    packed = packed_context(ranking((BOOK, 4, 5), (BOOK, 1, 2), (BOOK, 0, 1)))
+    assert [passage.citation for passage in packed.passages] == ["book.pdf, pp. 1-2", "book.pdf, p. 5"]
+    assert packed.passages[0].text == (sentence("dogs") + sentence("cats")).strip()
+    assert str(packed).startswith("[1] book.pdf, pp. 1-2\nAll dogs")
+    assert "\n\n[2] book.pdf, p. 5\nAll wolves" in str(packed)
+    assert packed.left_out == 0
 
 
 def test_the_best_document_is_first_and_the_second_best_last() -> None:
     others = [(Document(name, sentence(name)), 0, 0) for name in ("first", "second", "third", "fourth")]
-    assert [own.id for own in packed_context(ranking(*others)).passages] == [
+    assert [passage.id for passage in packed_context(ranking(*others)).passages] == [
         "first",
         "third",
         "fourth",
@@ -59,9 +62,9 @@ def test_the_best_document_is_first_and_the_second_best_last() -> None:
 
 def test_a_near_duplicate_is_read_once() -> None:
     copy = Document("copy", sentence("dogs").replace("All dogs", "Most dogs") + "Again.")
-    found = packed_context(ranking((BOOK, 0, 2), (copy, 0, 0), (Document("new", sentence("bees")), 0, 0)))
-    assert [own.id for own in found.passages] == ["book", "new"]
-    assert found.left_out == 1
+    packed = packed_context(ranking((BOOK, 0, 2), (copy, 0, 0), (Document("new", sentence("bees")), 0, 0)))
+    assert [passage.id for passage in packed.passages] == ["book", "new"]
+    assert packed.left_out == 1
 
 
 @pytest.mark.parametrize("tokens", [5, 20, 40, 60, 100])
@@ -70,9 +73,9 @@ def test_no_more_tokens_come_than_are_asked_for(tokens: int) -> None:
         return len(text.split())
 
     lines = ranking((BOOK, 0, 2), (BOOK, 3, 5), (Document("new", sentence("bees")), 0, 0))
-    found = packed_context(lines, tokens, count)
-    assert count(str(found)) == found.tokens <= tokens
-    assert bool(found.passages) == (tokens > 5)
+    packed = packed_context(lines, tokens, count)
+    assert count(str(packed)) == packed.tokens <= tokens
+    assert bool(packed.passages) == (tokens > 5)
 
 
 def test_a_ranking_without_texts_is_refused() -> None:

@@ -39,10 +39,10 @@ def test_lines_are_counted_from_the_text() -> None:
 
 def test_two_readings_are_one_and_come_back_from_json() -> None:
     headings = headed([(5, 1, "Setup"), (14, 1, "Use")])
-    found = combined(PAGES, headings)
-    assert place_of(TEXT, found, 6, 10) == Place(page=1, label="i", heading="Setup")
-    assert place_of(TEXT, found, 15, 20) == Place(page=2, label="ii", heading="Use")
-    assert places_from(json.loads(json.dumps(places_json(found)))) == found
+    places = combined(PAGES, headings)
+    assert place_of(TEXT, places, 6, 10) == Place(page=1, label="i", heading="Setup")
+    assert place_of(TEXT, places, 15, 20) == Place(page=2, label="ii", heading="Use")
+    assert places_from(json.loads(json.dumps(places_json(places)))) == places
 
 
 @pytest.mark.parametrize("title", ["", "Handbook", " "])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from surprise_rerank.core.threads import using_threads
+from surprise_rerank.core.computing import using_threads
 
 
 def test_a_limit_holds_for_its_block_and_its_thread() -> None:

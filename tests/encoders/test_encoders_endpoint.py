@@ -89,7 +89,11 @@ def test_a_refusal_is_an_error_at_once_without_keys_and_passwords(
         (lambda texts: {"data": [{"index": 0}, {"index": 0}]}, ModelError, "embedding"),
         (lambda texts: b"<html>", ModelError, "something else than OpenAI's embeddings"),
         (lambda texts: [], ModelError, "something else"),
-        (lambda texts: {"data": [{"embedding": [0.1, 0.2]}, {"embedding": [0, 0]}]}, ModelError, "of zeros"),
+        (
+            lambda texts: {"data": [{"embedding": [0.1, 0.2]}, {"embedding": [0, 0]}]},
+            ModelError,
+            "zeros for text 1",
+        ),
     ],
 )
 def test_wrong_answers_are_errors_at_once(

@@ -106,6 +106,11 @@ def test_faults_of_the_program_are_not_tried_again(fault: Exception):
         (lambda texts: [[1.0] * 16, [1.0] * 3, [1.0] * 16], "must be numbers of shape"),
         (lambda texts: [[1.0] * 16, None, ["a"] * 16], "must be numbers of shape"),
         (
+            lambda texts: [[1.0] * 16, [0.0] * 16, [1.0] * 16],
+            "returned zeros for text 5 \\('two'\\), which no",
+        ),
+        (lambda texts: [[1e-60] * 16] * 3, "returned zeros for text 4"),  # as a float32
+        (
             lambda texts: np.ones((3, 4, 16)),
             r"what the embedding function 'words' returned for texts 4 to 6 must be of shape \(n,",
         ),
@@ -121,10 +126,16 @@ def test_faults_of_the_program_are_not_tried_again(fault: Exception):
 )
 def test_a_wrong_answer_is_an_error_at_once_that_names_texts_and_function(answer: Any, message: str):
     api = Api(None, answer)
-    with pytest.raises(DataError, match=message) as error:
+    with pytest.raises((DataError, ModelError), match=message) as error:
         encoder(api, batch=4).encode(["a", "b", "c", "d", "one", "two", "three"])
     assert "'words'" in str(error.value)
     assert len(api.calls) == 2
+
+
+def test_vectors_of_one_number_tell_no_texts_apart_at_length_1():
+    with pytest.raises(DataError, match=r"must be of shape \(1, d\), got \(1, 1\)"):
+        encoder(lambda texts: [[2.0]] * len(texts)).encode(["a"])
+    assert encoder(lambda texts: [[2.0]] * len(texts), unit=False).encode(["a"]).dense.tolist() == [[2.0]]
 
 
 def test_the_fingerprint_tells_names_dimensions_and_lengths_apart():
@@ -132,7 +143,7 @@ def test_the_fingerprint_tells_names_dimensions_and_lengths_apart():
         encoder(Api()).fingerprint,
         encoder(Api(), name="other").fingerprint,
         encoder(Api(), unit=False).fingerprint,
-        encoder(lambda texts: [[1.0]] * len(texts)).fingerprint,
+        encoder(lambda texts: [[1.0] * 3] * len(texts)).fingerprint,
     }
     assert len(prints) == 4
     assert encoder(Api()).fingerprint == encoder(lambda texts: WORDS.encode(texts).dense).fingerprint

@@ -18,7 +18,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Normalize
 from tiny_bert import tiny_bert
 
 from surprise_rerank import load_encoder
-from surprise_rerank.core.device import processor_has
+from surprise_rerank.core.computing import processor_has
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.encoders import loading, openvino
 from surprise_rerank.encoders.base import Encoder

@@ -153,7 +153,8 @@ def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
     names = ["one.txt", "one.txt+pp", "two.txt", "two.txt+pp"]
     keys = [f"{name} / {kind}" for name in names for kind in ("cosine", "csls")]
     assert [table.key(i) for i in range(len(table.rows))] == keys
-    assert [column.name for column in table.columns[2:]] == ["MR", "MRR", "Hits@1", "Hits@3"]
+    assert [column.name for column in table.columns[2:]] == ["MR", "MRR", "Hits@1", "Hits@3", "known %"]
+    assert table.cell("one.txt / cosine", "known %") == pytest.approx(200 / 3)
     assert "one.txt lacks 2 of 12 words, and both words of 1 of 3 pairs." in table.notes[0]
     similarity = report.table("word-similarity")
     assert [similarity.key(i) for i in range(len(similarity.rows))] == [f"{key} / tiny" for key in keys]

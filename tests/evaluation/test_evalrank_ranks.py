@@ -24,12 +24,17 @@ from surprise_rerank.similarities.bags import Texts
 from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
 
 
-def rank(measure: Measure, first: int, second: int, counts: np.ndarray) -> int:
+def rank(measure: Measure, first: int, second: int, counts: np.ndarray) -> float:
     """The rank of one pair, as defined."""
     items = np.arange(len(counts))
     scores = measure.scores(np.full(len(items), first), items)
     limit = measure.limits(np.array([first]), np.array([second]))[0]
-    return max(1, int(counts[scores > limit].sum()))
+    above = int(counts[scores > limit].sum())
+    if not measure.counts_equals:
+        return max(1, above)
+    least = measure.limits(np.array([first]), np.array([second]), -1)[0]
+    equal = int(counts[(scores >= least) & (scores <= limit)].sum())
+    return max(1, above + max(equal - 1, 0) / 2)
 
 
 def items_of(vectors: Float32Array) -> tuple[Items, np.ndarray]:
@@ -80,7 +85,7 @@ def test_a_rank_counts_what_is_more_similar_and_the_first_item_for_nothing() -> 
     assert [outcome.hits(k) for k in (1, 2, 3, 4)] == [0.5, 0.75, 0.75, 1.0]
 
 
-def test_sums_of_the_same_words_in_another_order_are_tied() -> None:
+def test_sums_of_the_same_words_in_another_order_share_the_middle_rank() -> None:
     rng = np.random.default_rng(2)
     words = rng.normal(size=(9, 30)).astype(np.float32)
     same = [words[rng.permutation(9)].mean(axis=0) for _ in range(30)]
@@ -89,7 +94,20 @@ def test_sums_of_the_same_words_in_another_order_are_tied() -> None:
     for name in ("cosine", "l2", "csls", "surprise", "surprise-crossover", "surprise-pooled"):
         measure = dense_measure(name, items)
         found = ranks(measure, item_of[np.array([[1, j] for j in range(2, 31)])], items.counts)
-        assert set(found.tolist()) == {1}, name
+        assert set(found.tolist()) == {14.5}, name  # of thirty, the first item among them
+
+
+def test_a_model_that_knows_nothing_has_the_rank_of_chance() -> None:
+    # Three known words and a hundred without a vector, which share the mean.
+    vectors = np.zeros((103, 2), np.float32)
+    vectors[:3] = [[1, 0], [0, 1], [-1, -1]]
+    items, item_of = items_of(vectors)
+    pairs = item_of[np.arange(3, 103).reshape(-1, 2)]
+    for name in ("cosine", "l2", "surprise-crossover"):
+        found = ranks(dense_measure(name, items), pairs, items.counts)
+        assert 45 <= found.mean() <= 56, name
+    published = ranks(dense_measure("cosine", items, as_published=True), pairs, items.counts)
+    assert published.max() == 1
 
 
 def test_items_beside_the_background_do_not_count() -> None:

@@ -45,6 +45,20 @@ def test_the_rank_is_measured_where_scores_are_equal() -> None:
     assert values["RR"] == pytest.approx(1 / 3)  # trec_eval alone would put c, then b, before a
 
 
+def test_only_a_document_with_the_text_of_the_question_is_the_question_itself() -> None:
+    argument = "Small states cannot move. They have no land."
+    documents = (
+        Document("1", "wings that flutter at the speed of sound"),
+        Document("2", "Small states cannot\nmove.  They have no land.", "house believes"),
+        Document("3", "heat"),
+    )
+    queries = {"1": "wings that flutter", "2": argument, "4": "heat"}
+    qrels = {"1": {"1": 1}, "2": {"3": 1}, "4": {"3": 1}}
+    dataset = RetrievalDataset("numbers", documents, queries, qrels, "test")
+    # Question 1 is a part of document 1, by chance of one number, and 4 has another number than its document.
+    assert dataset.answers_itself == {"2"}
+
+
 def test_a_question_does_not_find_itself() -> None:
     system = BuiltSystem("fixed", Fixed("abcde", [5, 4, 3, 2, 1]))
     queries = [Query("three", id="a"), Query("one", id="q1")]

@@ -30,9 +30,7 @@ from surprise_rerank.eval.studies.sts.evaluation import (
     similarities_for,
 )
 from surprise_rerank.eval.studies.sts.scoring import EncodedPairs
-from surprise_rerank.similarities.bags import word_lists
-from surprise_rerank.similarities.definitions import WordStatistics
-from surprise_rerank.similarities.table import SIMILARITIES, with_raw
+from surprise_rerank.similarities.table import SIMILARITIES, find_similarity, with_raw
 
 WORDS = (
     *("the", "a", "of", "cat", "dog", "bird", "fish", "tree"),
@@ -95,18 +93,84 @@ def test_correlations_are_those_of_the_definitions() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, s in SIMILARITIES.items() if not s.module or is_installed(s.module)]
+    "name",
+    [
+        name
+        for name, named in SIMILARITIES.items()
+        if (not named.module or is_installed(named.module)) and "embedding" not in named.fitted_on
+    ],
 )
 def test_every_similarity_scores_pairs_as_it_does_by_itself(name: str, data_sets: list[DataSet]) -> None:
     model, data_set = word_model(), data_sets[0]
     pairs = EncodedPairs(model, data_set)
-    statistics = WordStatistics.of(word_lists(model.encoder, data_set.sentences))
     alone = TextSimilarity(name, model.encoder).fit(data_set.sentences)
     first = [text for task in data_set.subtasks for text in task.first]
     second = [text for task in data_set.subtasks for text in task.second]
-    np.testing.assert_allclose(
-        pairs.similarities(name, statistics), alone.pairs(first, second), rtol=1e-6, atol=1e-7
-    )
+    expected = SIMILARITIES[name].linear(alone.pairs(first, second))
+    np.testing.assert_allclose(pairs.similarities(name), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_pearson_of_word_movers_is_that_of_the_negative_distance() -> None:
+    pytest.importorskip("ot")
+    # One word each: the distance is that of the two vectors, 1, 3 and 8; people say 3, 2 and -.5.
+    vectors = np.array([[0.0], [1.0], [3.0], [8.0]], np.float32) + 1
+    words = StaticEncoder(WordVectors(("a", "b", "c", "d"), vectors, "line"), tokenize=lower_words)
+    task = SubTask("STS-B", ("a", "a", "a"), ("b", "c", "d"), np.array([3.0, 2.0, -0.5]))
+    pairs = EncodedPairs(SentenceModel("line", words), DataSet("STS-B", (task,)))
+    np.testing.assert_allclose(pairs.similarities("wmd-raw"), [-1, -3, -8], atol=1e-6)
+    assert correlations(pairs.similarities("wmd-raw"), task.judgements).pearson == pytest.approx(1)
+    # A text without known words has no distance, and is as far as the farthest.
+    odd = SubTask("STS-B", ("a", "a", "a"), ("b", "c", "zz"), task.judgements)
+    pairs = EncodedPairs(SentenceModel("line", words), DataSet("STS-B", (odd,)))
+    np.testing.assert_allclose(pairs.similarities("wmd-raw"), [-1, -3, -3], atol=1e-6)
+
+
+def test_what_is_fitted_does_not_depend_on_the_other_data_sets(data_sets: list[DataSet]) -> None:
+    alone = measured([word_model()], data_sets[1:2], "dynamax-jaccard-sif", "idf-cosine", resamples=0)
+    beside = measured([word_model()], data_sets, "dynamax-jaccard-sif", "idf-cosine", resamples=0)
+    for name in ("dynamax-jaccard-sif", "idf-cosine"):
+        row = f"toy.txt / {name} / STS13 three"
+        assert alone.table("sts-subtasks").cell(row, "Pearson") == pytest.approx(
+            beside.table("sts-subtasks").cell(row, "Pearson"), abs=1e-12
+        )
+
+
+def test_sif_takes_the_counts_of_a_file(data_sets: list[DataSet], tmp_path: Path) -> None:
+    counts = tmp_path / "counts.txt"
+    counts.write_text("the 900\nTHE 90\ncat 10\n")
+    report = measured([word_model()], data_sets[1:2], "sif-cosine", resamples=0, word_counts=counts)
+    model, task = word_model(), data_sets[1].subtasks[0]
+    weights = {"the": 0.001 / (0.001 + 0.99), "cat": 0.001 / (0.001 + 0.01)}
+
+    def vector(text: str) -> np.ndarray:
+        words = model.word_vectors
+        rows = words.vectors[words.lookup(text.split())]
+        unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.array([weights.get(word, 1.0) for word in text.split()]) @ unit
+
+    expected = []
+    for first, second in zip(task.first, task.second, strict=True):
+        a, b = vector(first), vector(second)
+        expected.append(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+    pearson = report.table("sts-subtasks").cell("toy.txt / sif-cosine / STS13 three", "Pearson")
+    assert pearson == pytest.approx(correlations(np.array(expected), task.judgements).pearson, abs=1e-6)
+    counts.write_text("the many\n")
+    with pytest.raises(DataError, match=r"counts.txt, line 1: .* expected a word and its count"):
+        measured([word_model()], data_sets[1:2], "sif-cosine", resamples=0, word_counts=counts)
+
+
+def test_the_words_of_an_embedding_are_a_universe(data_sets: list[DataSet]) -> None:
+    model = word_model()
+    universe = model.word_vectors.vectors.astype(np.float64)
+    (task,) = data_sets[1].subtasks
+    found = EncodedPairs(model, data_sets[1]).similarities("fbow-words-raw")
+    for value, *texts in zip(found, task.first, task.second, strict=True):
+        rows = [model.word_vectors.vectors[model.word_vectors.lookup(t.split())] for t in texts]
+        a, b = (np.maximum((tokens @ universe.T).max(axis=0), 0) for tokens in rows)
+        assert value == pytest.approx(np.minimum(a, b).sum() / np.maximum(a, b).sum(), abs=1e-6)
+    assert find_similarity("fbow-words").fitted_on == {"embedding"}
+    with pytest.raises(DataError, match="words is no word vectors; give glove-6b-50d or a file"):
+        EncodedPairs(encoder_model(), data_sets[1]).similarities("fbow-words")
 
 
 def test_cosine_is_that_of_the_models_own_vectors(data_sets: list[DataSet]) -> None:
@@ -114,7 +178,7 @@ def test_cosine_is_that_of_the_models_own_vectors(data_sets: list[DataSet]) -> N
         task = data_sets[1].subtasks[0]
         a, b = model.vectors(task.first), model.vectors(task.second)
         expected = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-        found = EncodedPairs(model, data_sets[1]).similarities("cosine", WordStatistics())
+        found = EncodedPairs(model, data_sets[1]).similarities("cosine")
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
@@ -182,7 +246,7 @@ def test_the_default_follows_the_kind_of_model_and_the_baseline_comes_first() ->
     assert similarities_for(encoder_model(), None, "cosine")[2] == "dynamax-jaccard"
     everything = similarities_for(word_model(), ["all"], "wmd-raw")
     assert everything[0] == "wmd-raw"
-    assert sorted(everything) == sorted({"cosine", *with_raw()})
+    assert sorted(everything) == sorted({"cosine", *with_raw()} - {"fbow-words", "fbow-words-raw"})
 
 
 def test_a_constant_similarity_is_told_and_leaves_the_others_alone(data_sets: list[DataSet]) -> None:

@@ -21,7 +21,7 @@ open(sys.argv[sys.argv.index("--report") + 1], "w").write(json.dumps({"tables": 
 
 
 @pytest.mark.parametrize(
-    ("row", "wanted", "told"),
+    ("row", "wanted", "messages"),
     [
         ("cosine", 0.502, []),
         ("cosine", [0.9, 0.5], []),
@@ -31,11 +31,11 @@ open(sys.argv[sys.argv.index("--report") + 1], "w").write(json.dumps({"tables": 
     ],
 )
 def test_a_score_holds_within_its_tolerance_and_is_told_otherwise(
-    tmp_path: Path, row: str, wanted: object, told: list[str]
+    tmp_path: Path, row: str, wanted: object, messages: list[str]
 ) -> None:
     (tmp_path / "own.py").write_text(SCRIPT)
     content = {"command": f"python {tmp_path / 'own.py'}", "tolerance": 0.002}
-    assert check.run({**content, "tables": {"t": {row: {"RR": wanted}}}}, None) == told
+    assert check.run({**content, "tables": {"t": {row: {"RR": wanted}}}}, None) == messages
     (tmp_path / "own.py").write_text("1 / 0")
     assert "ZeroDivisionError" in check.run({**content, "tables": {}}, None)[0]
     assert "no_such is not installed" in check.lacks({"needs": {"modules": ["no_such"]}}, None)

@@ -79,8 +79,8 @@ def test_both_hold_the_project_and_nothing_else(checkout: Path, distributions: t
 
     with tarfile.open(distributions[1]) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    known = files(*MODULES, "tests", "docs", "examples", "benchmarks")
-    assert known | {"LICENSE", "Makefile", "pyproject.toml"} <= held
+    tracked = files(*MODULES, "tests", "docs", "examples", "benchmarks")
+    assert tracked | {"LICENSE", "Makefile", "pyproject.toml"} <= held
     with zipfile.ZipFile(distributions[0]) as wheel:
         held = {name for name in wheel.namelist() if ".dist-info/" not in name}
     below = {

@@ -26,11 +26,11 @@ def project() -> Any:
 
 
 def test_what_is_copied_is_there_and_is_let_into_the_context() -> None:
-    copied = [own for line in lines_of("COPY") if "--from" not in line for own in line.split()[:-1]]
+    copied = [path for line in lines_of("COPY") if "--from" not in line for path in line.split()[:-1]]
     allowed = {line[1:] for line in (ROOT / ".dockerignore").read_text().split() if line.startswith("!")}
     assert set(copied) == allowed
-    assert all((ROOT / own).exists() for own in copied)
-    folders = {own.partition("/")[0] for own in project()["tool"]["setuptools"]["package-dir"].values()}
+    assert all((ROOT / path).exists() for path in copied)
+    folders = {folder.partition("/")[0] for folder in project()["tool"]["setuptools"]["package-dir"].values()}
     assert folders - {"."} <= set(copied)
     assert project()["project"]["readme"] in copied
 
@@ -62,6 +62,6 @@ def test_the_deployment_of_the_page_leaves_time_to_finish_and_asks_the_right_rou
     paths = {name: serve[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")}
     assert paths == {"startup": "/ready", "readiness": "/ready", "liveness": "/health"}
     assert pod["securityContext"]["runAsUser"] == int(lines_of("USER")[0])
-    mounts = {own["mountPath"] for own in serve["volumeMounts"]}
+    mounts = {mount["mountPath"] for mount in serve["volumeMounts"]}
     assert {"/tmp", "/cache"} <= mounts
-    assert {own["name"] for own in serve["volumeMounts"]} == {own["name"] for own in pod["volumes"]}
+    assert {entry["name"] for entry in serve["volumeMounts"]} == {entry["name"] for entry in pod["volumes"]}

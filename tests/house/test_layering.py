@@ -38,18 +38,18 @@ ROOMS = [
     "text_reranker",
     *("connectors.progress", "connectors.lucene"),
     *(
-        f"connectors.qdrant.{own}"
-        for own in ("lexical", "languages", "location", "multivectors", "schema", "manifest")
+        f"connectors.qdrant.{room}"
+        for room in ("lexical", "languages", "location", "multivectors", "schema", "manifest")
     ),
     *(
-        f"connectors.qdrant.{own}"
-        for own in ("engines", "storage", "writing", "search", "retrievers", "scored")
+        f"connectors.qdrant.{room}"
+        for room in ("engines", "storage", "writing", "search", "retrievers", "scored")
     ),
-    *(f"connectors.{own}" for own in ("highlights", "readers", "systems", "ranked", "document_index")),
-    *(f"connectors.{own}" for own in ("attached", "qdrant", "similar", "server", "components", "filters")),
+    *(f"connectors.{room}" for room in ("highlights", "readers", "systems", "ranked", "document_index")),
+    *(f"connectors.{room}" for room in ("attached", "qdrant", "similar", "server", "components", "filters")),
     "connectors",
     *("eval.line_files", "eval.questions", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
-    *(f"eval.cli.{own}" for own in ("exits", "settings", "sources", "opening", "output", "options")),
+    *(f"eval.cli.{room}" for room in ("exits", "settings", "sources", "opening", "output", "options")),
     *("eval.cli", "eval"),
 ]
 # The core makes arrays of arrays: stores, data sets and terminals belong to connectors and eval.
@@ -86,8 +86,8 @@ SOURCES = {module_name(path): ast.parse(path.read_text("utf-8")) for path in PAC
 
 def own_module(name: str) -> str:
     """The module of this package that an imported name is, or is in."""
-    own = name.removeprefix("surprise_rerank").removeprefix(".")
-    return own if own in SOURCES else own.rpartition(".")[0]
+    module = name.removeprefix("surprise_rerank").removeprefix(".")
+    return module if module in SOURCES else module.rpartition(".")[0]
 
 
 IMPORTS = {  # late imports and those for types included
@@ -102,12 +102,16 @@ IMPORTS = {  # late imports and those for types included
 
 def height(module: str) -> int:
     """The place of its room in the list; the face is below everything."""
-    room = max((own for own in ROOMS if f"{module}.".startswith(f"{own}.")), key=len, default="")
+    room = max(
+        (room_name for room_name in ROOMS if f"{module}.".startswith(f"{room_name}.")), key=len, default=""
+    )
     return ROOMS.index(room) if room else len(ROOMS)
 
 
 def test_rooms_import_those_above_them_only_and_files_have_an_order():
-    upward = [(own, other) for own in IMPORTS for other in IMPORTS[own] if height(other) > height(own)]
+    upward = [
+        (module, other) for module in IMPORTS for other in IMPORTS[module] if height(other) > height(module)
+    ]
     assert upward == []
     TopologicalSorter(IMPORTS).prepare()  # a CycleError where files import each other
     assert len(SOURCES) > 200
@@ -115,27 +119,29 @@ def test_rooms_import_those_above_them_only_and_files_have_an_order():
 
 
 def test_the_core_knows_no_store_no_data_set_and_no_terminal():
-    core = [own for own in SOURCES if own and not own.startswith(("connectors", "eval"))]
-    others = {name.partition(".")[0] for own in core for name in imported(ast.walk(SOURCES[own]))}
+    core = [module for module in SOURCES if module and not module.startswith(("connectors", "eval"))]
+    others = {name.partition(".")[0] for module in core for name in imported(ast.walk(SOURCES[module]))}
     assert others - CORE_MAY - sys.stdlib_module_names == {"surprise_rerank"}
 
 
 def test_importing_a_module_needs_no_extra():
-    required = {re.match(r"[\w.-]+", own)[0].lower() for own in SETTINGS["project"]["dependencies"]}
-    known = {
+    required = {
+        re.match(r"[\w.-]+", requirement)[0].lower() for requirement in SETTINGS["project"]["dependencies"]
+    }
+    allowed = {
         top
-        for top, own in packages_distributions().items()
-        if {name.lower().replace("_", "-") for name in own} & required
+        for top, distributions in packages_distributions().items()
+        if {name.lower().replace("_", "-") for name in distributions} & required
     }
     # These come with qdrant-client, jinja2 and sentence-transformers.
-    known |= {"surprise_rerank", "pydantic", "grpc", "markupsafe", "tokenizers", *sys.stdlib_module_names}
-    found = {
+    allowed |= {"surprise_rerank", "pydantic", "grpc", "markupsafe", "tokenizers", *sys.stdlib_module_names}
+    foreign = {
         module: others
         for module, tree in SOURCES.items()
         if not module.endswith(tuple(ADAPTERS))
-        and (others := {name.partition(".")[0] for name in imported(iter(tree.body))} - known)
+        and (others := {name.partition(".")[0] for name in imported(iter(tree.body))} - allowed)
     }
-    assert found == {}
+    assert foreign == {}
 
 
 def test_nothing_trusts_code_of_models_or_pickles():

@@ -67,9 +67,9 @@ def test_an_error_ends_the_lines_and_what_is_short_or_quiet_has_none(
     time.sleep(0.1)
     with pytest.raises(ValueError, match="broken"), bar:
         raise ValueError("broken")
-    told = capsys.readouterr().err
-    assert told.startswith("encoding 2 texts: 0:00:00 so far\n")
-    assert " in " not in told
+    written = capsys.readouterr().err
+    assert written.startswith("encoding 2 texts: 0:00:00 so far\n")
+    assert " in " not in written
     for terminal in (Terminal(), Terminal(quiet=True, every=0.01)):
         with terminal.bar("encoding", 2, "texts") as advance:
             time.sleep(0.05)
@@ -89,6 +89,23 @@ def test_the_time_left_is_told_from_the_first_unit_on_and_parts_of_one_are_no_nu
     first, *_, last, _ = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"indexing: 0 of 14 documents, [0-9.]+/s, 0:00:\d\d left", first)
     assert re.fullmatch(r"indexing: 1 of 14 documents, [0-9.]+/s, 0:00:\d\d left", last)
+
+
+def test_the_time_left_is_that_of_the_work_and_not_of_the_number(capsys: pytest.CaptureFixture[str]) -> None:
+    with Terminal(every=0.5).bar("indexing", 1010, "documents") as advance:
+        advance(900, 0)  # unchanged ones took no time
+        time.sleep(0.2)
+        advance(1, 55)  # the longest goes first
+        time.sleep(0.4)
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"indexing: 901 of 1,010 documents, [0-9,]+/s, 0:00:0[01] left", first)
+
+
+def test_what_is_not_counted_tells_the_time_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with Terminal(every=0.1).bar("loading a model"):
+        time.sleep(0.3)
+    first, *_, last = capsys.readouterr().err.splitlines()
+    assert (first, last) == ("loading a model: 0:00:00 so far", "loading a model: 0:00:00")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")
@@ -126,7 +143,7 @@ def test_indexing_counts_every_document(tmp_path: Path) -> None:
 
     def watched(self: Terminal, title: str, total: object, unit: str) -> Iterator[object]:
         seen.append((total, []))
-        yield seen[-1][1].append
+        yield lambda count, effort=None: seen[-1][1].append(count)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Terminal, "bar", contextlib.contextmanager(watched))
@@ -139,7 +156,7 @@ def test_indexing_counts_every_document(tmp_path: Path) -> None:
     assert callable(second)
     assert second() == 40
     # A large document does not stand at none.
-    told = [step for step in of_long if step]
-    assert len(told) > 5
-    assert max(told) < 0.5
-    assert sum(told) == pytest.approx(1)
+    steps = [step for step in of_long if step]
+    assert len(steps) > 5
+    assert max(steps) < 0.5
+    assert sum(steps) == pytest.approx(1)

@@ -46,9 +46,9 @@ ENCODER = FunctionEncoder(lengths, name="lengths")
 
 @pytest.fixture
 def index() -> DocumentIndex:
-    made = DocumentIndex.open(":memory:", ENCODER)
-    made.sync([Document("1", "a"), Document("2", "bb"), Document("12", "ccc")])
-    return made
+    index = DocumentIndex.open(":memory:", ENCODER)
+    index.sync([Document("1", "a"), Document("2", "bb"), Document("12", "ccc")])
+    return index
 
 
 def test_a_string_is_no_list_of_its_letters(index: DocumentIndex):

@@ -99,7 +99,7 @@ class Case(NamedTuple):
         except SurpriseRerankError as error:
             words = str(error)
             shown = (self.parameter, reprlib.repr(self.value), repr(self.value), type(self.value).__name__)
-            return ("refused" if any(own in words for own in shown) else "refused without a name"), words
+            return ("refused" if any(word in words for word in shown) else "refused without a name"), words
         except Exception as error:  # noqa: BLE001 - whatever it may be
             return "raw", f"{type(error).__name__}: {error}"
         return "accepted", reprlib.repr(result)
@@ -127,7 +127,7 @@ class Things:
         from sklearn.cluster import KMeans
 
         clusterer = KMeans(2, n_init=1)
-        own = {
+        things = {
             "index": index,
             "collection": surprise_rerank.Collection.attach(client, "papers", embed=encoder),
             "pipeline": index.pipeline("cosine"),
@@ -135,11 +135,11 @@ class Things:
         }
         collections = surprise_rerank.Collections([index], "cosine")
         self.of: dict[str, Any] = {
-            "DocumentIndex": own["index"],
-            "Collection": own["collection"],
+            "DocumentIndex": things["index"],
+            "Collection": things["collection"],
             "Collections": collections,
-            "Pipeline": own["pipeline"],
-            "TextReranker": own["texts"],
+            "Pipeline": things["pipeline"],
+            "TextReranker": things["texts"],
             "FunctionEncoder": encoder,
             "Ensemble": ensemble,
             "Diversity": surprise_rerank.Diversity(),
@@ -202,13 +202,13 @@ class Things:
             "input_features": None,
             "y": None,
             "labels": None,
-            "retriever": own["pipeline"].retriever,
+            "retriever": things["pipeline"].retriever,
         }
         # What a name stands for in one function only.
-        asked = {"questions": ["why do dogs bark", "who ate the cat"], "system": "cosine"}
+        questions = {"questions": ["why do dogs bark", "who ate the cat"], "system": "cosine"}
         self.here: dict[str, dict[str, Any]] = {
-            "DocumentIndex.measure_background": asked,
-            "Collection.measure_background": asked,
+            "DocumentIndex.measure_background": questions,
+            "Collection.measure_background": questions,
             "DocumentIndex.open": {"location": ":memory:"},
             "Pipeline.calibrated": {"questions": {"q": TEXTS[0]}, "qrels": {"q": {"a": 1.0}}},
             "Pipeline.fit": {"questions": {"q": TEXTS[0]}, "qrels": {"q": {"a": 1.0}}},
@@ -229,7 +229,7 @@ class Things:
     def arguments(self, function: str, parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
         """Usual values of what a function must be given."""
         here = {**self.usual, **self.here.get(function, {})}
-        required = [name for name, own in parameters.items() if own.default is own.empty]
+        required = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
         extra = list(self.here.get(function, {}))
         return {name: here[name] for name in dict.fromkeys([*required, *extra]) if name in parameters}
 
@@ -247,8 +247,8 @@ def functions() -> Iterator[tuple[str, str, Callable[..., Any]]]:
             continue
         yield name, "", thing.__init__
         for method in dir(thing):
-            own = inspect.getattr_static(thing, method)
-            plain = own.__func__ if isinstance(own, classmethod | staticmethod) else own
+            member = inspect.getattr_static(thing, method)
+            plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
             is_ours = inspect.isfunction(plain) and plain.__module__.startswith("surprise_rerank")
             if not method.startswith("_") and is_ours:
                 yield name, method, plain
@@ -259,7 +259,7 @@ def cases(things: Things) -> Iterator[Case]:
     for owner, method, function in functions():
         label = f"{owner}.{method}" if owner and method else method or f"{owner}()"
         parameters = _parameters(function)
-        annotations = {name: str(own.annotation) for name, own in parameters.items()}
+        annotations = {name: str(parameter.annotation) for name, parameter in parameters.items()}
         if owner in LEFT_OUT or label in LEFT_OUT or _is_inside(annotations):
             continue
         for name in parameters:
@@ -280,33 +280,35 @@ def _call(things: Things, owner: str, method: str, arguments: Mapping[str, Any])
             is_bound = inspect.isfunction(inspect.getattr_static(thing, method))
             result = getattr(things.of[owner] if is_bound else thing, method)(**arguments)
             return asyncio.run(result) if inspect.iscoroutine(result) else result
-        made = thing(**arguments)
-        if hasattr(made, "get_params"):  # an estimator of scikit-learn looks at its parameters in `fit`
+        object_ = thing(**arguments)
+        if hasattr(object_, "get_params"):  # an estimator of scikit-learn looks at its parameters in `fit`
             needed = {"SurpriseClassifier": (TEXTS, ["a", "b", "a"])}
-            made.fit(*needed.get(owner, (things.usual["X"],)))
-        return made
+            object_.fit(*needed.get(owner, (things.usual["X"],)))
+        return object_
 
     return call
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """The parameters that are given by name, those of a `TypedDict` of options among them."""
-    found = {}
-    for name, own in inspect.signature(function).parameters.items():
-        if own.kind is own.VAR_KEYWORD:
-            unpacked = _resolved(str(own.annotation).removeprefix("Unpack[").removesuffix("]"), function)
+    parameters = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            unpacked = _resolved(
+                str(parameter.annotation).removeprefix("Unpack[").removesuffix("]"), function
+            )
             for option, annotation in getattr(unpacked, "__annotations__", {}).items():
                 text = getattr(annotation, "__forward_arg__", str(annotation))
-                found[option] = own.replace(
+                parameters[option] = parameter.replace(
                     name=option, annotation=text, default=None, kind=inspect.Parameter.KEYWORD_ONLY
                 )
         elif name not in ("self", "cls") and not name.startswith("_"):
-            found[name] = own
-    return found
+            parameters[name] = parameter
+    return parameters
 
 
 def _is_inside(annotations: Mapping[str, str]) -> bool:
-    return any(own in text for text in annotations.values() for own in INSIDE)
+    return any(kind in text for text in annotations.values() for kind in INSIDE)
 
 
 def _resolved(annotation: str, function: Callable[..., Any]) -> Any:
@@ -360,7 +362,7 @@ def _part_allows(part: str, value: Any, name: str, function: Callable[..., Any])
     if head in ("Sequence", "Iterable", "Collection", "tuple", "frozenset", "list"):
         members = inner.split(",")[0]
         rows = value if isinstance(value, list | tuple) else None
-        return rows is not None and all(_allows(members, own, name, function) for own in rows)
+        return rows is not None and all(_allows(members, member, name, function) for member in rows)
     if head == "Mapping":
         has_names = isinstance(value, dict) and all(isinstance(key, str) for key in value)
         return has_names and inner.endswith("Any")
@@ -372,7 +374,7 @@ def _part_allows(part: str, value: Any, name: str, function: Callable[..., Any])
     if isinstance(meant, type) and not getattr(meant, "_is_protocol", False):
         return isinstance(value, meant)
     if get_origin(meant) in (Union, types.UnionType):
-        return any(_class_allows(own, value, name, function) for own in get_args(meant))
+        return any(_class_allows(kind, value, name, function) for kind in get_args(meant))
     return False
 
 

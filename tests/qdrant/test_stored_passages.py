@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from conftest import Opener
 from qdrant_client import models
-from words import WordEncoder
+from words import WordEncoder, interrupted
 
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import (
@@ -43,6 +45,40 @@ def filled(open_index: Opener) -> DocumentIndex:
     report = index.sync([LONG, *SHORT])
     assert (report.added, report.split) == (7, 1)
     return index
+
+
+def passages_of(index: DocumentIndex, topic: int) -> list[str]:
+    """Texts of the passages that are found."""
+    hits = index.pipeline("cosine", unit="passage").search(f"speaks of topic{topic}", top_k=1000, depth=1000)
+    return sorted(f"{hit.passage.number} {hit.text}" for hit in hits if hit.passage)
+
+
+def test_an_interrupted_long_document_is_gone_on_with_by_passages(open_index: Opener, tmp_path: Path) -> None:
+    sentences = [f"Sentence {i} speaks of topic{i} and thing{i}." for i in range(1000)]
+    book = Document("book", " ".join(sentences), title="A book")
+    options = IndexOptions(passages=OPTIONS.passages)
+    with DocumentIndex.open(tmp_path / "whole", encoder(), options=options) as whole:
+        whole.sync([book], background=False)
+        count, expected = whole.status().points, passages_of(whole, 500)
+        term_statistics = whole.term_statistics()
+    with open_index(interrupted(300, 16), options=options) as index:
+        with pytest.raises(KeyboardInterrupt):
+            index.sync([book], background=False)
+        assert (len(index), index.status().points) == (1, 384)
+    again = encoder()
+    with open_index(again, options=options) as index:
+        index.sync([book], background=False)
+        assert len(again.encoded_texts) == count - 384
+        assert (index.status().points, passages_of(index, 500)) == (count, expected)
+        np.testing.assert_array_equal(index.term_statistics().counts, term_statistics.counts)
+        assert index.sync([book], background=False).unchanged == 1
+    # Of one that is replaced the old passages answer until all new ones are there.
+    changed = Document("book", " ".join(sentences[::-1]), title="A book")
+    with open_index(interrupted(300, 16), options=options) as index:
+        with pytest.raises(KeyboardInterrupt):
+            index.sync([changed], background=False)
+        assert passages_of(index, 500) == expected
+        assert index.sync([book], background=False).unchanged == 1
 
 
 def test_nothing_of_a_long_document_is_cut(open_index: Opener) -> None:

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from files import ANIMALS, handbook
 from qdrant_client import models
 from words import WordEncoder
 
@@ -15,40 +16,54 @@ from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.readers.places import page_starts
 from surprise_rerank.documents import Document
 
-ANIMALS = ("dogs", "cats", "owls", "frogs", "wolves", "mice")
-SENTENCE = "The {} of this page sleep all day, bark at night and warn their owners of strangers. "
+PROGRAMS = {
+    "a.py": (
+        "import os\n\nclass A:\n    def f(self):\n        return self.__len__()\n\ndef g(): return A.f(1)\n",
+        [("A", 3), ("A > f", 4), ("g", 7)],
+    ),
+    "a.c": (
+        "/* h(); */\nstatic int f(int a)\n{\n  return g(a);\n}\nstruct S { int x; };\n",
+        [("f", 2), ("S", 6)],
+    ),
+    "a.java": ("class A {\n  int x = f(1);\n  int g(int y) { return h(y); }\n}\n", [("A", 1), ("A > g", 3)]),
+    "a.go": (
+        "func F() int { return g() }\n\nfunc (r *R) M() {}\n\ntype T struct {}\n",
+        [("F", 1), ("M", 3), ("T", 5)],
+    ),
+    "a.ts": ("export function f(a: number) { g(a); }\nexport class A {}\n", [("f", 1), ("A", 2)]),
+    "a.rs": ("impl S {\n    fn m(&self) { g() }\n}\n", [("S", 1), ("S > m", 2)]),
+    "a.sh": ("f() {\n  g\n}\n", []),
+}
 
 
-def pdf(path: Path, texts: list[list[str]]) -> Path:
-    """A PDF of a page for each list of lines, with an outline; the first two are numbered i and ii."""
-    pypdf = pytest.importorskip("pypdf")
-    pytest.importorskip("kreuzberg")
-    named, values = pypdf.generic.NameObject, pypdf.generic.DictionaryObject
-    font = {"/Type": "/Font", "/Subtype": "/Type1", "/BaseFont": "/Helvetica"}
-    fonts = values({named("/F"): values({named(key): named(value) for key, value in font.items()})})
-    writer = pypdf.PdfWriter()
-    for lines in texts:
-        shown = "".join(f"1 0 0 1 72 {740 - 14 * i} Tm ({line}) Tj " for i, line in enumerate(lines))
-        stream = pypdf.generic.DecodedStreamObject()
-        stream.set_data(f"BT /F 11 Tf {shown}ET".encode())
-        page = writer.add_blank_page(600, 800)
-        page[named("/Contents")] = writer._add_object(stream)
-        page[named("/Resources")] = values({named("/Font"): fonts})
-    writer.set_page_label(0, 1, "/r")
-    writer.set_page_label(2, len(texts) - 1, "/D", start=1)
-    part = writer.add_outline_item(title="Mammals", page_number=0)
-    writer.add_outline_item(title="Cats", page_number=1, parent=part)
-    writer.add_outline_item(title="Birds", page_number=2)
-    writer.write(path)
-    return path
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_functions_of_programs_are_told_with_their_lines(tmp_path: Path, name: str) -> None:
+    text, expected = PROGRAMS[name]
+    (tmp_path / name).write_text(text)
+    (document,) = open_documents(tmp_path)
+    assert document.text == text
+    functions = [(place.heading, place.line) for _, place in document.places if place.heading]
+    assert functions == expected
 
 
-def handbook(folder: Path) -> Path:
-    folder.mkdir()
-    pages = [
-        [animal.title(), *[SENTENCE.format(animal)] * 4, f"page {i}"] for i, animal in enumerate(ANIMALS)
-    ]
-    return pdf(folder / "handbook.pdf", pages)
+def test_a_passage_of_a_program_is_a_function(tmp_path: Path) -> None:
+    names = ("bark", "sleep", "hunt")
+    body = "".join(f"    {{0}}_{i} = warn(owner_{i}, stranger_{i})\n" for i in range(12))
+    (tmp_path / "a.py").write_text(
+        "class Dog:\n" + "".join(f"  def {n}(self):\n{body.format(n)}" for n in names)
+    )
+    options = IndexOptions(passages=Passages(tokens=60, overlap=5))
+    with DocumentIndex.open(":memory:", WordEncoder(window=64), options=options) as index:
+        index.sync(open_documents(tmp_path), background=False)
+        places = []
+        for name in names:
+            hit = index.pipeline("cosine", unit="passage").search(f"{name}_1 {name}_2 {name}_3")[0]
+            places.append((hit.place.heading, hit.place.line, hit.place.last_line))
+    assert places == [
+        ("Dog", 1, 14),
+        ("Dog > sleep", 15, 27),
+        ("Dog > hunt", 28, 40),
+    ]  # a short line is joined
 
 
 def test_every_passage_of_a_pdf_has_its_page_its_label_and_its_heading(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ class Drawn:
 def z_of(scores: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Deviations of each score above the mean of the others together with itself."""
     joined = [np.append(others, score) for score in scores]
-    return np.array([(own[-1] - own.mean()) / own.std() if own.std() > 1e-12 else 0.0 for own in joined])
+    return np.array([(row[-1] - row.mean()) / row.std() if row.std() > 1e-12 else 0.0 for row in joined])
 
 
 def even(count: int) -> list[int]:
@@ -87,10 +87,10 @@ def expected(drawn: Drawn, trusting: bool) -> tuple[np.ndarray, float]:
     bm25 = np.asarray(pool.scores["bm25"])
     z_bm25 = (bm25 - 1.0) / 0.7
     z_bm25 *= np.sqrt(50 / (51 + z_bm25**2))
-    asked, tokens = drawn.query.require_tokens(), pool.require_tokens()
-    inclusion, usual = (DynaMax().pool(asked, texts, threads=1) for texts in (tokens, drawn.sample))
-    own, sample = without_length(Inclusion(inclusion, tokens.lengths, usual, drawn.sample.lengths), 0.5)
-    z_dynamax = z_of(own, sample)
+    tokens_asked, tokens = drawn.query.require_tokens(), pool.require_tokens()
+    inclusion, usual = (DynaMax().pool(tokens_asked, texts, threads=1) for texts in (tokens, drawn.sample))
+    corrected, sample = without_length(Inclusion(inclusion, tokens.lengths, usual, drawn.sample.lengths), 0.5)
+    z_dynamax = z_of(corrected, sample)
 
     def best(values: np.ndarray) -> list[int]:
         return sorted(range(n), key=lambda i: -values[i])[: min(10, (n + 1) // 2)]
@@ -223,7 +223,7 @@ def test_weights_are_factors_of_what_is_added(part):
     parts = drawn.reranker.parts(drawn.query, drawn.pool)
     weights = dict.fromkeys(PARTS, 1.0) | {"cosine": 2.0} | {part: 0.0}
     ranking = drawn.reranker.weighted(weights).rerank(drawn.query, drawn.pool)
-    total = sum(weights[name] * own for name, own in parts.items())
+    total = sum(weights[name] * part for name, part in parts.items())
     np.testing.assert_allclose(ranking.scores, total[ranking.rows_in(drawn.pool)], atol=1e-9)
 
 
@@ -241,17 +241,17 @@ def test_numbers_out_of_range_are_told():
 @given(st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.0, 0.5, 1.0]))
 def test_lengths_lose_a_share_of_what_a_line_through_the_sample_gives(seed, n, share):
     rng = np.random.default_rng(seed)
-    lengths, known = rng.integers(0, 300, n), rng.integers(0, 300, 20)
-    scores, usual = rng.normal(size=n), rng.normal(size=20) + 0.3 * np.log1p(known)
-    own, sample = without_length(Inclusion(scores, lengths, usual, known), share)
-    few, _ = without_length(Inclusion(scores, lengths, usual[:19], known[:19]), share)
+    lengths, usual_lengths = rng.integers(0, 300, n), rng.integers(0, 300, 20)
+    scores, usual = rng.normal(size=n), rng.normal(size=20) + 0.3 * np.log1p(usual_lengths)
+    corrected, sample = without_length(Inclusion(scores, lengths, usual, usual_lengths), share)
+    few, _ = without_length(Inclusion(scores, lengths, usual[:19], usual_lengths[:19]), share)
     np.testing.assert_array_equal(few, scores)
-    slope, _ = np.polyfit(np.log1p(known), usual, 1)
-    middle = np.log1p(known).mean()
-    np.testing.assert_allclose(own, scores - share * slope * (np.log1p(lengths) - middle), atol=1e-9)
+    slope, _ = np.polyfit(np.log1p(usual_lengths), usual, 1)
+    middle = np.log1p(usual_lengths).mean()
+    np.testing.assert_allclose(corrected, scores - share * slope * (np.log1p(lengths) - middle), atol=1e-9)
     assert sample.mean() == pytest.approx(usual.mean())
     if share == 1.0:
-        assert np.polyfit(np.log1p(known), sample, 1)[0] == pytest.approx(0.0, abs=1e-9)
+        assert np.polyfit(np.log1p(usual_lengths), sample, 1)[0] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_the_best_of_each_list_are_read_and_some_of_the_others():
@@ -285,8 +285,8 @@ def test_an_index_is_searched_by_auto(tmp_path: Path):
         pool = system.retriever.retrieve(query, 100, system.needs)
         whole = system.reranker.rerank(query, pool)
         assert whole.top(10).ids == ranking.ids
-        told = explain_ranking(system, encoder, query, pool, whole, [0])
-        assert {share.name for share in told.shares} == set(PARTS)
+        explained = explain_ranking(system, encoder, query, pool, whole, [0])
+        assert {share.name for share in explained.shares} == set(PARTS)
         best, _ = index.text_reranker().rank("fox gnu hen", ["ant fox", "gnu hen"])
         assert best.position == 1
 
@@ -313,8 +313,8 @@ def test_scores_are_those_of_a_sum_over_a_corpus_of_these_texts(lost, parts):
     pool = replace(whole, **dict.fromkeys(lost))
     ranking = auto_of_texts().rerank(query, pool)
     corpus = None if lost == ("dense",) else Ensemble.from_vectors(whole.dense)
-    known, _ = replace(AUTO, lengths=0, weights={}).reranker(corpus, pool.tokens, words=False)
-    expected = known.rerank(query, pool)
+    reranker, _ = replace(AUTO, lengths=0, weights={}).reranker(corpus, pool.tokens, words=False)
+    expected = reranker.rerank(query, pool)
     assert ranking.ids == expected.ids
     np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-5)
     assert tuple(ranking.parts) == parts
@@ -334,7 +334,7 @@ def test_any_list_has_finite_scores_and_equal_texts_equal_ones(texts: list[str])
     assert len(ranking) == len(texts)
     # No member of n + 1 numbers is more than sqrt(n) deviations above their mean.
     bound = 2.5 * np.sqrt(len(texts) + 1)
-    assert all(np.abs(own).max(initial=0.0) <= bound for own in ranking.parts.values())
+    assert all(np.abs(part).max(initial=0.0) <= bound for part in ranking.parts.values())
     if len(set(texts)) == 1:
         assert not ranking.scores.any()
         assert ranking.ids == pool.ids

@@ -32,10 +32,10 @@ class Shared:
     """How many letters question and text share; counts what it is asked."""
 
     def __init__(self) -> None:
-        self.asked: list[int] = []
+        self.counts: list[int] = []
 
     def __call__(self, question: str, texts: Sequence[str]) -> list[float]:
-        self.asked.append(len(texts))
+        self.counts.append(len(texts))
         return [float(len(set(question) & set(text))) for text in texts]
 
 
@@ -58,14 +58,14 @@ def test_a_cross_encoder_of_sentence_transformers_scores_on_the_surprise_scale(t
     model = tiny_cross_encoder(tmp_path)
     query, pool = scene()
     ranking = FusionReranker([CrossEncoderScorer(model, SAMPLE)]).rerank(query, pool)
-    own = np.asarray(model.predict([(query.text, text) for text in TEXTS]), np.float64)
+    scores = np.asarray(model.predict([(query.text, text) for text in TEXTS]), np.float64)
     usual = np.asarray(model.predict([(query.text, text) for text in SAMPLE]), np.float64)
-    expected = surprise_normalized(own, Moments.of(usual))
-    assert np.ptp(own) > 0
+    expected = surprise_normalized(scores, Moments.of(usual))
+    assert np.ptp(scores) > 0
     rows = ranking.rows_in(pool)
     np.testing.assert_allclose(ranking.parts["cross-encoder"], expected[rows], atol=1e-5)
-    np.testing.assert_allclose(ranking.raw["cross-encoder"], own[rows], atol=1e-6)
-    assert list(rows) == sorted(range(5), key=lambda i: -own[i])
+    np.testing.assert_allclose(ranking.raw["cross-encoder"], scores[rows], atol=1e-6)
+    assert list(rows) == sorted(range(5), key=lambda i: -scores[i])
     with pytest.raises(
         DataError, match=r"the shape of the scores of 'cross-encoder' must be \(5,\), got \(5, 3\)"
     ):
@@ -94,20 +94,20 @@ def test_the_sample_is_scored_once_for_a_question_and_a_pool_once():
     query, pool = scene()
     first = fusion.rerank(query, pool)
     np.testing.assert_array_equal(fusion.rerank(query, pool).scores, first.scores)
-    assert model.asked == [5, 5]
+    assert model.counts == [5, 5]
     for text in ("tea", "salt", "jam"):
         fusion.rerank(Query(text), pool)
     fusion.rerank(Query("jam"), pool.take([0, 1]))
-    assert model.asked == [5, 5] + 3 * [5, 5] + [2]
+    assert model.counts == [5, 5] + 3 * [5, 5] + [2]
 
 
 def test_without_a_sample_the_pool_says_what_is_usual():
     model = Shared()
     query, pool = scene()
     ranking = FusionReranker([CrossEncoderScorer(model)]).rerank(query, pool)
-    assert model.asked == [5]
-    own = np.array(Shared()(query.text, TEXTS))
-    expected = surprise_normalized(own, Moments.of(own))
+    assert model.counts == [5]
+    scores = np.array(Shared()(query.text, TEXTS))
+    expected = surprise_normalized(scores, Moments.of(scores))
     np.testing.assert_allclose(ranking.scores, np.sort(expected)[::-1])
 
 
@@ -143,7 +143,7 @@ def test_it_is_one_more_part_of_auto():
 
 
 @pytest.mark.parametrize(
-    ("model", "told"),
+    ("model", "message"),
     [
         (
             lambda question, texts: [1.0],
@@ -163,11 +163,11 @@ def test_it_is_one_more_part_of_auto():
         ),
     ],
 )
-def test_scores_that_cannot_be_used_are_told(model, told):
+def test_scores_that_cannot_be_used_are_told(model, message):
     query, pool = scene()
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         CrossEncoderScorer(model).scores(query, pool)
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         CrossEncoderScorer(model, TEXTS).moments(query, pool)
 
 

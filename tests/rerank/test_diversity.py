@@ -43,10 +43,10 @@ class Pool:
     """A retriever that gives one pool, and remembers what it was asked for."""
 
     candidates: Candidates
-    asked: list[frozenset[Field]] = field(default_factory=list)
+    fields_read: list[frozenset[Field]] = field(default_factory=list)
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        self.asked.append(fields)
+        self.fields_read.append(fields)
         return self.candidates
 
 
@@ -95,8 +95,8 @@ def test_a_row_is_in_the_group_of_the_best_row_that_it_is_near_to(drawn, least: 
     assert firsts == sorted(firsts)
     for row in range(len(vectors)):
         near = [first for first in firsts if first < row and vectors[first] @ vectors[row] >= least - 1e-6]
-        own = next(group[0] for group in groups if row in group)
-        assert own == (near[0] if near and row not in firsts else row)
+        head = next(group[0] for group in groups if row in group)
+        assert head == (near[0] if near and row not in firsts else row)
         assert vectors[row].any() or [row] in groups or least < 1e-5, "it has no direction"
 
 
@@ -108,22 +108,22 @@ def test_a_row_is_in_the_group_of_the_best_row_that_it_is_near_to(drawn, least: 
 )
 def test_relevance_has_one_scale_whatever_that_of_the_scores_is(values, factor, shift, unknown: int):
     scores = np.array([*values, *[-np.inf] * unknown])
-    found = relevances(scores)
-    assert ((found >= 0) & (found <= 1)).all()
-    assert (found[len(values) :] == 0).all()
+    shares = relevances(scores)
+    assert ((shares >= 0) & (shares <= 1)).all()
+    assert (shares[len(values) :] == 0).all()
     if np.ptp(values) > 1e-3:
-        np.testing.assert_allclose(relevances(scores * factor + shift), found, atol=1e-6)
-        assert (np.diff(found[np.argsort(scores)]) >= 0).all()
+        np.testing.assert_allclose(relevances(scores * factor + shift), shares, atol=1e-6)
+        assert (np.diff(shares[np.argsort(scores)]) >= 0).all()
     elif np.ptp(values) == 0:
-        assert (found[: len(values)] == 0.5).all(), "the vectors choose"
+        assert (shares[: len(values)] == 0.5).all(), "the vectors choose"
 
 
 def test_what_is_new_comes_before_copies_and_every_line_keeps_its_own_score():
     ranking = ranking_of(COPIES)
-    found = Diversity(0.5).applied(ranking, COPIES)
-    assert found.ids == ("d0", "d3", "d1", "d2")
-    assert found.scores.tolist() == [4.0, 1.0, 3.0, 2.0]
-    assert found.duplicates is None
+    diverse = Diversity(0.5).applied(ranking, COPIES)
+    assert diverse.ids == ("d0", "d3", "d1", "d2")
+    assert diverse.scores.tolist() == [4.0, 1.0, 3.0, 2.0]
+    assert diverse.duplicates is None
     folded = Diversity(collapse=0.95).applied(ranking, COPIES)
     assert [(hit.id, hit.duplicates) for hit in folded] == [("d0", ("d1", "d2")), ("d3", ())]
     among = Diversity(0.5, collapse=0.95).applied(ranking, COPIES, among=[0, 1])
@@ -155,8 +155,8 @@ def test_a_document_in_passages_is_compared_by_its_best_one():
         documents=texts,
         passages=(Passage(0, 0, 4), Passage(1, 5, 9), Passage(0, 0, 9), Passage(0, 0, 9)),
     )
-    found = Diversity(collapse=0.95).applied(ranking_of(candidates), candidates)
-    assert [(hit.id, hit.duplicates, hit.text) for hit in found] == [
+    folded = Diversity(collapse=0.95).applied(ranking_of(candidates), candidates)
+    assert [(hit.id, hit.duplicates, hit.text) for hit in folded] == [
         ("a", ("b",), "lift"),
         ("c", (), "wing lift"),
     ]
@@ -188,10 +188,10 @@ def test_a_search_takes_the_first_ones_from_the_whole_pool():
         ("d3", ()),
     ]
     assert diverse.search("wing", 2, diversity=0, collapse=1.0).ids == ("d0", "d1")
-    retriever.asked.clear()
+    retriever.fields_read.clear()
     for options in ({}, {"diversity": 0}, {"diversity": 0.3}, {"collapse": 0.9}):
         plain.search("wing", **options)
-    assert [("dense" in fields) for fields in retriever.asked] == [False, False, True, True]
+    assert [("dense" in fields) for fields in retriever.fields_read] == [False, False, True, True]
 
 
 def test_relevance_by_the_cosine_gives_the_order_of_qdrants_own_mmr(open_index: Opener):
@@ -204,9 +204,9 @@ def test_relevance_by_the_cosine_gives_the_order_of_qdrants_own_mmr(open_index: 
         for share in (0.2, 0.5, 0.8):
             ours = diverse_order(pool.scores["cosine"][rows], unit_rows(pool.require_dense()[rows]), share)
             mmr = models.Mmr(diversity=share, candidates_limit=4)
-            own = models.NearestQuery(nearest=query.require_dense().tolist(), mmr=mmr)
-            asked = models.QueryRequest(query=own, using=DENSE, limit=4, with_payload=[ID])
-            (theirs,) = index.storage.engine.query_batch([asked])
+            nearest = models.NearestQuery(nearest=query.require_dense().tolist(), mmr=mmr)
+            request = models.QueryRequest(query=nearest, using=DENSE, limit=4, with_payload=[ID])
+            (theirs,) = index.storage.engine.query_batch([request])
             assert [pool.ids[rows[i]] for i in ours] == [record.payload[ID] for record in theirs]
 
 
@@ -251,7 +251,7 @@ def test_scores_for_hosts_that_sort_again_keep_the_order(scores: list[float]) ->
 def test_hosts_name_the_duplicates_in_the_metadata(host: Host, index: DocumentIndex) -> None:
     documents = [host.document(name, text, {}) for name, text in zip(NAMES, TEXTS, strict=True)]
     ranker = host.ranker(texts(collapse=0.9))
-    first, second = (own.meta for own in host.rank(ranker, documents, QUESTION)[:2])
+    first, second = (line.meta for line in host.rank(ranker, documents, QUESTION)[:2])
     assert first["duplicates"] == [NAMES[COPY]]
     assert "duplicates" not in second
     if host.module == "llama_index":
@@ -265,19 +265,19 @@ def test_hosts_name_the_duplicates_in_the_metadata(host: Host, index: DocumentIn
 def test_the_server_takes_it_with_every_request(index: DocumentIndex) -> None:
     server = pytest.importorskip("surprise_rerank.connectors.server")
 
-    def client_with(**own: Any) -> Any:
-        reranker, pipeline = index.text_reranker("cosine", **own), index.pipeline("cosine", **own)
+    def client_with(**options: Any) -> Any:
+        reranker, pipeline = index.text_reranker("cosine", **options), index.pipeline("cosine", **options)
         return client_of(server.create_app(reranker, pipeline, logger=Log().logger()))
 
     client, started = client_with(), client_with(collapse=0.9)
-    asked = {"query": QUESTION, "documents": list(TEXTS)}
-    plain = client.post("/v1/rerank", json=asked).json()["results"]
+    body = {"query": QUESTION, "documents": list(TEXTS)}
+    plain = client.post("/v1/rerank", json=body).json()["results"]
     assert [result["index"] for result in plain] == list(PLAIN)
     assert "duplicates" not in plain[0]
-    folded = client.post("/v1/rerank", json={**asked, "collapse": 0.9}).json()["results"]
+    folded = client.post("/v1/rerank", json={**body, "collapse": 0.9}).json()["results"]
     assert [result["index"] for result in folded] == [i for i in PLAIN if i != COPY]
     assert folded[0]["duplicates"] == [COPY]
-    diverse = client.post("/v2/rerank", json={**asked, "diversity": 0.9}).json()["results"]
+    diverse = client.post("/v2/rerank", json={**body, "diversity": 0.9}).json()["results"]
     assert [result["index"] for result in diverse] != list(PLAIN)
     shown = [result["relevance_score"] for result in diverse]
     assert shown == sorted(shown, reverse=True)
@@ -289,8 +289,8 @@ def test_the_server_takes_it_with_every_request(index: DocumentIndex) -> None:
     for wrong in ({"diversity": -1}, {"collapse": 95}, {"diversity": "much"}):
         assert client.post("/v1/search", json={**search, **wrong}).status_code == 422
     # What a server was started with can be said otherwise.
-    assert len(started.post("/v1/rerank", json=asked).json()["results"]) == len(TEXTS) - 1
-    assert len(started.post("/v1/rerank", json={**asked, "collapse": 1.0}).json()["results"]) == len(TEXTS)
+    assert len(started.post("/v1/rerank", json=body).json()["results"]) == len(TEXTS) - 1
+    assert len(started.post("/v1/rerank", json={**body, "collapse": 1.0}).json()["results"]) == len(TEXTS)
     # Clients of Text Embeddings Inference expect a rank for each text.
     tei = started.post("/rerank", json={"query": QUESTION, "texts": list(TEXTS)})
     assert len(tei.json()) == len(TEXTS)

@@ -21,7 +21,7 @@ def gain(ids: tuple[str, ...], relevant: dict[str, int]) -> float:
     """Alpha-DCG as it is defined: half as much for each document on the subtopic that came before."""
     total = 0.0
     for place, name in enumerate(ids):
-        before = [original(own) for own in ids[:place]].count(original(name))
+        before = [original(earlier) for earlier in ids[:place]].count(original(name))
         total += 0.5**before / np.log2(place + 2) if original(name) in relevant else 0.0
     return total
 
@@ -32,8 +32,8 @@ def gain(ids: tuple[str, ...], relevant: dict[str, int]) -> float:
 )
 def test_alpha_ndcg_is_the_share_of_the_best_order(shown: list[str], relevant: dict[str, int]) -> None:
     ids = tuple(dict.fromkeys(f"{name}~{shown[:i].count(name)}" for i, name in enumerate(shown)))
-    there = [f"{name}~{n}" for name, count in relevant.items() for n in range(count)]
-    best = max(gain(order, relevant) for order in itertools.permutations(there))
+    ideal = [f"{name}~{n}" for name, count in relevant.items() for n in range(count)]
+    best = max(gain(order, relevant) for order in itertools.permutations(ideal))
     assert alpha_ndcg(ids, relevant) == pytest.approx(gain(ids, relevant) / best)
-    found = {original(name) for name in ids} & relevant.keys()
-    assert subtopic_recall(ids, relevant) == pytest.approx(len(found) / len(relevant))
+    covered = {original(name) for name in ids} & relevant.keys()
+    assert subtopic_recall(ids, relevant) == pytest.approx(len(covered) / len(relevant))

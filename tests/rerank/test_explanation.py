@@ -95,11 +95,11 @@ def distribution(values: list[float], scorer: str = "cosine", anchor: str | None
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300))
 def test_every_value_of_a_sample_stands_in_its_histogram(values: list[float]) -> None:
-    own = distribution(values)
-    histogram = own.histogram()
+    drawn = distribution(values)
+    histogram = drawn.histogram()
     assert histogram.counts.sum() == len(values)
     assert 8 <= len(histogram.counts) <= 40
-    low, high = span(own)
+    low, high = span(drawn)
     assert low <= min(values) <= max(values) <= high
 
 
@@ -110,10 +110,12 @@ def test_ranks_before_are_those_of_one_scorer_alone() -> None:
     ranking = Ranking(("a", "b", "c", "d"), np.array([4.0, 3.0, 2.0, 1.0]))
     raw = np.array([0.1, np.nan, 0.7, 0.1])
     share = ScorerShare("cosine", raw, Moments(np.array(0.2), np.array(0.1)), 0.0, np.zeros(4))
-    told = RankingExplanation("q", ranking, (0, 1, 2), (share,), ("cosine",), (distribution([0.1, 0.3]),))
-    assert told.before("cosine") == [2, None, 1, 2]
-    assert told.places(told.distributions[0]) == [(1, 0.1), (3, 0.7)]
-    first, second, third = json.loads(json.dumps(told.to_json(), allow_nan=False))["candidates"]
+    explanation = RankingExplanation(
+        "q", ranking, (0, 1, 2), (share,), ("cosine",), (distribution([0.1, 0.3]),)
+    )
+    assert explanation.before("cosine") == [2, None, 1, 2]
+    assert explanation.places(explanation.distributions[0]) == [(1, 0.1), (3, 0.7)]
+    first, second, third = json.loads(json.dumps(explanation.to_json(), allow_nan=False))["candidates"]
     assert [c["before"]["cosine"] for c in (first, second, third)] == [2, None, 1]
     assert second["scorers"]["cosine"]["raw"] is None
     assert third["scorers"]["cosine"]["z"] == pytest.approx(5.0)
@@ -156,39 +158,41 @@ def explained(
 
 @pytest.mark.parametrize("name", ["cosine", "surprise", "dynamax", "fusion", "bm25"])
 def test_what_the_scorers_gave_sums_to_the_score(index: DocumentIndex, name: str) -> None:
-    told = explained(index, name)
-    total = np.sum([share.contribution for share in told.shares], axis=0)
-    np.testing.assert_allclose(total, told.ranking.scores, atol=1e-6)
-    assert {own.scorer for own in told.distributions} == {share.name for share in told.shares}
-    json.dumps(told.to_json(), allow_nan=False)
+    explanation = explained(index, name)
+    total = np.sum([share.contribution for share in explanation.shares], axis=0)
+    np.testing.assert_allclose(total, explanation.ranking.scores, atol=1e-6)
+    assert {distribution_.scorer for distribution_ in explanation.distributions} == {
+        share.name for share in explanation.shares
+    }
+    json.dumps(explanation.to_json(), allow_nan=False)
 
 
 def test_surprise_has_each_documents_own_distribution(index: DocumentIndex) -> None:
-    told = explained(index, "surprise")
-    share = told.share("surprise")
-    np.testing.assert_allclose(share.z, told.ranking.scores, atol=2e-5)
-    own = [found for found in told.distributions if found.anchor is not None]
-    assert [found.anchor for found in own] == list(told.ranking.ids[:3])
-    for row, found in enumerate(own):
-        assert found.moments is not None
+    explanation = explained(index, "surprise")
+    share = explanation.share("surprise")
+    np.testing.assert_allclose(share.z, explanation.ranking.scores, atol=2e-5)
+    anchored = [anchored_to for anchored_to in explanation.distributions if anchored_to.anchor is not None]
+    assert [anchored_to.anchor for anchored_to in anchored] == list(explanation.ranking.ids[:3])
+    for row, anchored_to in enumerate(anchored):
+        assert anchored_to.moments is not None
         # Of so few members, all are in the sample.
-        assert found.sample.mean() == pytest.approx(float(found.moments.mean), abs=1e-5)
-        assert found.sample.std() == pytest.approx(float(found.moments.deviation), abs=1e-5)
-        assert told.places(found) == [(row + 1, pytest.approx(float(share.raw[row])))]
+        assert anchored_to.sample.mean() == pytest.approx(float(anchored_to.moments.mean), abs=1e-5)
+        assert anchored_to.sample.std() == pytest.approx(float(anchored_to.moments.deviation), abs=1e-5)
+        assert explanation.places(anchored_to) == [(row + 1, pytest.approx(float(share.raw[row])))]
 
 
 def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index: DocumentIndex) -> None:
-    told = explained(index, "fusion")
-    similar = told.share("dynamax").raw
-    assert sorted(told.matches) == list(range(5))
-    for row, matches in told.matches.items():
+    explanation = explained(index, "fusion")
+    similar = explanation.share("dynamax").raw
+    assert sorted(explanation.matches) == list(range(5))
+    for row, matches in explanation.matches.items():
         assert [match.token for match in matches] == QUESTION.split()
         assert sum(match.contribution for match in matches) == pytest.approx(similar[row], abs=2e-3)
-        assert told.ranking.documents is not None
-        content = told.ranking.documents[row].content.lower().split()
+        assert explanation.ranking.documents is not None
+        content = explanation.ranking.documents[row].content.lower().split()
         for match in matches:
             assert match.match in content
-            if match.token in content and told.ranking.passages is None:
+            if match.token in content and explanation.ranking.passages is None:
                 assert match.match == match.token
                 assert match.similarity == pytest.approx(1.0, abs=2e-3)
 
@@ -198,18 +202,18 @@ def test_a_background_gives_totals_their_place(index: DocumentIndex) -> None:
     words = ["tax", "law", "bank", "loan", "rate"]
     others = [" ".join(rng.choice(words, size=size)) for size in rng.integers(1, 9, size=40)]
     background = index.pipeline("fusion").with_background(others, scorer="test").current_background()
-    told = explained(index, "fusion", background)
-    assert told.totals is not None
-    assert len(told.totals.sample) == 40
-    found = json.loads(json.dumps(told.to_json(), allow_nan=False))
-    assert found["background"]["count"] == 40
-    assert sum(found["background"]["histogram"]["counts"]) + found["background"]["found_nothing"] == 40
-    best = found["candidates"][0]
-    for hit in found["candidates"]:
+    explanation = explained(index, "fusion", background)
+    assert explanation.totals is not None
+    assert len(explanation.totals.sample) == 40
+    written = json.loads(json.dumps(explanation.to_json(), allow_nan=False))
+    assert written["background"]["count"] == 40
+    assert sum(written["background"]["histogram"]["counts"]) + written["background"]["found_nothing"] == 40
+    best = written["candidates"][0]
+    for hit in written["candidates"]:
         total = sum(
-            own["weight"] * (hit["raw"][own["name"]] - own["mean"]) / own["deviation"]
-            for own in found["background"]["scorers"]
+            scorer["weight"] * (hit["raw"][scorer["name"]] - scorer["mean"]) / scorer["deviation"]
+            for scorer in written["background"]["scorers"]
         )
         assert hit["total"] == pytest.approx(total)
-    assert max(hit["percentile"] for hit in found["candidates"]) == best["percentile"]
-    assert told.total_places()[0] == (1, best["total"])
+    assert max(hit["percentile"] for hit in written["candidates"]) == best["percentile"]
+    assert explanation.total_places()[0] == (1, best["total"])

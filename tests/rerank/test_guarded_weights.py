@@ -51,18 +51,18 @@ def questions(count: int, truth: Mapping[str, float], first: int = 0) -> list[Ju
 
 
 def mean_ndcg(reranker: FusionReranker, judged: list[Judged]) -> float:
-    found = []
+    shares = []
     for query, pool, gains in judged:
         order = reranker.rerank(query, pool).ids[:10]
         dcg = sum(gains.get(name, 0.0) / math.log2(rank + 2) for rank, name in enumerate(order))
         ideal = sum(g / math.log2(r + 2) for r, g in enumerate(sorted(gains.values(), reverse=True)[:10]))
-        found.append(dcg / ideal)
-    return sum(found) / len(found)
+        shares.append(dcg / ideal)
+    return sum(shares) / len(shares)
 
 
-def gain(found: WeightFit) -> float:
-    assert found.after is not None
-    return found.after - found.before
+def gain(fit: WeightFit) -> float:
+    assert fit.after is not None
+    return fit.after - fit.before
 
 
 # Refined weights
@@ -71,7 +71,7 @@ def gain(found: WeightFit) -> float:
 def test_refined_weights_move_to_the_scorer_that_knows():
     judged = questions(150, {"good": 2.0, "other": 0.0})
     pools = [pool.scores for _, pool, _ in judged]
-    gains = [np.array([own.get(name, 0.0) / 1.63 for name in pool.ids]) for _, pool, own in judged]
+    gains = [np.array([grades.get(name, 0.0) / 1.63 for name in pool.ids]) for _, pool, grades in judged]
     refined = refine_weights(pools, gains, {})
     assert refined["good"] > 4 * refined["other"]
     assert sum(refined.values()) == pytest.approx(2.0)
@@ -85,13 +85,13 @@ def test_the_smooth_ndcg_equals_the_loop_and_its_slope_is_its_own(seed: int):
     n, relevant = 9, np.array([1, 4, 7])
     scores, gains, factors = rng.normal(size=(n, 3)), rng.uniform(0.1, 1, 3), rng.uniform(0.1, 2, 3)
 
-    def by_loop(own: np.ndarray) -> float:
-        totals = [sum(own[k] * scores[i, k] for k in range(3)) for i in range(n)]
-        found = 0.0
+    def by_loop(trial: np.ndarray) -> float:
+        totals = [sum(trial[k] * scores[i, k] for k in range(3)) for i in range(n)]
+        total = 0.0
         for gain, i in zip(gains, relevant, strict=True):
             rank = 1 + sum(1 / (1 + math.exp(totals[i] - totals[j])) for j in range(n) if j != i)
-            found += gain / math.log2(1 + rank)
-        return found
+            total += gain / math.log2(1 + rank)
+        return total
 
     value, slope = _smooth_ndcg(scores, gains, relevant, factors)
     assert value == pytest.approx(by_loop(factors))
@@ -101,7 +101,7 @@ def test_the_smooth_ndcg_equals_the_loop_and_its_slope_is_its_own(seed: int):
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 100))
 def test_refined_weights_do_not_depend_on_the_scale_of_scores(seed: int, scale: float):
     judged = questions(8, {"good": 1.0, "other": 0.5}, seed % 1000)
-    gains = [np.array([own.get(name, 0.0) for name in pool.ids]) for _, pool, own in judged]
+    gains = [np.array([grades.get(name, 0.0) for name in pool.ids]) for _, pool, grades in judged]
     plain = refine_weights([pool.scores for _, pool, _ in judged], gains, {})
     scaled = [{name: scale * values for name, values in pool.scores.items()} for _, pool, _ in judged]
     assert refine_weights(scaled, gains, {}) == pytest.approx(plain, abs=2e-3)
@@ -109,7 +109,7 @@ def test_refined_weights_do_not_depend_on_the_scale_of_scores(seed: int, scale: 
 
 def test_no_weight_stays_none_and_a_sign_stays():
     judged = questions(20, {"good": 1.0, "other": 1.0, "worse": -1.0})
-    gains = [np.array([own.get(name, 0.0) for name in pool.ids]) for _, pool, own in judged]
+    gains = [np.array([grades.get(name, 0.0) for name in pool.ids]) for _, pool, grades in judged]
     pools = [pool.scores for _, pool, _ in judged]
     refined = refine_weights(pools, gains, {"other": 0.0, "worse": -0.5})
     assert refined["other"] == 0
@@ -124,16 +124,16 @@ def test_no_weight_stays_none_and_a_sign_stays():
 def test_better_weights_are_accepted_and_rank_new_questions_better():
     truth = {"good": 2.0, "other": 0.2}
     reranker, judged = sum_of(good=0.7), questions(80, truth)
-    found = fit_guarded(reranker, judged)
-    assert found.accepted
-    assert found.before == pytest.approx(mean_ndcg(reranker, judged))
-    assert (found.questions, found.taught) == (80, 80)
-    assert found.start == {"good": 0.7, "other": 1.0}
-    assert gain(found) > 1.645 * (found.error or 0) > 0
-    assert found.weights["good"] > found.weights["other"]
+    fit = fit_guarded(reranker, judged)
+    assert fit.accepted
+    assert fit.before == pytest.approx(mean_ndcg(reranker, judged))
+    assert (fit.questions, fit.taught) == (80, 80)
+    assert fit.start == {"good": 0.7, "other": 1.0}
+    assert gain(fit) > 1.645 * (fit.error or 0) > 0
+    assert fit.weights["good"] > fit.weights["other"]
     new = questions(100, truth, 1000)
-    assert mean_ndcg(reranker.weighted(found.weights), new) > mean_ndcg(reranker, new)
-    assert str(found).startswith("weights fitted on 80 questions: good 1.")
+    assert mean_ndcg(reranker.weighted(fit.weights), new) > mean_ndcg(reranker, new)
+    assert str(fit).startswith("weights fitted on 80 questions: good 1.")
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,11 @@ def test_what_says_nothing_new_changes_nothing(change):
 def test_too_few_questions_to_learn_from_change_nothing():
     judged = questions(19, {"good": 2.0, "other": 0.0})
     lost = [(Query("", id=f"lost{i}"), judged[0][1], {"elsewhere": 1.0}) for i in range(30)]
-    found = fit_guarded(sum_of(), judged + lost)
-    assert not found.accepted
-    assert (found.questions, found.taught, found.after, found.error) == (49, 19, None, None)
-    assert found.before == pytest.approx(mean_ndcg(sum_of(), judged) * 19 / 49)
-    assert "19 of 49 questions have a relevant document in their pool, and 20 are needed" in str(found)
+    fit = fit_guarded(sum_of(), judged + lost)
+    assert not fit.accepted
+    assert (fit.questions, fit.taught, fit.after, fit.error) == (49, 19, None, None)
+    assert fit.before == pytest.approx(mean_ndcg(sum_of(), judged) * 19 / 49)
+    assert "19 of 49 questions have a relevant document in their pool, and 20 are needed" in str(fit)
     assert fit_guarded(sum_of(), questions(20, {"good": 2.0, "other": 0.0})).after is not None
 
 
@@ -215,9 +215,9 @@ class Drawn:
 
 
 def judged_texts(count: int) -> tuple[dict[str, str], dict[str, dict[str, float]]]:
-    found = questions(count, Drawn().truth)
-    texts = {query.id: f"question {i}" for i, (query, _, _) in enumerate(found)}
-    return texts, {query.id: dict(gains) for query, _, gains in found}
+    drawn = questions(count, Drawn().truth)
+    texts = {query.id: f"question {i}" for i, (query, _, _) in enumerate(drawn)}
+    return texts, {query.id: dict(gains) for query, _, gains in drawn}
 
 
 def test_a_pipeline_with_fitted_weights_is_another_one():

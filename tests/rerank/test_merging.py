@@ -6,7 +6,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.rerank.merging import at_most_of_each, merged_neighbours
+from surprise_rerank.rerank.grouping import at_most_of_each, merged_neighbours
 
 TEXT = "abcdefghijklmnopqrstuvwxyz"
 # Passages of ten letters, of which neighbours share four.

@@ -52,8 +52,8 @@ def own(tmp_path: Path) -> Ranked:
 
 @pytest.fixture(scope="module", params=[own, attached], ids=["own", "attached"])
 def collection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranked]:
-    with request.param(tmp_path_factory.mktemp("news")) as made:
-        yield made
+    with request.param(tmp_path_factory.mktemp("news")) as opened:
+        yield opened
 
 
 class Reader:
@@ -66,19 +66,19 @@ class Reader:
 @pytest.mark.parametrize("system", ["auto", "fusion"])
 def test_a_question_about_news_prefers_the_new(collection: Ranked, system: str) -> None:
     plain = collection.pipeline(system).search(QUESTION, 16)
-    found = collection.pipeline(system, scorers=[RECENT]).search(QUESTION, 16)
-    assert set(plain.ids) == set(found.ids)
+    raised = collection.pipeline(system, scorers=[RECENT]).search(QUESTION, 16)
+    assert set(plain.ids) == set(raised.ids)
     assert any(name.startswith("old") for name in plain.ids[:3])
-    assert all(name.startswith("new") for name in found.ids[:3])
-    assert "raised its rates" in found[0].text
-    assert "recency" in found[0].parts
+    assert all(name.startswith("new") for name in raised.ids[:3])
+    assert "raised its rates" in raised[0].text
+    assert "recency" in raised[0].parts
     ignored = collection.pipeline(system, scorers=[RECENT], weights={"recency": 0}).search(QUESTION, 16)
     assert ignored.ids == plain.ids
 
 
 def test_a_reader_of_pairs_is_taken_as_it_is(collection: Ranked) -> None:
-    found = collection.pipeline("auto", scorers=[Reader()], weights={"cross-encoder": 9}).search(QUESTION, 2)
-    assert {name[-1] for name in found.ids} == {"3"}
+    raised = collection.pipeline("auto", scorers=[Reader()], weights={"cross-encoder": 9}).search(QUESTION, 2)
+    assert {name[-1] for name in raised.ids} == {"3"}
     by_function = collection.pipeline(
         "fusion",
         scorers=[lambda question, texts: ["report 5" in text for text in texts]],
@@ -94,18 +94,18 @@ def test_surprise_is_of_the_systems_own_scores(collection: Ranked) -> None:
     questions = [f"w{i} w{i + 1} word number {i}" for i in range(40)]
     collection.measure_background("auto", questions)
     plain = collection.pipeline("auto").search(QUESTION, 16)
-    found = collection.pipeline("auto", scorers=[RECENT], weights={"recency": 50}).search(QUESTION, 16)
-    assert [name[:3] for name in found.ids] == ["new"] * 8 + ["old"] * 8
-    assert found.verdict == plain.verdict
+    raised = collection.pipeline("auto", scorers=[RECENT], weights={"recency": 50}).search(QUESTION, 16)
+    assert [name[:3] for name in raised.ids] == ["new"] * 8 + ["old"] * 8
+    assert raised.verdict == plain.verdict
     # Each its own, where the plain ranking gives a document at least that of those below it.
     assert plain.percentile is not None
-    assert found.percentile is not None
+    assert raised.percentile is not None
     usual = dict(zip(plain.ids, plain.percentile, strict=True))
-    assert all(mine <= usual[name] + 1e-9 for name, mine in zip(found.ids, found.percentile, strict=True))
-    least = float(np.median(found.percentile))
+    assert all(mine <= usual[name] + 1e-9 for name, mine in zip(raised.ids, raised.percentile, strict=True))
+    least = float(np.median(raised.percentile))
     enough = collection.pipeline("auto", scorers=[RECENT]).search(QUESTION, 16, min_percentile=least)
     assert {hit.id for hit in enough} == {
-        name for name, mine in zip(found.ids, found.percentile, strict=True) if mine >= least
+        name for name, mine in zip(raised.ids, raised.percentile, strict=True) if mine >= least
     }
 
 
@@ -120,14 +120,14 @@ NEWS_SYSTEM = System(name="news", summary="cosine, a reader and recency", build=
 def test_a_system_of_the_users_own_ranks_any_collection(collection: Ranked) -> None:
     register_system(NEWS_SYSTEM)
     try:
-        found = collection.pipeline("news").search(QUESTION, 3)
+        ranking = collection.pipeline("news").search(QUESTION, 3)
     finally:
         del register._SYSTEMS["news"]
-    assert tuple(found[0].parts) == ("cosine", "cross-encoder", "recency")
+    assert tuple(ranking[0].parts) == ("cosine", "cross-encoder", "recency")
 
 
 @pytest.mark.parametrize(
-    ("system", "more", "told"),
+    ("system", "more", "message"),
     [
         ("cosine", {"scorers": [RECENT]}, "'cosine' has one score"),
         (
@@ -154,16 +154,16 @@ def test_a_system_of_the_users_own_ranks_any_collection(collection: Ranked) -> N
     ],
 )
 def test_what_cannot_be_added_is_refused(
-    collection: Ranked, system: str, more: dict[str, Any], told: str
+    collection: Ranked, system: str, more: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         collection.pipeline(system, **more)
 
 
 def pool(*values: Any) -> Candidates:
     documents = tuple(
-        Document(str(i), "text", metadata={} if own is None else {"a": {"b": own}})
-        for i, own in enumerate(values)
+        Document(str(i), "text", metadata={} if value is None else {"a": {"b": value}})
+        for i, value in enumerate(values)
     )
     return Candidates(tuple(d.id for d in documents), {}, documents=documents)
 
@@ -176,9 +176,9 @@ def test_values_of_a_payload() -> None:
     plain = PayloadScorer("a.b")
     assert plain.name == "a.b"
     assert scored(plain, 3, 2.5) == [3, 2.5]
-    found = scored(plain, None, "soon", True, [1], "1970-01-02", "1970-01-02T12:00:00Z")
-    assert np.isnan(found[:4]).all()
-    assert found[4:] == [1, 1.5]
+    scores = scored(plain, None, "soon", True, [1], "1970-01-02", "1970-01-02T12:00:00Z")
+    assert np.isnan(scores[:4]).all()
+    assert scores[4:] == [1, 1.5]
     assert plain.moments(Query("q"), pool(1, 3, None)).mean == 2
     near = PayloadScorer("a.b", decay=timedelta(days=10), origin=datetime(2026, 1, 11, tzinfo=UTC))
     assert scored(near, "2026-01-11", "2026-01-01", "2026-01-31") == [1, 0.5, 0.25]
@@ -190,8 +190,8 @@ def test_values_of_a_payload() -> None:
 def test_wrong_uses_of_a_payload_are_told() -> None:
     wrong = [*((key, 1, "key must be a key of the metadata, got") for key in ("", "a..b", "."))]
     wrong += [("a", decay, "must be above 0") for decay in (0, -1, timedelta(0), float("nan"))]
-    for key, decay, told in wrong:
-        with pytest.raises(DataError, match=told):
+    for key, decay, message in wrong:
+        with pytest.raises(DataError, match=message):
             PayloadScorer(key, decay=decay)
     with pytest.raises(DataError, match=r"origin of the numbers in 'a\.b' must be there, got None"):
         scored(PayloadScorer("a.b", decay=3), 7)

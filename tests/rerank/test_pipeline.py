@@ -25,10 +25,10 @@ class Pool:
     """A retriever that gives one pool, and remembers what it was asked and where."""
 
     candidates: Candidates
-    asked: list[tuple[str, int, frozenset[Field], str]] = field(default_factory=list)
+    requests: list[tuple[str, int, frozenset[Field], str]] = field(default_factory=list)
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
-        self.asked.append((query.text, depth, fields, threading.current_thread().name))
+        self.requests.append((query.text, depth, fields, threading.current_thread().name))
         return self.candidates
 
 
@@ -43,7 +43,7 @@ def test_the_reranker_orders_the_pool():
     ranking = Pipeline(WordEncoder(), retriever, DynaMaxScorer()).search("lift", top_k=2)
     assert ranking.ids[0] == "d1"
     assert len(ranking) == 2
-    assert retriever.asked[0][:3] == ("lift", 100, {"tokens", "documents"})
+    assert retriever.requests[0][:3] == ("lift", 100, {"tokens", "documents"})
 
 
 def test_without_a_reranker_the_first_scores_order_the_pool_and_all_are_shown():
@@ -53,7 +53,7 @@ def test_without_a_reranker_the_first_scores_order_the_pool_and_all_are_shown():
     assert ranking.scores.tolist() == [0.3, 0.2, 0.1]
     assert ranking.parts["bm25"].tolist() == [8.0, 7.0, 9.0]
     assert [hit.document.id for hit in ranking] == ["d1", "d2", "d0"]
-    assert retriever.asked[0][1:3] == (20, {"documents"})
+    assert retriever.requests[0][1:3] == (20, {"documents"})
     lacking = Pipeline(WordEncoder(), Pool(pool(bm25=[np.nan, -5.0, 1.0]))).search("wing")
     assert lacking.ids == ("d2", "d1", "d0")
     assert lacking.scores.tolist() == [1.0, -5.0, -np.inf]
@@ -92,16 +92,16 @@ def test_asearch_gives_what_search_gives_from_another_thread():
     for ranking in asyncio.run(both()):
         assert ranking.ids == expected.ids
         np.testing.assert_array_equal(ranking.scores, expected.scores)
-    assert {name.split("_")[0] for *_, name in retriever.asked[1:]} == {"asyncio"}
+    assert {name.split("_")[0] for *_, name in retriever.requests[1:]} == {"asyncio"}
 
 
 def test_a_call_has_its_own_options():
     retriever = Pool(pool(bm25=[3.0, 2.0, 1.0]))
     pipeline = Pipeline(WordEncoder(), retriever, options=SearchOptions(depth=50))
     assert pipeline.search("wing", 1, depth=7).ids == ("d0",)
-    assert retriever.asked[-1][1] == 7
+    assert retriever.requests[-1][1] == 7
     pipeline.search("wing", depth=None, filter=None, min_percentile=None)
-    assert retriever.asked[-1][1] == pipeline.options.depth == 50
+    assert retriever.requests[-1][1] == pipeline.options.depth == 50
     for options, message in [
         ({"depth": 0}, "depth must be a whole number of at least 1, got 0"),
         ({"dept": 3}, "search has no setting 'dept'; did you mean 'depth'.*collapse.*filter.*min_percentile"),

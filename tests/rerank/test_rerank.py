@@ -65,9 +65,9 @@ def test_cosine_ranks_as_a_fusion_of_nothing_but_its_scorer(similarity: str):
     alone = FusionReranker([CosineScorer(Ensemble.empty(D, similarity=similarity))], "sum")
     expected = alone.rerank(query, candidates)
     assert ranking.ids == expected.ids == in_order(candidates, similarities(query, candidates, similarity))
-    for own, other in ((ranking.parts, expected.parts), (ranking.raw, expected.raw)):
-        assert list(own) == list(other) == ["cosine"]
-        np.testing.assert_array_equal(own["cosine"], other["cosine"])
+    for columns, other in ((ranking.parts, expected.parts), (ranking.raw, expected.raw)):
+        assert list(columns) == list(other) == ["cosine"]
+        np.testing.assert_array_equal(columns["cosine"], other["cosine"])
     np.testing.assert_array_equal(ranking.scores, expected.scores)
 
 
@@ -88,7 +88,8 @@ def test_cosine_ranks_as_a_fusion_of_nothing_but_its_scorer(similarity: str):
 def test_surprise_ranks_by_its_score_whoever_is_the_anchor(seed, similarity, anchor, options):
     query, candidates, ensemble = scene(seed)
     members, anchors = (
-        Ensemble.from_vectors(own, similarity=similarity) for own in (ensemble.sample, candidates.dense)
+        Ensemble.from_vectors(members, similarity=similarity)
+        for members in (ensemble.sample, candidates.dense)
     )
     ranking = SurpriseReranker(members, anchor=anchor, anchors=anchors, **options).rerank(query, candidates)
     psi = similarities(query, candidates, similarity)
@@ -97,8 +98,8 @@ def test_surprise_ranks_by_its_score_whoever_is_the_anchor(seed, similarity, anc
     rows = ranking.rows_in(candidates)
     np.testing.assert_allclose(ranking.scores, expected.score[rows], rtol=1e-6)
     name = "cosine" if similarity == "dot" else similarity
-    for part, own in ((name, psi), ("z", expected.z), ("probability", expected.probability)):
-        np.testing.assert_allclose(ranking.parts[part], own[rows], rtol=1e-6, err_msg=part)
+    for part, values in ((name, psi), ("z", expected.z), ("probability", expected.probability)):
+        np.testing.assert_allclose(ranking.parts[part], values[rows], rtol=1e-6, err_msg=part)
     np.testing.assert_allclose(ranking.raw["surprise"], expected.z[rows], rtol=1e-6)
     assert (np.diff(ranking.scores) <= 0).all()
     assert [hit.document.text for hit in ranking] == list(ranking.ids)
@@ -200,8 +201,8 @@ def test_a_reranker_names_the_fields_it_needs_and_works_with_those_alone(name: s
 def test_an_empty_pool_has_an_empty_ranking(anchor: str, model: str):
     query, candidates, ensemble = scene()
     ensembles = (ensemble, Ensemble.empty(D))
-    own = [SurpriseReranker(members, model, anchor=anchor) for members in ensembles]
-    for reranker in (*own, *(reranker for reranker, _ in RERANKERS.values())):
+    rerankers = [SurpriseReranker(members, model, anchor=anchor) for members in ensembles]
+    for reranker in (*rerankers, *(reranker for reranker, _ in RERANKERS.values())):
         ranking = reranker.rerank(query, candidates.take([]))
         assert (len(ranking), list(ranking), ranking.documents, ranking.notes) == (0, [], (), ())
 
@@ -246,8 +247,8 @@ def test_vectors_of_another_dimension_are_refused():
     with pytest.raises(DataError, match=rf"query's tokens must be \({D},\)"):
         DynaMaxScorer().rerank(other, candidates)
     large = Ensemble.from_vectors(np.eye(D + 1))
-    own = [SurpriseReranker(large, anchor=anchor) for anchor in ("document", "query")]
-    for reranker in (*own, FusionReranker([CosineScorer(large)])):
+    rerankers = [SurpriseReranker(large, anchor=anchor) for anchor in ("document", "query")]
+    for reranker in (*rerankers, FusionReranker([CosineScorer(large)])):
         with pytest.raises(DataError, match=rf"of shape \(n, {D + 1}\), got"):
             reranker.rerank(query, candidates)
 
@@ -292,13 +293,13 @@ def z_by_loop(values: list[float], others: list[float]) -> list[float]:
 
 def surprise_by_loop(values: list[float], others: list[float]) -> list[float]:
     """Each value's deviations above the mean of the others together with itself."""
-    found = []
+    deviations = []
     for value in values:
         joined = [*others, 0.0 if math.isnan(value) else value]
         mean, deviation = statistics.fmean(joined), statistics.pstdev(joined)
         silent = math.isnan(value) or not others or deviation < 1e-9
-        found.append(0.0 if silent else (value - mean) / deviation)
-    return found
+        deviations.append(0.0 if silent else (value - mean) / deviation)
+    return deviations
 
 
 SCALES = {
@@ -314,15 +315,15 @@ SCALES = {
 def test_a_fusion_is_the_weighted_sum_of_scores_on_one_scale(drawn, method, others, weight):
     pool = Candidates(
         ids=tuple(f"d{i:02}" for i in range(len(drawn["a"]))),
-        scores={name: np.array(own) for name, own in drawn.items()},
+        scores={name: np.array(values) for name, values in drawn.items()},
         corpus_moments=dict.fromkeys(drawn, Moments.of(np.array(others))),
     )
     fusion = FusionReranker([RetrievedScorer(name) for name in drawn], method, {"b": weight})
     ranking = fusion.rerank(Query("q"), pool)
     rows = ranking.rows_in(pool)
-    expected = {name: np.array(SCALES[method](own, others)) for name, own in drawn.items()}
-    for name, own in expected.items():
-        part = (weight if name == "b" else 1.0) * own[rows]
+    expected = {name: np.array(SCALES[method](values, others)) for name, values in drawn.items()}
+    for name, column in expected.items():
+        part = (weight if name == "b" else 1.0) * column[rows]
         np.testing.assert_allclose(ranking.parts[name], part, rtol=1e-9, atol=1e-9)
         np.testing.assert_array_equal(ranking.raw[name], np.array(drawn[name])[rows])
     total = expected["a"] + weight * expected["b"]
@@ -336,8 +337,8 @@ def test_surprise_has_bounds_and_does_not_depend_on_the_pool(values, mean, devia
     moments = Moments(np.array(mean), np.array(deviation), members=m)
     z = surprise_normalized(values, moments)
     assert (np.abs(z) <= np.sqrt(m) * (1 + 1e-9)).all()
-    told = [(value, own) for value, own in zip(values, z, strict=True) if not math.isnan(value)]
-    assert all(a[1] <= b[1] + 1e-12 for a in told for b in told if a[0] <= b[0])
+    pairs = [(value, z_value) for value, z_value in zip(values, z, strict=True) if not math.isnan(value)]
+    assert all(a[1] <= b[1] + 1e-12 for a in pairs for b in pairs if a[0] <= b[0])
     np.testing.assert_allclose(surprise_normalized(values[::2], moments), z[::2], rtol=1e-12)
 
 
@@ -360,8 +361,8 @@ def test_a_scorer_whose_needs_are_not_there_is_left_out_and_told(lost: dict, not
     cases = [(query, replace(candidates, **lost), "the candidates have")]
     if "scores" not in lost:
         cases.append((replace(query, **lost), candidates, "the question has"))
-    for asked, pool, who in cases:
-        ranking = fusion.rerank(asked, pool)
+    for query, pool, who in cases:
+        ranking = fusion.rerank(query, pool)
         assert ranking.notes == (note.format(who),)
         assert tuple(ranking.parts) == left
         assert dict(zip(ranking.ids, ranking.scores, strict=True)) == pytest.approx(expected)

@@ -41,29 +41,29 @@ def index(tmp_path_factory: pytest.TempPathFactory):
 
 def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReranker):
     ranked = reranker.rank("wing lift", TEXTS)
-    assert [own.position for own in ranked] == [1, 3, 2, 0]
+    assert [line.position for line in ranked] == [1, 3, 2, 0]
     assert ranked[0].score == ranked[1].score > ranked[2].score
     assert ranked[0].percentile is None
     assert ranked[0].relevance == ranked[0].score
     assert ranked[0].parts == {"dynamax": ranked[0].score}
-    assert [own.position for own in reranker.rank("wing lift", TEXTS, top_k=2)] == [1, 3]
-    assert [own.position for own in reranker.rank("wing", ["wing"], top_k=5)] == [0]
-    assert [own.score for own in reranker.rank("", ["", "wing"])] == [0.0, 0.0]
+    assert [line.position for line in reranker.rank("wing lift", TEXTS, top_k=2)] == [1, 3]
+    assert [line.position for line in reranker.rank("wing", ["wing"], top_k=5)] == [0]
+    assert [line.score for line in reranker.rank("", ["", "wing"])] == [0.0, 0.0]
     assert len(reranker.rank("wing", [])) == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ({"texts": "wing"}, "texts must be a list of strings, got 'wing'"),
         ({"texts": ["wing", None]}, r"texts\[1\] must be a string, got None"),
-        ({"texts": ["wing"], "ids": ["a", "b"]}, "2 ids for 1 texts"),
+        ({"texts": ["wing"], "ids": ["a", "b"]}, "the length of ids must be 1, got 2; give one for each"),
         ({"texts": ["wing"], "top_k": 0}, "top_k must be a whole number of at least 1, got 0"),
         ({"texts": ["wing"], "question": 3}, "question must be a string, got 3"),
     ],
 )
-def test_wrong_input_is_named(reranker: TextReranker, arguments: dict, told: str):
-    with pytest.raises(DataError, match=told):
+def test_wrong_input_is_named(reranker: TextReranker, arguments: dict, message: str):
+    with pytest.raises(DataError, match=message):
         reranker.rank(**{"question": "wing", **arguments})
 
 
@@ -75,15 +75,15 @@ def test_stored_and_fresh_texts_score_alike(index: DocumentIndex, system: str):
     texts = [document.text for document in DOCUMENTS]
     encoder = index.encoder
     encoder.encoded_texts.clear()
-    stored = {own.position: own for own in reranker.rank("wing lift", texts, ids=ids)}
+    stored = {line.position: line for line in reranker.rank("wing lift", texts, ids=ids)}
     assert encoder.encoded_texts == ["wing lift"]
     mixed_ids = [name if i % 2 else None for i, name in enumerate(ids)]
-    mixed = {own.position: own for own in reranker.rank("wing lift", texts, ids=mixed_ids)}
-    fresh = {own.position: own for own in reranker.rank("wing lift", texts)}
-    for position, own in stored.items():
-        for name in {"cosine", "dynamax", "z"} & set(own.parts):  # what is fresh has no BM25
-            assert mixed[position].parts[name] == pytest.approx(own.parts[name], abs=0.02)
-            assert fresh[position].parts[name] == pytest.approx(own.parts[name], abs=0.02)
+    mixed = {line.position: line for line in reranker.rank("wing lift", texts, ids=mixed_ids)}
+    fresh = {line.position: line for line in reranker.rank("wing lift", texts)}
+    for position, line in stored.items():
+        for name in {"cosine", "dynamax", "z"} & set(line.parts):  # what is fresh has no BM25
+            assert mixed[position].parts[name] == pytest.approx(line.parts[name], abs=0.02)
+            assert fresh[position].parts[name] == pytest.approx(line.parts[name], abs=0.02)
 
 
 def test_background_and_threshold_drop_what_is_off_topic(reranker: TextReranker):
@@ -94,7 +94,7 @@ def test_background_and_threshold_drop_what_is_off_topic(reranker: TextReranker)
     strict = TextReranker(
         reranker.encoder, background=judging.background, options=SearchOptions(min_percentile=0.95)
     )
-    assert [own.position for own in strict.rank("wing lift", TEXTS)][:2] == [1, 3]
+    assert [line.position for line in strict.rank("wing lift", TEXTS)][:2] == [1, 3]
     assert len(strict.rank("rye mug", TEXTS)) == 0
     with pytest.raises(DataError, match="needs a background of other questions"):
         TextReranker(reranker.encoder, options=SearchOptions(min_percentile=0.5))
@@ -112,41 +112,41 @@ def given_vectors(texts: list[str] = TEXTS) -> list[list[float] | None]:
 def test_given_vectors_of_any_length_rank_as_encoded_ones(chosen: Reranker, lacking: tuple[int, ...]):
     encoder = WordEncoder()
     expected = TextReranker(WordEncoder(), chosen).rank("wing lift", TEXTS)
-    own = [None if i in lacking else np.array(v) * 5 for i, v in enumerate(given_vectors())]
+    vectors = [None if i in lacking else np.array(v) * 5 for i, v in enumerate(given_vectors())]
     reranker = TextReranker(encoder, chosen)
-    ranked = reranker.rank("wing lift", TEXTS, vectors=own)
+    ranked = reranker.rank("wing lift", TEXTS, vectors=vectors)
     scores = {line.position: line.score for line in expected}
     assert {line.position: line.score for line in ranked} == pytest.approx(scores, abs=1e-6)
-    told = [note for note in ranked.notes if "were given" in note]
+    notes = [note for note in ranked.notes if "were given" in note]
     reads_dense = chosen.needs >= {"dense"}
-    assert told == [f"vectors of {4 - len(lacking)} of 4 texts were given"] * (
+    assert notes == [f"vectors of {4 - len(lacking)} of 4 texts were given"] * (
         reads_dense and len(lacking) < 4
     )
     if chosen.needs == {"dense"} and len(lacking) < 4:
         first = min({0, 1, 2, 3} - set(lacking))  # one text is compared with the encoder's own
         assert encoder.encoded_texts == ["wing lift", TEXTS[first], *(TEXTS[i] for i in lacking)]
-    assert list(asyncio.run(reranker.arank("wing lift", TEXTS, vectors=own))) == list(ranked)
+    assert list(asyncio.run(reranker.arank("wing lift", TEXTS, vectors=vectors))) == list(ranked)
 
 
 def test_vectors_of_another_model_are_not_used_which_is_told(caplog: pytest.LogCaptureFixture):
     reranker = TextReranker(WordEncoder(), CosineScorer())
     expected = reranker.rank("wing lift", TEXTS)
     wrong = np.random.default_rng(0).normal(size=(4, 16))
-    for vectors, told in (
+    for vectors, note in (
         (wrong, "the vectors that came with 4 texts are of another model and were not used"),
         (wrong, "the vectors that came with 4 texts are of another model and were not used"),
         (wrong[:, :3], "have dimension 3, those of 'words' 16"),
     ):
         ranked = reranker.rank("wing lift", TEXTS, vectors=list(vectors))
         assert list(ranked) == list(expected)
-        assert told in ranked.notes[0]
+        assert note in ranked.notes[0]
     assert caplog.text.count("are not of the encoder 'words'") == 1
 
 
 @pytest.mark.parametrize(
-    ("vectors", "told"),
+    ("vectors", "message"),
     [
-        ([[1.0, 2.0]], "1 vectors for 4 texts; give one for each"),
+        ([[1.0, 2.0]], "the length of vectors must be 4, got 1; give one for each"),
         ([[1.0, math.nan], None, None, None], r"vectors\[0\] must be finite, got NaN or infinite values"),
         ([None, [[1.0]], None, None], r"vectors\[1\] must be of shape \(dimension,\), got \(1, 1\)"),
         ([None, [], None, None], r"vectors\[1\] must be of shape \(dimension,\), got \(0, 0\)"),
@@ -154,8 +154,8 @@ def test_vectors_of_another_model_are_not_used_which_is_told(caplog: pytest.LogC
         ([[1.0], [1.0, 2.0], None, None], r"the dimension of vectors\[1\] must be 1, got 2"),
     ],
 )
-def test_vectors_that_cannot_be_used_are_refused(reranker: TextReranker, vectors: list, told: str):
-    with pytest.raises(DataError, match=told):
+def test_vectors_that_cannot_be_used_are_refused(reranker: TextReranker, vectors: list, message: str):
+    with pytest.raises(DataError, match=message):
         reranker.rank("wing", TEXTS, vectors=vectors)
 
 
@@ -199,13 +199,13 @@ def split(tmp_path: Path):
 def test_of_a_long_text_the_best_passage_counts_stored_or_not(split: DocumentIndex):
     encoder = WordEncoder(window=4)
     ranked = TextReranker(encoder).rank("wing lift", ["tea", f"  {LONG} ", "wing tea"])
-    assert [own.position for own in ranked] == [1, 2, 0]
+    assert [line.position for line in ranked] == [1, 2, 0]
     assert ranked[0].score == pytest.approx(1.0, abs=1e-6)
     place = ranked[0].passage
     assert "wing lift" in LONG[place.start : place.end], "places are those of the content"
     assert set(ranked[0].text.split()) <= set(LONG.split()), "it begins and ends with whole words"
     assert ranked[0].text.endswith("drag")
-    assert [own.text for own in ranked[1:]] == ["wing tea", "tea"]
+    assert [line.text for line in ranked[1:]] == ["wing tea", "tea"]
     cut = TextReranker(WordEncoder(window=4), passages=None).rank("wing lift", ["tea", LONG, "wing tea"])
     assert cut[0].position == 2
     wide = TextReranker(WordEncoder(), passages=Passages(tokens=6, overlap=1)).rank(
@@ -215,14 +215,14 @@ def test_of_a_long_text_the_best_passage_counts_stored_or_not(split: DocumentInd
     ranked = TextReranker(encoder, stored=StoredCandidates(split)).rank(
         "wing lift", ["?", "?", "wing tea"], ids=["short", "long", None]
     )
-    assert [own.position for own in ranked] == [1, 2, 0]
+    assert [line.position for line in ranked] == [1, 2, 0]
     assert ranked[0].score == pytest.approx(1.0, abs=0.02)
     # With a vector of the whole text, it is split for its tokens only.
     vectors = [vector.tolist() for vector in encoder.encode([LONG, "tea"]).dense]
     for chosen, is_split in ((CosineScorer(), False), (auto_of_texts(), True)):
         ranked = TextReranker(encoder, chosen).rank("wing lift", [LONG, "tea"], vectors=vectors)
         assert (ranked[0].position == 0) >= is_split
-        assert any(own.passage is not None for own in ranked) == is_split
+        assert any(line.passage is not None for line in ranked) == is_split
 
 
 # Encoders of any kind

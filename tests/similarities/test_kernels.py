@@ -62,8 +62,8 @@ def test_own_memberships_equal_loops(seed: int):
         max(0.0, *(float(x.astype(float) @ y.astype(float)) for y in text)) for text in batch for x in text
     ]
     for threads in (1, 3):
-        own = own_memberships(batch, threads=threads)
-        np.testing.assert_allclose(own, expected, rtol=1e-5, atol=1e-5)
+        memberships = own_memberships(batch, threads=threads)
+        np.testing.assert_allclose(memberships, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_tokens_whose_products_leave_float32_are_refused():

@@ -52,6 +52,11 @@ POOLED = {
     "avg-jaccard-raw": (0.5 + 1) / (1 + 1),
     "sum-jaccard-raw": (1 + 1) / (1 + 2),
     "min-jaccard-raw": 0.0,
+    # Over U = (a, b, c) of X's a (1, 0, 1), b (0, 4, 2) and Y's c (1, 2, 2).
+    "dynaavg-jaccard-raw": (0.5 + 2 + 1.5) / (1 + 2 + 2),
+    "dynasum-jaccard-raw": (1 + 2 + 2) / (1 + 4 + 3),
+    "dynamin-jaccard-raw": (0 + 0 + 1) / (1 + 2 + 2),
+    "dynaavg-cosine-raw": (0.5 + 4 + 3) / (sqrt(0.25 + 4 + 2.25) * sqrt(1 + 4 + 4)),
     "avg-cosine-raw": (0.5 * 1 + 1 * 1) / (sqrt(1.25) * sqrt(2)),
     "avg-cosine": (0.5 * R + 0.5 * R) / (sqrt(0.5) * 1),
     "max-jaccard": 2 * R / 2,

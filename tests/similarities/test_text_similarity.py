@@ -18,7 +18,11 @@ from surprise_rerank.similarities.table import SIMILARITIES
 
 CORPUS = ["a cat sleeps", "the dog barks at the cat", "the sun is a star", "a dog sleeps in the sun"]
 DOCUMENTS = [*CORPUS, "", "a cat sleeps a cat"]
-AVAILABLE = [name for name, named in SIMILARITIES.items() if not named.module or is_installed(named.module)]
+AVAILABLE = [
+    name
+    for name, named in SIMILARITIES.items()
+    if (not named.module or is_installed(named.module)) and "embedding" not in named.fitted_on
+]
 FITTED = [name for name in AVAILABLE if SIMILARITIES[name].fitted_on]
 
 

@@ -49,10 +49,10 @@ def test_mixed_scores_are_equation_4_with_one_split_for_all_anchors(seed: int, m
     psi = vector_similarities(keys, anchors, "cosine")
     assert surprise.split == pytest.approx(vector_similarities(members, anchors, "cosine").mean(), rel=1e-6)
     expected = np.stack([surprise.scores(psi[:, i], a).score for i, a in enumerate(anchors)], axis=1)
-    found = AnchorScores(anchors, surprise)
-    np.testing.assert_allclose(found.scores(keys), expected, atol=1e-5)
+    anchored = AnchorScores(anchors, surprise)
+    np.testing.assert_allclose(anchored.scores(keys), expected, atol=1e-5)
     if model != "empirical":  # whose scores are in order within one member's share
-        np.testing.assert_allclose(found.probabilities(keys), expected.clip(0, 1), atol=1e-5)
+        np.testing.assert_allclose(anchored.probabilities(keys), expected.clip(0, 1), atol=1e-5)
 
 
 @pytest.mark.parametrize("weight", [0.5, 1.0])

@@ -19,8 +19,8 @@ OPTIONS = IndexOptions(passages=None, tokens=False)
 # Texts whose words are as unevenly common as those of a language.
 RANDOM = np.random.default_rng(0)
 WORDS = np.minimum(RANDOM.zipf(1.3, (600, 30)), 400)
-DOCUMENTS = [Document(f"d{i}", " ".join(f"w{word}" for word in own)) for i, own in enumerate(WORDS)]
-QUESTIONS = [" ".join(f"w{word}" for word in RANDOM.choice(own, 4)) for own in WORDS[:15]]
+DOCUMENTS = [Document(f"d{i}", " ".join(f"w{word}" for word in words)) for i, words in enumerate(WORDS)]
+QUESTIONS = [" ".join(f"w{word}" for word in RANDOM.choice(words, 4)) for words in WORDS[:15]]
 
 
 def best(index: DocumentIndex, count: int = 15) -> list[tuple[tuple[str, ...], Float64Array]]:
@@ -32,9 +32,9 @@ def assert_equal(one: list[tuple[tuple[str, ...], Float64Array]], other: Any) ->
     """The same scores place by place, and the same documents where scores differ."""
     for (ids, scores), (others, theirs) in zip(one, other, strict=True):
         np.testing.assert_allclose(theirs, scores, rtol=1e-6)
-        known = dict(zip(ids, scores, strict=True))
+        by_id = dict(zip(ids, scores, strict=True))
         for name, score in zip(others, theirs, strict=True):
-            assert known.get(name, scores[-1]) == pytest.approx(score, rel=1e-6)
+            assert by_id.get(name, scores[-1]) == pytest.approx(score, rel=1e-6)
 
 
 def test_scores_are_those_of_an_index_that_never_had_what_was_deleted(open_index: Opener) -> None:
@@ -56,9 +56,9 @@ def test_the_moments_are_of_the_scores_that_were_found(open_index: Opener) -> No
         index.sync(DOCUMENTS[:90])
         for question in QUESTIONS[:10]:
             scores = retriever.score(question, [d.id for d in DOCUMENTS[:90]])
-            found = retriever.moments(question)
+            moments = retriever.moments(question)
             np.testing.assert_allclose(
-                (found.mean, found.deviation), (scores.mean(), scores.std()), rtol=1e-5
+                (moments.mean, moments.deviation), (scores.mean(), scores.std()), rtol=1e-5
             )
 
 

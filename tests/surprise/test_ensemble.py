@@ -73,7 +73,10 @@ def test_streams_merges_and_updates_give_the_ensemble_of_all(
     whole = Ensemble.from_vectors(vectors, **options)
     assert len(whole.sample) == min(sample_size, len(vectors))
     single = [Ensemble.from_vectors(batch, **options) for batch in batches]
-    before = [(own.count, own.identity, own.mean.copy(), own.scatter.copy()) for own in single]
+    before = [
+        (ensemble.count, ensemble.identity, ensemble.mean.copy(), ensemble.scatter.copy())
+        for ensemble in single
+    ]
     for other in (
         Ensemble.from_batches(batches, **options),
         single[0].merge(single[1]).merge(single[2].merge(single[3])),
@@ -84,10 +87,10 @@ def test_streams_merges_and_updates_give_the_ensemble_of_all(
         if len(np.unique(vectors, axis=0)) == len(vectors):  # copies in different parts are not told apart
             assert_same_members(other, whole)
     assert_same_members(Ensemble.from_batches(batches, **options), whole)
-    for own, (count, identity, mean, scatter) in zip(single, before, strict=True):
-        assert (own.count, own.identity) == (count, identity)
-        np.testing.assert_array_equal(own.mean, mean)
-        np.testing.assert_array_equal(own.scatter, scatter)
+    for ensemble, (count, identity, mean, scatter) in zip(single, before, strict=True):
+        assert (ensemble.count, ensemble.identity) == (count, identity)
+        np.testing.assert_array_equal(ensemble.mean, mean)
+        np.testing.assert_array_equal(ensemble.scatter, scatter)
 
 
 def test_a_sample_holds_as_many_copies_of_a_member_as_the_ensemble():

@@ -114,9 +114,9 @@ def test_shrinking_moves_each_mean_and_variance_towards_the_pooled_ones(
 ):
     ensemble, psi, anchors = scene(seed)
     surprise = Surprise(ensemble, model, 1, shrink_mean=mean, shrink_deviation=deviation)
-    own = ensemble.moments(anchors) if model == "gaussian" else ensemble.percentiles(anchors)
-    mu = (1 - mean) * own.mean + mean * surprise.pooled.mean
-    variance = (1 - deviation) * own.deviation**2 + deviation * surprise.pooled.deviation**2
+    moments = ensemble.moments(anchors) if model == "gaussian" else ensemble.percentiles(anchors)
+    mu = (1 - mean) * moments.mean + mean * surprise.pooled.mean
+    variance = (1 - deviation) * moments.deviation**2 + deviation * surprise.pooled.deviation**2
     np.testing.assert_allclose(surprise.scores(psi, anchors).z, (psi - mu) / np.sqrt(variance), rtol=1e-9)
 
 
@@ -125,6 +125,18 @@ def test_a_population_of_anchors_of_another_kind_is_refused_when_the_score_is_ma
     for model in ("gaussian", "pooled", "percentile"):
         with pytest.raises(DataError, match="the similarity of anchors must be 'cosine', got 'dot'"):
             Surprise(ensemble, model, anchors=Ensemble.from_vectors(np.eye(3)))
+
+
+def test_the_size_where_surprise_and_similarity_cross_is_an_argument():
+    rng = np.random.default_rng(3)
+    ensemble = Ensemble.from_vectors(rng.normal(size=(50, 4)), similarity="cosine")
+    by_rule = Surprise(ensemble, crossover_size=100)
+    assert by_rule.mixing_weight == pytest.approx(np.tanh(0.5))
+    psi, anchors = [0.3], rng.normal(size=(1, 4))
+    fixed = Surprise(ensemble, weight=float(np.tanh(0.5)))
+    assert by_rule.scores(psi, anchors).score == pytest.approx(fixed.scores(psi, anchors).score)
+    with pytest.raises(DataError, match="crossover_size"):
+        Surprise(ensemble, crossover_size=0)
 
 
 def test_the_crossover_has_no_jump_where_the_hyperbolic_tangent_reaches_1():

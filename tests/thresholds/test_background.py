@@ -27,7 +27,7 @@ def ranking(**raw: list[float]) -> Ranking:
 def one_score(values: list[float], questions: list[str] | None = None) -> QuestionBackground:
     names = questions or [f"q{i}" for i in range(len(values))]
     return QuestionBackground.of(
-        (name, ranking(cosine=[own, -9.0])) for name, own in zip(names, values, strict=True)
+        (name, ranking(cosine=[value, -9.0])) for name, value in zip(names, values, strict=True)
     )
 
 
@@ -43,9 +43,9 @@ def words(count: int, seed: int) -> str:
 
 
 def test_the_percentile_is_the_share_of_questions_whose_best_document_has_less():
-    found = one_score([0.1 * i for i in range(19)]).judged(ranking(cosine=[0.05, 0.95, 9.0]), "q")
-    assert found.ids == ("d2", "d1", "d0")
-    assert found.percentile.tolist() == [19 / 20, 10 / 20, 1 / 20]
+    judged = one_score([0.1 * i for i in range(19)]).judged(ranking(cosine=[0.05, 0.95, 9.0]), "q")
+    assert judged.ids == ("d2", "d1", "d0")
+    assert judged.percentile.tolist() == [19 / 20, 10 / 20, 1 / 20]
     assert best(one_score([0.5] * 20), cosine=[0.5]) == 0  # it only equals the others
 
 
@@ -60,7 +60,7 @@ def test_the_percentile_falls_along_a_ranking_whose_order_is_another():
 def test_no_more_than_alpha_of_the_same_kind_of_questions_pass(count: int, seed: int, alpha: float):
     """Over all ways to leave one of n + 1 questions out, which is what exchangeable means."""
     scores = np.random.default_rng(seed).standard_cauchy(count + 1)
-    each = [best(one_score(np.delete(scores, i).tolist()), cosine=[own]) for i, own in enumerate(scores)]
+    each = [best(one_score(np.delete(scores, i).tolist()), cosine=[score]) for i, score in enumerate(scores)]
     assert np.mean(np.array(each) >= 1 - alpha - 1e-9) <= alpha + 1e-9
 
 
@@ -68,11 +68,11 @@ def test_with_five_heavy_tailed_scorers_no_more_pass_than_are_promised():
     rng, names, passed = np.random.default_rng(0), [f"s{j}" for j in range(5)], []
     for _ in range(600):
         *others, new = (
-            ranking(**{name: [own] for name, own in zip(names, row, strict=True)})
+            ranking(**{name: [value] for name, value in zip(names, row, strict=True)})
             for row in np.exp(1.5 * rng.normal(size=(40, 5)))
         )
-        made = QuestionBackground.of((f"q{i}", own) for i, own in enumerate(others))
-        passed.append(made.judged(new, "q").percentile[0] >= 0.95)
+        background = QuestionBackground.of((f"q{i}", other) for i, other in enumerate(others))
+        passed.append(background.judged(new, "q").percentile[0] >= 0.95)
     assert np.mean(passed) < 0.065  # 8.5 % if each is measured with scales that it is part of
 
 
@@ -83,12 +83,12 @@ def test_lines_without_each_question_are_those_of_the_others(n: int, k: int, see
     scores, logs, shares = rng.normal(5, 3, (n, k)), rng.uniform(0, 3, n), rng.uniform(0.2, 1, n)
     scores[rng.random((n, k)) < 0.1] = -np.inf
     follows = [bool(flag) for flag in rng.integers(0, 2, k)]
-    _, found = lines_of(scores, logs, shares, follows)
+    _, lines = lines_of(scores, logs, shares, follows)
     for i in range(n):
         keep = np.arange(n) != i
         others, _ = lines_of(scores[keep], logs[keep], shares[keep], follows)
-        for part, own in zip(found, others, strict=True):
-            np.testing.assert_allclose(part[i], own, rtol=1e-6, atol=1e-8)
+        for part, expected in zip(lines, others, strict=True):
+            np.testing.assert_allclose(part[i], expected, rtol=1e-6, atol=1e-8)
 
 
 def test_several_scorers_are_added_in_deviations_of_their_best_with_half_the_weight_for_bm25():
@@ -129,14 +129,14 @@ def test_a_question_that_equals_all_others_does_not_stand_out_where_one_of_them_
     """Scales without a question must not put it below a new one of the same scores."""
     plain, odd = ranking(bm25=[0.0], dynamax=[0.0]), ranking(bm25=[5.0], dynamax=[5.0])
     texts = varied_questions(20)
-    made = QuestionBackground.of((text, odd if i == 19 else plain) for i, text in enumerate(texts))
-    assert best(made, bm25=[0.0], dynamax=[0.0]) < 0.2
+    background = QuestionBackground.of((text, odd if i == 19 else plain) for i, text in enumerate(texts))
+    assert best(background, bm25=[0.0], dynamax=[0.0]) < 0.2
 
 
 def test_questions_that_found_nothing_count_as_the_least():
     nothing = Ranking((), np.zeros(0))
-    found = [(f"q{i}", ranking(cosine=[float(i)])) for i in range(10)]
-    background = QuestionBackground.of([*found, *((f"r{i}", nothing) for i in range(9))])
+    answers = [(f"q{i}", ranking(cosine=[float(i)])) for i in range(10)]
+    background = QuestionBackground.of([*answers, *((f"r{i}", nothing) for i in range(9))])
     assert background.count == 19
     assert best(background, cosine=[-5.0]) == 9 / 20
     assert len(background.judged(nothing, "q")) == 0
@@ -146,13 +146,13 @@ def test_what_cannot_be_told_is_refused():
     background = one_score([float(i) for i in range(19)])
     background.check(0.95)
     few = r"19 background questions measure a percentile of at most 0\.9500.* at least 99 different ones"
-    for wrong, told in (
+    for wrong, message in (
         (0.99, few),
         (1.0, "choose one below 1"),
         (1.5, "from 0 to 1"),
         (np.nan, "from 0 to 1"),
     ):
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             background.check(wrong)
     with pytest.raises(DataError, match="9 of 9 background questions found candidates; give at least 10"):
         one_score([1.0] * 9)
@@ -173,7 +173,7 @@ def test_shares_are_those_of_a_comparison_of_all_pairs(questions: list[str]):
         a, b = grams(one), grams(other)
         return len(a & b) >= NEAR * len(a | b)
 
-    expected = [1 / sum(near(own, other) for other in questions) for own in questions]
+    expected = [1 / sum(near(question, other) for other in questions) for question in questions]
     np.testing.assert_allclose(question_shares(questions), expected)
 
 
@@ -189,9 +189,9 @@ def test_the_questions_of_the_package_are_of_many_topics_and_none_is_like_anothe
 
 def test_a_promise_has_the_interval_of_an_order_statistic():
     rng = np.random.default_rng(0)
-    found = promise(one_score(rng.normal(size=300).tolist(), list(varied_questions(300))), 0.05)
+    interval = promise(one_score(rng.normal(size=300).tolist(), list(varied_questions(300))), 0.05)
     shares = 1 - np.sort(rng.random((4000, 300)), axis=1)[:, int(np.ceil(0.95 * 301)) - 1]
-    np.testing.assert_allclose(np.quantile(shares, [0.025, 0.975]), found, atol=0.003)
+    np.testing.assert_allclose(np.quantile(shares, [0.025, 0.975]), interval, atol=0.003)
 
 
 def test_a_monitor_tells_how_many_questions_are_unrelated_and_whether_they_find_more_or_less():
@@ -200,11 +200,11 @@ def test_a_monitor_tells_how_many_questions_are_unrelated_and_whether_they_find_
 
     def told(*shifts: float) -> tuple[float, float, int]:
         values = np.concatenate([rng.normal(shift, 1, 500) for shift in shifts])
-        return monitor(background, [best(background, cosine=[own]) for own in values])
+        return monitor(background, [best(background, cosine=[value]) for value in values])
 
     assert told(0) == (pytest.approx(0.05, abs=0.04), pytest.approx(1, abs=0.15), 0)
     assert told(0, 9) == (pytest.approx(0.525, abs=0.04), pytest.approx(0.5, abs=0.1), 0)
-    assert [told(own).drift for own in (1.5, -1.5)] == [1, -1]
+    assert [told(shift).drift for shift in (1.5, -1.5)] == [1, -1]
     with pytest.raises(DataError, match="percentiles must be at least one, got none"):
         monitor(background, [])
 
@@ -212,13 +212,13 @@ def test_a_monitor_tells_how_many_questions_are_unrelated_and_whether_they_find_
 @given(st.integers(1, 30), st.integers(10, 40))
 @settings(max_examples=20, deadline=None)
 def test_a_background_comes_back_from_its_bytes(length: int, count: int):
-    made = QuestionBackground.of(
+    background = QuestionBackground.of(
         (" ".join([f"w{i}"] * length), ranking(bm25=[float(i)])) for i in range(count)
     )
-    again = QuestionBackground.from_bytes(made.to_bytes(), "here")
-    assert again.to_bytes() == made.to_bytes()
-    np.testing.assert_array_equal(again.totals, made.totals)
-    assert best(again, bm25=[5.5]) == best(made, bm25=[5.5])
+    again = QuestionBackground.from_bytes(background.to_bytes(), "here")
+    assert again.to_bytes() == background.to_bytes()
+    np.testing.assert_array_equal(again.totals, background.totals)
+    assert best(again, bm25=[5.5]) == best(background, bm25=[5.5])
 
 
 @given(st.integers(0, 2**31), st.integers(0, 255))

@@ -19,8 +19,8 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Kind
 from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds import verdicts
-from surprise_rerank.thresholds.chance import USUAL_CHANCE, AnswerChance
 from surprise_rerank.thresholds.varied_questions import varied_questions
+from surprise_rerank.thresholds.verdicts import USUAL_CHANCE, AnswerChance
 
 LATIN = frozenset({"LATIN"})
 TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")
@@ -54,15 +54,15 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]:
 
 def test_the_word_follows_from_the_chance_and_no_reason_is_long() -> None:
     for chance in np.arange(0, 1.0001, 0.0033):
-        found, percent = verdicts.of_chance(chance), int(100 * chance + 1e-9)
+        verdict, percent = verdicts.of_chance(chance), int(100 * chance + 1e-9)
         expected = "answered" if chance >= 0.5 else "weak" if chance >= 0.2 else "off-topic"
-        assert (found.status, found.chance) == (expected, chance)
-        assert found.reason.endswith(f" {percent} %" if percent else " is less than 1 %")
+        assert (verdict.status, verdict.chance) == (expected, chance)
+        assert verdict.reason.endswith(f" {percent} %" if percent else " is less than 1 %")
     said = [verdicts.refused(share, 0.9995) for share in (0.0, 0.1234, 300 / 301, 3000 / 3001)]
     said += [verdicts.of_chance(0.3), verdicts.NOT_MEASURED, verdicts.NO_MATCH]
-    assert all(len(own.reason.split()) <= 20 for own in said)
+    assert all(len(verdict.reason.split()) <= 20 for verdict in said)
     assert len(verdicts.wordless("Что это такое? 什么", LATIN).split()) <= 20
-    assert not any("100 %" in own.reason for own in said)
+    assert not any("100 %" in verdict.reason for verdict in said)
     written = {
         "status": "weak",
         "chance": 0.3,
@@ -72,8 +72,8 @@ def test_the_word_follows_from_the_chance_and_no_reason_is_long() -> None:
 
 
 def test_what_has_no_word_or_only_letters_that_nobody_used_is_not_compared() -> None:
-    assert {verdicts.wordless(own, LATIN) for own in WORDLESS} == {"the question has no words"}
-    assert {verdicts.wordless(own, LATIN) for own in WORDS} == {""}
+    assert {verdicts.wordless(question, LATIN) for question in WORDLESS} == {"the question has no words"}
+    assert {verdicts.wordless(question, LATIN) for question in WORDS} == {""}
     for question, script in FOREIGN.items():
         said = f"the question is written in {script}, and neither the documents nor the background are"
         assert verdicts.wordless(question, LATIN) == said
@@ -86,11 +86,11 @@ def test_a_search_tells_answers_from_other_questions_and_a_threshold_refuses_the
     pipeline, strict = index.pipeline(), index.pipeline(min_percentile=0.95)
     assert pipeline.search(GOOD).verdict.status == strict.search(GOOD).verdict.status == "answered"
     others = [pipeline.search(question).verdict for question in varied_questions(120)[60:]]
-    assert sum(own.status == "answered" for own in others) <= 3
+    assert sum(verdict.status == "answered" for verdict in others) <= 3
     for odd in ("🎉🎉🎉", "<script>alert(1)</script>", "x", "Где мой велосипед?"):
-        found = pipeline.search(odd)
-        assert (found.verdict.status, found.verdict.chance) == ("unknown", None)
-        assert found.percentile is not None
+        ranking = pipeline.search(odd)
+        assert (ranking.verdict.status, ranking.verdict.chance) == ("unknown", None)
+        assert ranking.percentile is not None
     refused = strict.search("how do I bake a cake?")
     assert (len(refused), refused.verdict.status, refused.verdict.chance) == (0, "off-topic", None)
     assert refused.verdict.reason.endswith("of unrelated questions; 95 % are asked for")
@@ -109,19 +109,19 @@ def test_a_filter_may_leave_nothing_or_too_little_to_tell(index: DocumentIndex) 
 
 def test_what_is_too_small_or_of_another_kind_is_not_told(index: DocumentIndex) -> None:
     pipeline = index.pipeline()
-    own = pipeline.current_background()
-    assert own is not None
+    background = pipeline.current_background()
+    assert background is not None
     calibrated = AnswerChance(0.0, 1.0, 1.0, judged=20, longest=2)
     cases: dict[str, dict[str, Any]] = {
         "99 documents are too few to tell; it takes 100": {"documents": 99},
         "40 background questions are too few to tell; it takes 50": {
-            "totals": own.totals[:40],
-            "shares": own.shares[:40],
+            "totals": background.totals[:40],
+            "shares": background.shares[:40],
         },
         "the chance is of questions of up to 2 words, and this one has 6": {"chance": calibrated},
     }
     for reason, changes in cases.items():
-        changed = replace(pipeline, background=replace(own, **changes))
+        changed = replace(pipeline, background=replace(background, **changes))
         assert changed.search(GOOD).verdict == Verdict("unknown", None, reason)
     assert replace(pipeline, background=None).search(GOOD).verdict == verdicts.NOT_MEASURED
 
@@ -137,8 +137,8 @@ def test_texts_from_elsewhere_are_not_judged_by_the_background_of_an_index(index
     with pytest.raises(DataError, match=r"min_percentile=0.9 cannot be told: some of the texts"):
         reranker.rank(GOOD, **mixed, min_percentile=0.9)
     assert len(reranker.rank(GOOD, **mixed, min_percentile=0)) == 61
-    own = reranker.with_background(varied_questions(60), lambda question: mixed["texts"])
-    assert own.rank(GOOD, mixed["texts"], min_percentile=0.9)[0].percentile > 0.9
+    measured = reranker.with_background(varied_questions(60), lambda question: mixed["texts"])
+    assert measured.rank(GOOD, mixed["texts"], min_percentile=0.9)[0].percentile > 0.9
     assert reranker.rank(GOOD, []).verdict.status == "no match"
 
 
@@ -148,16 +148,16 @@ def test_a_chance_grows_with_what_stands_out_and_follows_judged_questions() -> N
     best, gaps = rng.normal(2, 2, 400), rng.normal(3, 1, 400)
     usual = USUAL_CHANCE.of(best, gaps)
     harder = replace(USUAL_CHANCE, intercept=USUAL_CHANCE.intercept - 1)
-    found = rng.random(400) < harder.of(best, gaps)
-    own = USUAL_CHANCE.calibrated(best, gaps, found)
-    np.testing.assert_allclose(own.of(best, gaps), harder.of(best, gaps), atol=0.1)
+    answered = rng.random(400) < harder.of(best, gaps)
+    calibrated = USUAL_CHANCE.calibrated(best, gaps, answered)
+    np.testing.assert_allclose(calibrated.of(best, gaps), harder.of(best, gaps), atol=0.1)
     # Ten coins of which all good ones stand out most are not enough to be certain.
     few = USUAL_CHANCE.calibrated(best[:10], gaps[:10], usual[:10] > np.median(usual[:10]))
     assert 0.02 < few.of(best[:10], gaps[:10]).min() < few.of(best[:10], gaps[:10]).max() < 0.98
     # A better score is no reason for doubt.
     assert USUAL_CHANCE.calibrated(best, gaps, usual < np.median(usual)).best == 0
     with pytest.raises(DataError, match="9 judged questions; give at least 10"):
-        USUAL_CHANCE.calibrated(best[:9], gaps[:9], found[:9])
+        USUAL_CHANCE.calibrated(best[:9], gaps[:9], answered[:9])
     with pytest.raises(DataError, match="10 of 10 judged questions found an answer; both kinds are needed"):
         USUAL_CHANCE.calibrated(best[:10], gaps[:10], [True] * 10)
 
@@ -186,7 +186,9 @@ def test_nothing_is_told_of_words_that_neither_the_model_nor_a_document_knows(tm
 def test_passages_are_what_is_compared_where_documents_are_few(index: DocumentIndex) -> None:
     background = index.pipeline().current_background()
     assert background is not None
-    of_few = replace(index.pipeline(unit="passage"), background=replace(background, documents=3))
+    of_few = replace(
+        index.pipeline(unit="passage"), background=replace(background, documents=3, unit="passage")
+    )
     enough = of_few.search(GOOD, depth=100).verdict
     assert enough is not None
     assert enough.status == "answered"

@@ -62,8 +62,6 @@ class IndexPools(Pools):
             not searched.
     """
 
-    unit: ClassVar[Unit] = "document"  # what a line of a ranking of its candidates is
-
     def __init__(self, storage: Storage, density: float, tenant: str | None = None) -> None:
         self._density = density
         self.storage, self.tenant = storage, tenant

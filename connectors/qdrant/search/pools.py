@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.engines.client import PayloadChoice, payload_selector
 from surprise_rerank.connectors.qdrant.schema import NUMBER, Record
 from surprise_rerank.connectors.qdrant.search.queries import (
@@ -67,6 +67,8 @@ class Pools(ABC):
 
     Here a document is a point. A key stands for a document until it is known whether it is still there.
     """
+
+    unit: ClassVar[Unit] = "document"  # what a line of a ranking of its candidates is
 
     @property
     def splits(self) -> bool:

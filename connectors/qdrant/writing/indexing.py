@@ -24,6 +24,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     BM25,
     DENSE,
     HASH,
+    INCOMPLETE,
     KEY,
     NUMBER,
     PASSAGES,
@@ -88,7 +89,7 @@ class Stored:
 class Indexer:
     """One pass over a collection of documents, whose points a maker makes and `points` stores in the engine.
 
-    The work is told how many documents are encoded, of a long one the share.
+    The work is told how many documents are encoded, of a long one the share, and how much work that was.
     """
 
     engine: Engine
@@ -171,18 +172,24 @@ class Indexer:
                 _require_same_source(documents[i], stored.get(keys[i]))
         writer.acknowledge(current)
         self._counts["unchanged"] += len(current)
-        self.work(len(current))
+        self.work(len(current), 0)
         rows.sort(key=lambda i: -len(documents[i].content))
+        characters = sum(len(documents[i].content) for i in rows) or 1
         for window in self._windows(rows, documents):
             pieces = [piece for own in window.values() for piece in own]
-            points = self._points_of(pieces, list(window), encoded)
-            parts = []
+            effort = len(rows) * sum(len(documents[i].content) for i in window) / characters
+            jobs = []
             for i, own in window.items():
-                before = stored.get(keys[i])
-                parts.append((keys[i], len(own), before.passages if before else 0))
-                self._counts["added" if before is None else "updated"] += 1
-                self._counts["split"] += len(own) > 1
-            writer.put(partial(_jobs, parts, points))
+                before = stored[keys[i]].passages if keys[i] in stored else 0
+                jobs.append(Job(keys[i], hashes[i], len(own), before))
+            if encoded is None and len(pieces) > _WINDOW:
+                self._store_long(jobs[0], pieces, stored.get(jobs[0].key), effort, writer)
+            else:
+                points = self._points_of(pieces, list(window), effort, encoded)
+                writer.put(partial(_with_points, jobs, points))
+            for job in jobs:
+                self._counts["updated" if job.key in stored else "added"] += 1
+                self._counts["split"] += job.count > 1
 
     def _windows(
         self, rows: Sequence[int], documents: Sequence[Document]
@@ -202,10 +209,9 @@ class Indexer:
             yield window
 
     def _points_of(
-        self, pieces: Sequence[Piece], rows: Sequence[int], encoded: Encoded | None
+        self, pieces: Sequence[Piece], rows: Sequence[int], effort: float, encoded: Encoded | None
     ) -> Callable[[], list[Point]]:
-        """What makes the points of pieces, which are encoded; of a long document they are made already."""
-        # Such a document is encoded some pieces at a time, too, and its vectors would fill the memory.
+        """What makes the points of pieces, which are encoded."""
         if encoded is not None:
             if len(pieces) != len(rows):
                 longest = next(piece for piece in pieces if piece.count > 1)
@@ -213,18 +219,37 @@ class Indexer:
                     f"document {longest.document.id!r} is longer than the model reads and would be split, "
                     "but its vector was given; make the index with passages=None, or let it encode"
                 )
-            self.work(len(rows))
+            self.work(len(rows), effort)
             return partial(self.maker.points, pieces, encoded.take(rows))
-        if len(pieces) <= _WINDOW:
-            made = partial(self.maker.points, pieces, self._encoded(pieces))
-            self.work(len(rows))
-            return made
+        points = partial(self.maker.points, pieces, self._encoded(pieces))
+        self.work(len(rows), effort)
+        return points
+
+    def _store_long(
+        self, job: Job, pieces: Sequence[Piece], stored: Stored | None, effort: float, writer: Writer
+    ) -> None:
+        """Store a document of many passages, some of them at a time; its vectors would fill the memory.
+
+        A new one is stored as it is encoded, and an interrupted pass is gone on with. The passages of one
+        that is replaced answer until all new ones are there.
+        """
+        if stored is not None and stored.hash == f"{INCOMPLETE}{job.hash}":
+            ids = [point_id(job.key, number) for number in range(job.count)]
+            records = writer.asking(lambda: self.engine.retrieve(ids, (NUMBER,)))
+            numbers = {record.payload[NUMBER] for record in records}
+            job, pieces = replace(job, before=0), [own for i, own in enumerate(pieces) if i not in numbers]
         points: list[Point] = []
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
-            points += self.maker.points(part, self._encoded(part))
-            self.work(len(rows) * len(part) / len(pieces))
-        return lambda: points
+            encoded = partial(self.maker.points, part, self._encoded(part))
+            if job.before:
+                points += encoded()
+            else:
+                some = replace(job, is_last=False)
+                writer.put(partial(_with_points, [some], encoded))
+            share = len(part) / len(pieces)
+            self.work(share, effort * share)
+        writer.put(lambda: [replace(job, points=points)])
 
     def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
         self.engine.claim()  # before the work, not after it
@@ -282,10 +307,10 @@ def _require_same_source(document: Document, stored: Stored | None) -> None:
     )
 
 
-def _jobs(parts: Sequence[tuple[str, int, int]], points: Callable[[], list[Point]]) -> list[Job]:
-    """What is to be stored of documents: each with how many pieces it has now, and had before."""
-    made = iter(points())
-    return [Job(key, list(islice(made, count)), before) for key, count, before in parts]
+def _with_points(jobs: Sequence[Job], points: Callable[[], list[Point]]) -> list[Job]:
+    """The jobs of documents with their points; of a part of one all that there are."""
+    stream = iter(points())
+    return [replace(job, points=list(islice(stream, job.count))) for job in jobs]
 
 
 def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:

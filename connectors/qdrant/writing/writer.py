@@ -12,7 +12,7 @@ from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, To
 from surprise_rerank.connectors.qdrant.schema import HASH, INCOMPLETE, PASSAGES, Payload, Point, point_id
 from surprise_rerank.connectors.qdrant.writing.term_statistics import PointWriter
 from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.threads import using_threads
+from surprise_rerank.core.computing import using_threads
 from surprise_rerank.errors import IndexingError, StoreError
 
 T = TypeVar("T")
@@ -26,11 +26,17 @@ _NAMED = 5  # ids that an error shows
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A document to store, by its key: a point for each of its passages, and how many it had before."""
+    """A document to store, by its key: how many passages it has and had before, and points for them.
+
+    A long one comes in several jobs, each with points that are encoded.
+    """
 
     key: str
-    points: Sequence[Point]
+    hash: str
+    count: int
     before: int
+    points: Sequence[Point] = ()
+    is_last: bool = True
 
 
 class StoppedError(Exception):
@@ -140,26 +146,23 @@ class Writer:
 
     def _store(self, jobs: Sequence[Job]) -> None:
         """A window. A document of several points counts as stored when the last of them is."""
-        single = [job for job in jobs if len(job.points) == 1 and job.before <= 1]
-        several = [job for job in jobs if not (len(job.points) == 1 and job.before <= 1)]
+        single = [job for job in jobs if job.count == 1 and job.before <= 1]
+        several = [job for job in jobs if not (job.count == 1 and job.before <= 1)]
         for batch in _batches((job.key, job.points[0]) for job in single):
             failed = self._upsert(batch)
             self.acknowledge({name for name, _ in batch} - failed)
         if not several:
             return
-        failed = set()
-        firsts = [(job.key, _incomplete(job)) for job in several]
-        others = [(job.key, point) for job in several for point in job.points[1:]]
+        points = [(job, point) for job in several for point in job.points]
+        firsts = [(job.key, _incomplete(job, point)) for job, point in points if HASH in point.payload]
+        others = [(job.key, point) for job, point in points if HASH not in point.payload]
         for batch in (*_batches(firsts), *_batches(others)):
-            failed |= self._upsert(batch)
-        whole = [job for job in several if job.key not in failed]
-        surplus = [p for job in whole for p in points_of(job.key, range(len(job.points), job.before))]
+            self._upsert(batch)
+        whole = [job for job in several if job.is_last and job.key not in self._oversized]
+        surplus = [p for job in whole for p in points_of(job.key, range(job.count, job.before))]
         self._points.delete(surplus)
         self._points.set_payloads(
-            [
-                (job.points[0].id, {HASH: job.points[0].payload[HASH], PASSAGES: len(job.points)})
-                for job in whole
-            ]
+            [(point_id(job.key), {HASH: job.hash, PASSAGES: job.count}) for job in whole]
         )
         self.acknowledge([job.key for job in whole])
 
@@ -182,10 +185,11 @@ def points_of(key: str, numbers: Iterable[int]) -> list[str]:
     return [point_id(key, number) for number in numbers]
 
 
-def _incomplete(job: Job) -> Point:
+def _incomplete(job: Job, first: Point) -> Point:
     """The first point, marked until the others are stored; it knows of every passage that may exist."""
-    marked: Payload = {HASH: INCOMPLETE, PASSAGES: max(len(job.points), job.before)}
-    return replace(job.points[0], payload={**job.points[0].payload, **marked})
+    mark = INCOMPLETE if job.before else f"{INCOMPLETE}{job.hash}"
+    marked: Payload = {HASH: mark, PASSAGES: max(job.count, job.before)}
+    return replace(first, payload={**first.payload, **marked})
 
 
 def _batches(points: Iterable[_Named]) -> Iterator[list[_Named]]:

@@ -59,7 +59,9 @@ def _parts(block: Block, indent: int) -> Iterable[RenderableType]:
     head.add_column(width=indent - 2, justify="right")
     head.add_column(ratio=1, overflow="fold")
     head.add_column(justify="right", no_wrap=True)
-    head.add_row(Text(str(rank)), _heading(hit, excerpt), _measure(hit))
+    percentile = hit.percentile
+    measure = Text(f"{hit.score:.4f}") if percentile is None else Text(share(percentile), "green")
+    head.add_row(Text(str(rank)), _heading(hit, excerpt), measure)
     yield head
     more = Text(f"nearly the same: {one_line(', '.join(hit.duplicates))}" if hit.duplicates else "", "dim")
     for text in (_marked(excerpt.text, excerpt.marks), more):
@@ -75,11 +77,6 @@ def _heading(hit: Hit, excerpt: Excerpt) -> Text:
     heading = Text(title, style="bold")
     heading.append("  " if title else "").append(one_line(hit.id), style="not bold cyan")
     return heading.append(f"  {one_line(str(hit.place))}" if hit.place else "", style="not bold dim")
-
-
-def _measure(hit: Hit) -> Text:
-    """The percentile as a share, or the score."""
-    return Text(f"{hit.score:.4f}") if hit.percentile is None else Text(share(hit.percentile), "green")
 
 
 def _marked(sentence: str, marks: Sequence[tuple[int, int]]) -> Text:

@@ -21,6 +21,7 @@ Examples:
   rerank-eval --dataset beir/scifact             a data set of ir_datasets (its test split)
   rerank-eval --dataset beir/scifact,beir/nfcorpus --report both.html
   rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
+  rerank-eval --dataset ./my-manuals --set judged=pages --systems bm25,cosine,auto
   rerank-eval --dataset beir/nfcorpus --set ensemble=train-questions --run-dir runs
   rerank-eval --dataset beir/scifact --set runs=theirs=theirs.trec
   rerank-eval --dataset beir/scifact --set candidates=theirs.trec --systems cosine,dynamax
@@ -165,7 +166,7 @@ def _compare(
     evaluations = []
     for name in datasets:
         if encoder is None and len(datasets) > 1 and chosen.precision != "int8":
-            with terminal.bar(f"loading {chosen.model}", None, "models"):
+            with terminal.bar(f"loading {chosen.model}"):
                 encoder = load_model(chosen)
         evaluations.append(evaluate(replace(chosen, dataset=name), terminal, encoder))
     report = compare(evaluations, chosen.baseline)

@@ -124,9 +124,10 @@ def _study(kind: type, epilog: str, *options: Any) -> Callable[[Callable[..., Re
 def words(settings: WordSettings, terminal: Terminal) -> Report:
     """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
-    The rank of a pair is the number of words that are more similar to its first word than its second one is.
-    MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better. The report
-    also has the correlations with people's judgements on 13 word-similarity sets.
+    The rank of a pair is the number of words that are more similar to its first word than its second one is;
+    of words as similar half count, as all words without a vector are. MR is the mean rank, MRR the mean of 1
+    / rank, Hits@k the share of pairs of rank k or better. The report also has the correlations with people's
+    judgements on 13 word-similarity sets.
     """
     from surprise_rerank.eval.studies.evalrank.words import evaluate_words
 
@@ -188,7 +189,8 @@ def sts(settings: StsSettings, terminal: Terminal) -> Report:
 
     The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
     baseline have bootstrap intervals, and a sub-task is won or lost where the interval excludes 0.
-    Similarities that are fitted are fitted on the sentences of a data set, without their judgements.
+    Similarities that are fitted are fitted on the sentences of one data set, without their judgements; SIF
+    takes other counts of words by `--set word_counts=FILE`.
     """
     from surprise_rerank.eval.studies.sts.evaluation import evaluate_sts
 

@@ -51,6 +51,8 @@ Examples:
   surprise-rerank index --delete 17 --index my-index
   surprise-rerank index letters/ --server http://localhost:8000
 """
+_AUTO = "auto"
+_JUDGED = 8192  # documents that `auto` looks at; an index finds its language from as many
 # What is said of documents on their way to a server; the rest is the server's.
 _READING = {"sources", "form", "id_field", "text_field", "settings", "server", "strict", "as_json", "quiet"}
 _READING_KEYS = {"title_field", "id_prefix", "on_error", "include", "exclude", "max_bytes"}
@@ -123,8 +125,10 @@ def _kinds() -> tuple[type, ...]:
 @click.option(
     "--model",
     metavar="NAME",
-    help="A sentence-transformers model (a name on the hub, or a folder), glove-6b-50d, or a file of word "
-    f"vectors.  [default: the index's own; {DEFAULTS.model} for a new one]",
+    help="A sentence-transformers model (a name on the hub, or a folder), `multilingual`, glove-6b-50d, a "
+    f"file of word vectors, or `{_AUTO}`: {DEFAULTS.model} for documents in English, `multilingual` for "
+    "others.  "
+    f"[default: the index's own; {DEFAULTS.model} for a new one]",
 )
 @click.option(
     "--config",
@@ -231,6 +235,8 @@ def index(
             out.note(f"{error}: settings that are not given are those of a new index")
         options = _options(settings, tenant, None if existing is None else existing.options)
         kept_model = existing.model if existing else lost.model if lost else ""
+        if model == _AUTO:
+            model = kept_model if kept_model and not rebuild else suited_model(documents)
         with finding_model(is_named=model is not None or not kept_model):
             encoder = _endpoint(location, config, model, filling) or _encoder(
                 model or kept_model or DEFAULTS.model,
@@ -346,6 +352,15 @@ def _take_away(location: Location, encoder: Encoder | None, options: IndexOption
     """Remove a new index without documents, also a half made one, unless another run has it open."""
     with contextlib.suppress(StoreError, DataError), open_index(location, encoder, options) as opened:
         opened.storage.discard()
+
+
+def suited_model(sources: Sources) -> str:
+    """Return the default model where it reads the documents, or else the one of many languages."""
+    from surprise_rerank.connectors.qdrant.languages import READ, language_of, unread
+    from surprise_rerank.encoders.loading import MULTILINGUAL
+
+    texts = [document.content[:READ] for document in itertools.islice(sources, _JUDGED)]
+    return MULTILINGUAL if unread(DEFAULTS.model, language_of(texts)) else DEFAULTS.model
 
 
 def _endpoint(location: Location, config: str | None, model: str | None, filling: Filling) -> Encoder | None:

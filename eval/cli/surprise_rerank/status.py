@@ -83,6 +83,8 @@ def _checked(location: Location) -> list[tuple[str, str]]:
 
 def _of_index(location: Location) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """What there is of an index, as JSON values and as names and values for people."""
+    from surprise_rerank.connectors.systems.backgrounds import measured_index
+
     with open_index(location) as index:
         state, spread, size = index.status(), None, None
         facts = _facts(state)
@@ -97,6 +99,10 @@ def _of_index(location: Location) -> tuple[dict[str, Any], list[tuple[str, str]]
             facts += [("shards", str(spread)), *((f"shard {own.number}", str(own)) for own in spread.shards)]
         kept = {"weights": _kept(index, "weights", _weights, facts)}
         kept["backgrounds"] = _kept(index, "background", _background, facts)
+        kept["passage_backgrounds"] = []
+        if (passages := measured_index(index.by_unit("passage"))) is not index:
+            what = "background of passages"
+            kept["passage_backgrounds"] = _kept(passages, what, _background, facts)
     placement = None if spread is None else asdict(spread)
     return {**state.to_json(), **kept, "bytes": size, "placement": placement}, facts
 

@@ -33,6 +33,7 @@ from surprise_rerank.eval.questions import (
 if TYPE_CHECKING:
     import numpy as np
 
+    from surprise_rerank.candidates import Unit
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -72,6 +73,7 @@ class _Given:
     qrels: Path | None
     system: str | None
     reset: bool
+    passages: bool
     settings: Given
     model: str | None
     config: str | None
@@ -103,6 +105,9 @@ class _Given:
     help="Whose background, by default that of searches; or whose weights, by default those of auto.",
 )
 @click.option("--reset", is_flag=True, help="Forget the background, of --system or of all; or the weights.")
+@click.option(
+    "--passages", is_flag=True, help="The background of searches for passages (`search --passages`)."
+)
 @set_option(lambda: (EnsembleSettings,))
 @model_option
 @config_option
@@ -128,6 +133,8 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
     given = _Given(**options)
     if given.settings and what != "ensemble":
         raise click.UsageError(f"--set {next(iter(given.settings.values))} is for tune ensemble")
+    if given.passages and what != "background":
+        raise click.UsageError("--passages is for tune background")
     if given.reset and (given.questions or given.qrels):
         raise click.UsageError("--reset goes without --questions and --qrels")
     if what == "ensemble":
@@ -192,8 +199,10 @@ def _tune_background(given: _Given) -> None:
     from surprise_rerank.thresholds.promises import promise
     from surprise_rerank.thresholds.varied_questions import USUAL
 
+    unit: Unit = "passage" if given.passages else "document"
     if given.reset:
-        with open_any(given.location, None, given.config, asks=False) as index:
+        with open_any(given.location, None, given.config, asks=False) as whole:
+            index = whole.by_unit(unit)
             systems = [given.system] if given.system else all_systems()
             names = [name for name in systems if has_background(index, name)]
             if not names:
@@ -207,7 +216,7 @@ def _tune_background(given: _Given) -> None:
         judged, judgements = given.judged()
         with open_with_model(given.location, given.model, given.config) as index:
             name = given.system or index.default_system
-            chance = index.calibrate_chance(judged, judgements, name)
+            chance = index.by_unit(unit).calibrate_chance(judged, judgements, name)
         told = f"{name}: the chance of an answer, from {chance.judged} judged questions"
         _told(given, {"system": name, **asdict(chance)}, told)
         return
@@ -217,7 +226,7 @@ def _tune_background(given: _Given) -> None:
         count = USUAL if texts is None else len(texts)
         with Terminal(quiet=not given.out.shows_progress).bar("background", count, "questions") as advance:
             origin = given.questions or ""
-            measured = index.measure_background(name, texts, origin=origin, on_progress=advance)
+            measured = index.by_unit(unit).measure_background(name, texts, origin=origin, on_progress=advance)
     lines = []
     if measured.doubt:
         given.out.note(measured.doubt)

@@ -62,7 +62,8 @@ class EnsembleSizes:
                         ensemble = Ensemble.from_vectors(texts[rows[:size]], similarity="cosine")
                         tested = rows[size:]
                         for shown, (system, weight) in SYSTEMS.items():
-                            places, used = by_labels(system, labels, texts[tested], ensemble, weight)
+                            mixing = (weight, self._settings.crossover_size)
+                            places, used = by_labels(system, labels, texts[tested], ensemble, *mixing)
                             f1 = qualities(truth[tested], places)["weighted F1"]
                             key = (model.name, template, size, shown)
                             self.found.add(key, {"weight": used, "weighted F1": f1})

@@ -90,10 +90,11 @@ class ZeroShot:
         source = texts if train is None or not self._settings.inductive else model.of(train)
         ensemble = Ensemble.from_vectors(source, similarity="cosine")
         templates = self._settings.templates
+        mixing = (self._settings.weight, self._settings.crossover_size)
         with self._terminal.bar(f"{model.name}: classifying", len(set(templates)), "templates") as advance:
             for template, labels in task.labels_by_template(model.encoder, templates, leave_out):
                 for system in ZERO_SHOT:
-                    answers = by_labels(system, labels, texts, ensemble, self._settings.weight)
+                    answers = by_labels(system, labels, texts, ensemble, *mixing)
                     self._add((model.name, template, system), *answers)
                 advance(1)
         if train is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -145,7 +145,7 @@ class FewShot:
         yield "cosine, surprise: the encoder fine-tuned once for both; -linear: a linear map of its vectors"
         yield "surprise's ensemble: the tested texts, without their labels"
         if self._unreached:
-            training = FewShotTraining()
+            training = training_of(self._settings, 0)
             yield (
                 f"{self._unreached} results come from a training that ended after {training.max_epochs} "
                 f"epochs, above the loss of {training.target_loss:g}"
@@ -176,7 +176,7 @@ class _Learner:
         seed: int,
     ) -> None:
         source = task.train or task.texts
-        self._encoder, self._task, self._weight, self._seed = model.encoder, task, settings.weight, seed
+        self._encoder, self._task, self._settings, self._seed = model.encoder, task, settings, seed
         self._template = settings.templates[0]
         self._examples = [source.texts[row] for row in rows]
         self._tested = [task.texts.texts[row] for row in tested]
@@ -197,8 +197,8 @@ class _Learner:
             return places, None, time.perf_counter() - start, None
         found = self._mapped if system.endswith("-linear") else self._fine_tuned
         ensemble = Ensemble.from_vectors(found.tested, similarity="cosine")
-        name = system.removesuffix("-linear")
-        places, weight = by_labels(name, found.labels, found.tested, ensemble, self._weight)
+        name, mixing = system.removesuffix("-linear"), (self._settings.weight, self._settings.crossover_size)
+        places, weight = by_labels(name, found.labels, found.tested, ensemble, *mixing)
         return places, weight, found.history.seconds, found.history
 
     @cached_property
@@ -213,7 +213,7 @@ class _Learner:
         # A class may have several names.
         owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
         names = [text for group in groups for text in group]
-        training = FewShotTraining(seed=self._seed)
+        training = training_of(self._settings, self._seed)
         members = self._truth[:, None] == owners
         encoder, history = fine_tune(self._encoder, self._examples, members, names, training)
         labels = self._task.label_vectors(encoder, self._template)
@@ -225,10 +225,21 @@ class _Learner:
         labels = self._task.label_vectors(self._encoder, self._template)
         anchors = np.stack(list(labels.values()))
         members = self._truth[:, None] == np.arange(len(labels))
-        training = FewShotTraining(method="linear", seed=self._seed)
+        training = replace(training_of(self._settings, self._seed), method="linear")
         weights, history = fit_linear_map(own, members, anchors, training)
         moved = dict(zip(labels, mapped(anchors, weights), strict=True))
         return _Trained(moved, mapped(tested, weights), history)
+
+
+def training_of(settings: ClassifySettings, seed: int) -> FewShotTraining:
+    """The training that settings ask for."""
+    return FewShotTraining(
+        soft_negative=settings.soft_negative,
+        gamma=settings.gamma,
+        weight_decay=settings.weight_decay,
+        target_f1=settings.target_f1,
+        seed=seed,
+    )
 
 
 def draw_examples(truth: IntArray, shots: int, classes: Sequence[str], rng: np.random.Generator) -> IntArray:

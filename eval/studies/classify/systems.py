@@ -32,6 +32,7 @@ def by_labels(
     texts: Float32Array,
     ensemble: Ensemble,
     weight: Weight,
+    crossover_size: float,
 ) -> tuple[IntArray, float | None]:
     """(n,) places of the chosen classes by the similarity to the labels, and the weight of surprise.
 
@@ -39,7 +40,8 @@ def by_labels(
     """
     plain = system == COSINE
     how = {"weight": 0.0} if plain else {"model": _MODELS[system], "weight": weight}
-    classifier = SurpriseClassifier(labels, **how).fit(texts, ensemble=ensemble)
+    classifier = SurpriseClassifier(labels, **how, crossover_size=crossover_size)
+    classifier.fit(texts, ensemble=ensemble)
     places = np.searchsorted(np.array(list(labels)), classifier.predict(texts)).astype(np.int64)
     return places, None if plain else float(classifier.weight_)
 

@@ -112,10 +112,10 @@ class Euclidean(Cosine):
         """(n,) similarities of n pairs of items."""
         return 1 / (1 + self._distances(first, second))
 
-    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) what a similarity must exceed to be more than the pair's."""
+    def limits(self, first: IntArray, second: IntArray, side: int = 1) -> Float64Array:
+        """(n,) as `Measure.limits`, the rounding being a distance's."""
         usual = float(np.sqrt((self._lengths**2).mean()))
-        return 1 / (1 + np.maximum(self._distances(first, second) - _ROUNDING * usual, 0.0))
+        return 1 / (1 + np.maximum(self._distances(first, second) - side * _ROUNDING * usual, 0.0))
 
     def rows(self, first: IntArray) -> Float64Array:
         """(b, m) similarities of b first items and every item."""
@@ -140,7 +140,9 @@ class PublishedCosine(Cosine):
     machine changes the figures.
     """
 
-    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
+    counts_equals = False
+
+    def limits(self, first: IntArray, second: IntArray, side: int = 1) -> Float64Array:
         """(n,) the pairs' cosines, in four sums that are added in the end, as processors do."""
         products = self.wide[first] * self.wide[second]
         padded = np.pad(products, ((0, 0), (0, -products.shape[1] % 4)))
@@ -154,11 +156,13 @@ class PublishedEuclidean(Euclidean):
     versions of numpy, so that the second item of every other pair counts against itself.
     """
 
+    counts_equals = False
+
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) similarities of n pairs of items, rounded to float32."""
         return super().scores(first, second).astype(np.float32).astype(np.float64)
 
-    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
+    def limits(self, first: IntArray, second: IntArray, side: int = 1) -> Float64Array:
         """(n,) the pairs' similarities, not rounded."""
         return super().scores(first, second)
 
@@ -214,9 +218,9 @@ class SurpriseMeasure(Cosine):
         """(n,) scores of n pairs of items."""
         return self._of(self.dots(first, second), second)
 
-    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) what a score must exceed to be more than the pair's."""
-        return self._of(self.dots(first, second) + _ROUNDING, second)
+    def limits(self, first: IntArray, second: IntArray, side: int = 1) -> Float64Array:
+        """(n,) as `Measure.limits`, the rounding being the cosine's."""
+        return self._of(self.dots(first, second) + side * _ROUNDING, second)
 
     def rows(self, first: IntArray) -> Float64Array:
         """(b, m) scores of b first items and every item."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.core.arrays import IntArray
+from surprise_rerank.core.arrays import Float64Array, IntArray
 from surprise_rerank.eval.reports.report import Column, Plot, Report, Series, Table
 from surprise_rerank.eval.studies.evalrank.data import RankingTask
 from surprise_rerank.eval.studies.evalrank.ranks import Measure, ranks
@@ -15,17 +15,18 @@ from surprise_rerank.eval.studies.settings import RankSettings
 HITS_AT = tuple(range(1, 16))
 PUBLISHED_NOTE = (
     "As published: the last bits of cosine and l2 decide, so that the second item of one pair in four, or in "
-    "two, counts against itself."
+    "two, counts against itself, and words without a vector, which are equal, do not stand before each other."
 )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RankOutcome:
-    """The (n,) ranks of one model's pairs under one measure, from 1."""
+    """The (n,) ranks of one model's pairs under one measure, from 1, and the share of pairs that it knows."""
 
     model: str
     measure: str
-    ranks: IntArray
+    ranks: Float64Array
+    known: float = 1.0
 
     @property
     def mean_reciprocal(self) -> float:
@@ -38,11 +39,17 @@ class RankOutcome:
 
 
 def ranked(
-    model: str, name: str, measure: Measure, pairs: IntArray, counts: IntArray, terminal: Terminal
+    model: str,
+    name: str,
+    measure: Measure,
+    pairs: IntArray,
+    counts: IntArray,
+    terminal: Terminal,
+    known: float,
 ) -> RankOutcome:
-    """The ranks of pairs under a measure of this name; arguments as of `ranks`."""
+    """The ranks of pairs under a measure of this name; other arguments as of `ranks` and `RankOutcome`."""
     with terminal.bar(f"{model}: {name}", len(pairs), "pairs") as advance:
-        return RankOutcome(model, name, ranks(measure, pairs, counts, advance))
+        return RankOutcome(model, name, ranks(measure, pairs, counts, advance), known)
 
 
 def rank_report(
@@ -56,15 +63,20 @@ def rank_report(
     """The report of EvalRank: MR, MRR and hits of every model and measure, and Hits@k over k."""
     columns = (
         *(Column("model"), Column("similarity"), Column("MR", 1, "min"), Column("MRR", 4, "max")),
-        *(Column("Hits@1", 4, "max"), Column("Hits@3", 4, "max")),
+        *(Column("Hits@1", 4, "max"), Column("Hits@3", 4, "max"), Column("known %", 1)),
     )
     rows = tuple(
-        (o.model, o.measure, float(o.ranks.mean()), o.mean_reciprocal, o.hits(1), o.hits(3)) for o in outcomes
+        (
+            *(o.model, o.measure, float(o.ranks.mean()), o.mean_reciprocal),
+            *(o.hits(1), o.hits(3), 100 * o.known),
+        )
+        for o in outcomes
     )
     title = f"EvalRank, {items}: {len(task.pairs)} pairs among {len(task.background)} {items}"
     notes = (
         *notes,
-        "MR: mean rank of the second item; MRR: mean of 1 / rank; Hits@k: share of pairs of rank k or better",
+        "MR: mean rank of the second item; MRR: mean of 1 / rank; Hits@k: share of pairs of rank k or "
+        "better; known: pairs of which the model has both vectors",
     )
     table = Table(f"evalrank-{items}", title, columns, rows, keys=2, notes=notes)
     plots = tuple(

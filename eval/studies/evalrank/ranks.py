@@ -1,11 +1,13 @@
-"""The rank of a pair (a, b): how many items of a background are more similar to a than b is, at least 1.
+"""The rank of a pair (a, b) among a background: the items that are more similar to a than b is, at least 1.
 
 (Wang, Kuo and Li, 'Just Rank: Rethinking Evaluation with Word and Sentence Similarities', ACL 2022.) At least
 1, because a itself is in the background and is more similar to a than anything else is.
 
-Items whose vectors are equal are one item that counts several times, and what is more similar by no more than
-rounding is not more similar: else the last bit of a float32 decides, and with it the number of threads. Words
-that a vocabulary lacks have one vector, by the thousand.
+Items whose vectors are equal are one item that counts several times, and what differs by no more than
+rounding is equal: else the last bit of a float32 decides, and with it the number of threads. Of items that
+are as similar as b half stand before it. Words that a vocabulary lacks have one vector, by the thousand:
+among them b has the rank of chance, so that a model gains nothing by knowing few words. Published figures
+count none of them.
 """
 
 from __future__ import annotations
@@ -29,17 +31,19 @@ class Measure:
     Attributes:
         error: by how much a number of `rows` may differ from the score.
         rounding: by how much two scores must differ to be different.
+        counts_equals: whether half of the items that are as similar as the second one stand before it.
     """
 
     error = rounding = 0.0
+    counts_equals = True
 
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) scores of n pairs of items, as defined."""
         raise NotImplementedError
 
-    def limits(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) what a score must exceed to be more than that of the pair, rounding aside."""
-        return self.scores(first, second) + self.rounding
+    def limits(self, first: IntArray, second: IntArray, side: int = 1) -> Float64Array:
+        """(n,) what a score must exceed to be more than the pair's; at side -1, reach to be equal."""
+        return self.scores(first, second) + side * self.rounding
 
     def rows(self, first: IntArray) -> Float64Array:
         """(b, m) scores of b first items and every item, by matrix products."""
@@ -52,8 +56,8 @@ def ranks(
     counts: IntArray,
     on_progress: Progress | None = None,
     block: int = _BLOCK,
-) -> IntArray:
-    """(n,) ranks of (n, 2) pairs of items, from 1.
+) -> Float64Array:
+    """(n,) ranks of (n, 2) pairs of items, from 1; halves where items are equal.
 
     Args:
         measure: of the items.
@@ -64,21 +68,25 @@ def ranks(
     """
     border.some("pairs", pairs, "give some to rank")
     limits = measure.limits(pairs[:, 0], pairs[:, 1])
+    least = measure.limits(pairs[:, 0], pairs[:, 1], -1) if measure.counts_equals else limits
     above = np.zeros(len(pairs), dtype=np.int64)
+    equal = np.ones(len(pairs), dtype=np.int64)  # the second item itself
     for chosen, first, row_of in _blocks(pairs[:, 0], max(1, block // len(counts))):
         rows = measure.rows(first)
         for i, r in zip(chosen.tolist(), row_of.tolist(), strict=True):
             with np.errstate(invalid="ignore"):
-                gains = rows[r] - limits[i]
-            above[i] = counts[gains > measure.error].sum()
+                is_above = rows[r] - limits[i] > measure.error
+                is_unsure = ~is_above & (rows[r] - least[i] >= -measure.error)
+            above[i] = counts[is_above].sum()
             # What the product leaves open is looked at pair by pair.
-            unsure = np.flatnonzero(np.abs(gains) <= measure.error)
-            if len(unsure):
-                exact = measure.scores(np.full(len(unsure), pairs[i, 0]), unsure)
-                above[i] += counts[unsure[exact > limits[i]]].sum()
+            unsure = np.flatnonzero(is_unsure)
+            exact = measure.scores(np.full(len(unsure), pairs[i, 0]), unsure)
+            above[i] += counts[unsure[exact > limits[i]]].sum()
+            if measure.counts_equals:
+                equal[i] = counts[unsure[(exact <= limits[i]) & (exact >= least[i])]].sum()
         if on_progress is not None:
             on_progress(len(chosen))
-    return np.maximum(above, 1)
+    return np.maximum(above + np.maximum(equal - 1, 0) / 2, 1)
 
 
 def distinct(vectors: Float32Array) -> tuple[IntArray, IntArray]:

@@ -30,7 +30,7 @@ from surprise_rerank.eval.studies.settings import RankSettings
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.kernels import own_memberships
-from surprise_rerank.similarities.table import CorpusStatistics, find_similarity, with_raw
+from surprise_rerank.similarities.table import CorpusStatistics, embedding_words, find_similarity, with_raw
 
 
 def evaluate_sentences(settings: RankSettings, terminal: Terminal) -> Report:
@@ -62,19 +62,21 @@ def rank_sentences(
         tokens = encoded.require_tokens()
         # Word vectors are looked up again for their mean, which takes no time.
         vectors = encoded.dense if model.word_vectors is None else model.vectors(task.background)
-        missing = int(np.count_nonzero(tokens.lengths == 0))
+        is_known = tokens.lengths > 0
+        missing = int(np.count_nonzero(~is_known))
+        known = float(is_known[pairs].all(axis=1).mean())
         if missing:
             notes.append(f"{model.name} knows no word of {missing} of {len(row)} sentences.")
         # Where a sentence has no known word, the published program computes in float64, and `l2` has no two
         # precisions that would decide anything.
         published = {"cosine"} if missing else {"cosine", "l2"}
         published = published if settings.as_published else set()
-        outcomes += _of_vectors(model.name, vectors, of_vectors, pairs, terminal, published)
+        outcomes += _of_vectors(model.name, vectors, of_vectors, pairs, terminal, published, known)
         if of_tokens:
-            outcomes += _of_tokens(model, task, tokens, of_tokens, pairs, terminal)
+            outcomes += _of_tokens(model, task, tokens, of_tokens, pairs, terminal, known)
         if settings.post_process:
             name, processed = model.name + POST_PROCESSED, post_processed(vectors)
-            outcomes += _of_vectors(name, processed, of_vectors, pairs, terminal, published)
+            outcomes += _of_vectors(name, processed, of_vectors, pairs, terminal, published, known)
     return rank_report("sentences", task, outcomes, notes, settings)
 
 
@@ -85,12 +87,13 @@ def _of_vectors(
     pairs: IntArray,
     terminal: Terminal,
     published: set[str],
+    known: float,
 ) -> Iterator[RankOutcome]:
     centred = (vectors - vectors.mean(axis=0, dtype=np.float64)).astype(np.float32)
     items, item_of = Items.of(centred, unit_rows(centred), len(centred))
     for kind in measures:
         measure = dense_measure(kind, items, as_published=kind in published)
-        yield ranked(name, kind, measure, item_of[pairs], items.counts, terminal)
+        yield ranked(name, kind, measure, item_of[pairs], items.counts, terminal, known)
 
 
 def _of_tokens(
@@ -100,11 +103,14 @@ def _of_tokens(
     measures: Sequence[str],
     pairs: IntArray,
     terminal: Terminal,
+    known: float,
 ) -> Iterator[RankOutcome]:
     words = word_lists(model.encoder, task.background)
     texts = Texts(replace(tokens, own=own_memberships(tokens)), words)
-    corpus = CorpusStatistics(tokens.dimension, texts, WordStatistics.of(words))
+    needs = frozenset().union(*(find_similarity(kind).fitted_on for kind in measures))
+    embedding = embedding_words(model.encoder) if "embedding" in needs else None
+    corpus = CorpusStatistics(tokens.dimension, texts, WordStatistics.of(words), embedding)
     once = np.ones(len(texts), dtype=np.int64)
     for kind in measures:
         measure = TokenMeasure(find_similarity(kind).build(corpus), texts)
-        yield ranked(model.name, kind, measure, pairs, once, terminal)
+        yield ranked(model.name, kind, measure, pairs, once, terminal, known)

@@ -55,7 +55,9 @@ def rank_words(
     notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
     for model in models:
         vocabulary = Vocabulary.of(model, words, terminal)
-        notes += _unknown(model.name, task, dict(zip(words, vocabulary.rows >= 0, strict=True)))
+        knows = dict(zip(words, (vocabulary.rows >= 0).tolist(), strict=True))
+        notes += _unknown(model.name, task, knows)
+        known = sum(knows[first] and knows[second] for first, second in task.pairs) / len(task.pairs)
         for processed in (False, True) if settings.post_process else (False,):
             name = model.name + POST_PROCESSED * processed
             vectors = vocabulary.processed(post_process=processed)
@@ -67,7 +69,7 @@ def rank_words(
 
             for kind in dict.fromkeys(settings.similarities):
                 measure = dense_measure(kind, items, as_published=settings.as_published)
-                outcomes.append(ranked(name, kind, measure, of(task.pairs), items.counts, terminal))
+                outcomes.append(ranked(name, kind, measure, of(task.pairs), items.counts, terminal, known))
                 for own in sets:
                     found = correlations(measure.scores(*of(own.pairs).T), own.scores)
                     values = (found.pearson, found.spearman, found.kendall, len(own.pairs))
@@ -76,13 +78,14 @@ def rank_words(
     return rank_report("words", task, outcomes, notes, settings, more if sets else ())
 
 
-def _unknown(name: str, task: RankingTask, known: dict[str, bool]) -> list[str]:
+def _unknown(name: str, task: RankingTask, knows: dict[str, bool]) -> list[str]:
     """A note on the words that a model lacks, where it lacks some."""
-    missing = sum(not known[word] for word in task.background)
+    missing = sum(not knows[word] for word in task.background)
     if not missing:
         return []
-    pairs = sum(not known[a] and not known[b] for a, b in task.pairs)
+    pairs = sum(not knows[a] and not knows[b] for a, b in task.pairs)
     return [
         f"{name} lacks {missing} of {len(task.background)} words, and both words of {pairs} of "
-        f"{len(task.pairs)} pairs. They share one vector, the mean: none is more similar than another."
+        f"{len(task.pairs)} pairs. They share one vector, the mean: none is more similar than another, and a "
+        "pair's second word stands in the middle of them."
     ]

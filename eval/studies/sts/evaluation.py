@@ -15,10 +15,8 @@ from surprise_rerank.eval.stats.intervals import difference_intervals
 from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, load_sentence_models
 from surprise_rerank.eval.studies.settings import StsSettings
 from surprise_rerank.eval.studies.sts.data import DataSet, read_data_sets
-from surprise_rerank.eval.studies.sts.scoring import COSINE, EncodedPairs
+from surprise_rerank.eval.studies.sts.scoring import COSINE, EncodedPairs, read_word_counts
 from surprise_rerank.eval.studies.sts.tables import Compared, StsSystem, plots, tables
-from surprise_rerank.similarities.bags import word_lists
-from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import RAW, find_similarity, with_raw
 
 ALL = "all"
@@ -43,14 +41,16 @@ def check_similarities(settings: StsSettings) -> None:
 
 
 def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:
-    """The names of similarities for a model: the baseline first, once each; `all` are those of the register.
+    """The names of similarities for a model: the baseline first, once each.
 
-    By default the paper's, over raw vectors for word vectors, over unit vectors for other encoders.
+    `all` are those of the register but for `fbow-words`, which takes an hour. By default they are those
+    of the paper, over raw vectors for word vectors, over unit vectors for other encoders.
     """
     if names is None:
         raw = model.word_vectors is not None
         names = (COSINE, *(name if raw else name.removesuffix(RAW) for name in _WORDS))
-    wanted = [n for name in names for n in ((COSINE, *with_raw()) if name == ALL else (name,))]
+    every = (COSINE, *(name for name in with_raw() if "embedding" not in find_similarity(name).fitted_on))
+    wanted = [n for name in names for n in (every if name == ALL else (name,))]
     return tuple(dict.fromkeys((baseline, *wanted)))
 
 
@@ -115,20 +115,23 @@ def _measured(
         for name in similarities_for(model, settings.similarities, settings.baseline)
         if not _is_missing(name, settings.baseline, notes)
     ]
-    statistics = WordStatistics()
-    if any(name != COSINE and "statistics" in find_similarity(name).fitted_on for name in names):
-        for data_set in data_sets:
-            statistics += WordStatistics.of(word_lists(model.encoder, data_set.sentences))
+    counts = None if settings.word_counts is None else read_word_counts(settings.word_counts)
     found = {name: StsSystem(model.name, name) for name in names}
     processed = StsSystem(model.name + POST_PROCESSED, COSINE)
     unknown: dict[str, int] = {}
     for data_set in data_sets:
         with terminal.bar(f"{model.name}: encoding {data_set.name}", None, "sentences") as advance:
-            pairs = EncodedPairs(model, data_set, post_process=settings.post_process, on_progress=advance)
+            pairs = EncodedPairs(
+                model,
+                data_set,
+                word_counts=counts,
+                post_process=settings.post_process,
+                on_progress=advance,
+            )
         unknown[data_set.name] = pairs.unknown
         with terminal.bar(f"{model.name}: {data_set.name}", len(names), "similarities") as advance:
             for name, system in found.items():
-                system.add(data_set, pairs.similarities(name, statistics))
+                system.add(data_set, pairs.similarities(name))
                 advance(1)
         if settings.post_process:
             processed.add(data_set, pairs.cosines_post_processed())

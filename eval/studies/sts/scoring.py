@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, unit_rows
 from surprise_rerank.encoders.base import Progress
+from surprise_rerank.eval.line_files import number, read_rows
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, post_processed
 from surprise_rerank.eval.studies.sts.data import DataSet
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
-from surprise_rerank.similarities.table import CorpusStatistics, find_similarity
+from surprise_rerank.similarities.table import CorpusStatistics, embedding_words, find_similarity
 
 COSINE = "cosine"
+
+
+def read_word_counts(path: Path) -> Mapping[str, float]:
+    """Word -> its count, of a file with a word and a count in each line; the counts of equal words add up."""
+
+    def row(line: str) -> tuple[str, float]:
+        word, count = line.split()
+        return word.lower(), number(count, 0)
+
+    counts: dict[str, float] = {}
+    for word, count in read_rows(path, row, "a word and its count", blank=False):
+        counts[word] = counts.get(word, 0.0) + count
+    return counts
 
 
 class EncodedPairs:
     """A data set's sentences, each encoded once.
 
-    For `post_process`, vectors are kept without their first two principal components, too: those of all
-    sentences of the data set, other parts included, once each.
+    SIF's weights come from `word_counts`, by default from the data set's own sentences, whatever other data
+    sets are measured beside it. For `post_process`, vectors are kept without their first two principal
+    components, too: those of all sentences of the data set, other parts included, once each.
     """
 
     def __init__(
@@ -28,9 +47,11 @@ class EncodedPairs:
         model: SentenceModel,
         data_set: DataSet,
         *,
+        word_counts: Mapping[str, float] | None = None,
         post_process: bool = False,
         on_progress: Progress | None = None,
     ) -> None:
+        self._encoder, self._word_counts = model.encoder, word_counts
         sentences = list(dict.fromkeys(data_set.sentences))
         row = {text: i for i, text in enumerate(sentences)}
         self._occurrences = np.array([row[text] for text in data_set.sentences])
@@ -53,11 +74,19 @@ class EncodedPairs:
         """How many sentences have no known word."""
         return sum(not bag.vectors.any() for bag in self._bags)
 
-    def similarities(self, name: str, statistics: WordStatistics) -> Float64Array:
+    @cached_property
+    def _statistics(self) -> WordStatistics:
+        """Of the words of the data set's sentences, as often as they are in pairs."""
+        of_sentences = WordStatistics.of(self._texts.names[i] for i in self._occurrences)
+        if self._word_counts is None:
+            return of_sentences
+        return WordStatistics(self._word_counts, of_sentences.document_frequencies, of_sentences.documents)
+
+    def similarities(self, name: str) -> Float64Array:
         """(n,) similarities of the pairs of all sub-tasks, one after the other, by the reference form.
 
-        What is fitted is fitted on the data set's sentences, as often as they are in pairs, and on how often
-        words are used. `cosine` is that of the model's own sentence vectors.
+        What is fitted is fitted on the data set's sentences, as often as they are in pairs. `cosine` is that
+        of the model's own sentence vectors. Of distances it is minus the distance, as r is of the values.
         """
         if name == COSINE:
             return self._cosines(self._dense)
@@ -68,9 +97,11 @@ class EncodedPairs:
             sample = Texts(self._texts.batch.take(self._occurrences), words)
         # Products of sentences are small: with a second thread, numpy takes up to ten times as long for them.
         with threadpool_limits(limits=1, user_api="blas"):
-            similarity = named.build(CorpusStatistics(self._dimension, sample, statistics))
+            embedding = embedding_words(self._encoder) if "embedding" in named.fitted_on else None
+            similarity = named.build(CorpusStatistics(self._dimension, sample, self._statistics, embedding))
             pairs = zip(self._first.tolist(), self._second.tolist(), strict=True)
-            return np.array([similarity.pair(self._bags[a], self._bags[b]) for a, b in pairs], np.float64)
+            values = [similarity.pair(self._bags[a], self._bags[b]) for a, b in pairs]
+        return named.linear(np.array(values, np.float64))
 
     def cosines_post_processed(self) -> Float64Array:
         """(n,) cosines without the first two principal components."""

@@ -1,0 +1,83 @@
+"""Locals are called what they hold: some words say nothing of a value, and clean rooms bind none of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RIDDLES = {"own", "found", "there", "asked", "made", "given", "told", "known", "rest", "both"}
+
+# Rooms that are free of them: folders (their files alone) and files. A room that has become so is added.
+CLEAN = (
+    *("surprise_rerank", "surprise_rerank/core", "surprise_rerank/rerank", "surprise_rerank/thresholds"),
+    *("connectors/components.py", "connectors/context_window.py", "connectors/filters.py"),
+    *("connectors/haystack.py", "connectors/highlights.py", "connectors/langchain.py"),
+    *("connectors/llama_index.py", "connectors/mteb.py", "connectors/progress.py", "connectors/pyterrier.py"),
+    *("connectors/ranked.py", "connectors/rerankers.py", "connectors/lucene"),
+    *("eval/cli/output", "eval/stats"),
+    *("tests", "tests/adapters", "tests/commands", "tests/core", "tests/house", "tests/rerank"),
+    *("tests/similarities", "tests/surprise", "tests/thresholds"),
+)
+
+
+def riddles(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """The lines that bind such a name in a function, a comprehension or a module; fields of classes may."""
+    fields = {
+        id(name)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign | ast.Assign)
+        for name in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) if id(node) not in fields:
+                bound: str | None = name
+            case ast.arg(arg=name) | ast.ExceptHandler(name=name) | ast.MatchAs(name=name):
+                bound = name
+            case _:
+                continue
+        if bound in RIDDLES:
+            yield node.lineno, bound
+
+
+@pytest.mark.parametrize("room", CLEAN)
+def test_what_a_room_binds_is_called_what_it_holds(room: str):
+    place = ROOT / room
+    files = sorted(place.glob("*.py")) if place.is_dir() else [place]
+    assert files
+    lines = [
+        f"{file.relative_to(ROOT)}:{line} {name}"
+        for file in files
+        for line, name in riddles(ast.parse(file.read_text("utf-8")))
+    ]
+    assert lines == [], "call them what they hold"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "found = 1",
+        "def f(own): ...",
+        "f = lambda given: 1",
+        "[own for own in ()]",
+        "for rest in (): ...",
+        "with open('x') as made: ...",
+        "try: ...\nexcept ValueError as told: ...",
+        "if (known := 1): ...",
+        "both, x = 1, 2",
+        "match 1:\n    case asked: ...",
+        "class A:\n    def f(self):\n        there = 1",
+    ],
+)
+def test_every_way_to_bind_a_name_is_seen(source: str):
+    assert len(list(riddles(ast.parse(source)))) == 1
+
+
+def test_words_that_are_only_read_are_free():
+    assert list(riddles(ast.parse("class A:\n    made: str = ''\nx.own = y.found(told)"))) == []
