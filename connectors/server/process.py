@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import logging
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surprise_rerank.connectors.server.logs import EventLog
+from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,6 +24,32 @@ if TYPE_CHECKING:
 
 # Where the token is; an option would be seen by other users.
 TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
+_SERVED = "served.json"  # in the folder of an index: where documents for it can be sent
+
+
+def served_at(folder: Path) -> str | None:
+    """Return the address of the server that has an index's folder open, as far as that is noted there."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        return str(json.loads((folder / _SERVED).read_bytes())["url"])
+    return None
+
+
+@contextlib.contextmanager
+def noting_served(folder: Path | None) -> Iterator[Callable[[str], None]]:
+    """While the block serves an index: what it gets notes the address in the folder, if that is possible."""
+    if folder is None:
+        yield lambda url: None
+        return
+
+    def note(url: str) -> None:
+        with contextlib.suppress(OSError), whole_file(folder / _SERVED, private=True) as file:
+            file.write(json.dumps({"url": url}).encode())
+
+    try:
+        yield note
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / _SERVED).unlink(missing_ok=True)
 
 
 def listen(host: str, port: int, *, asks_for_tokens: bool) -> socket.socket:
