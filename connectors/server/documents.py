@@ -42,13 +42,13 @@ def add_documents(router: APIRouter, service: Service) -> None:
     """Add the routes that list and change the documents of the server's own index."""
 
     @router.put("/v1/documents", response_model=DocumentsResponse, responses={202: {"model": JobResponse}})
-    async def put(request: Request, asked: DocumentsRequest) -> Response:
+    async def put(request: Request, body: DocumentsRequest) -> Response:
         """Store documents, or replace those of the same id; searches find them when this answers."""
-        texts = [own.text for own in asked.documents]
+        texts = [document.text for document in body.documents]
         ranking.require_allowed(service.options, "documents", texts, "documents")
         owner, index = record_of(request.scope).owner, service.required().written()
-        documents = _documents(index, asked, owner.tenant)
-        if not asked.wait:
+        documents = _documents(index, body, owner.tenant)
+        if not body.wait:
             return _begun(service, index, documents, owner)
         return await _changed(service, request, lambda index: _stored(index, documents, owner.tenant))
 
@@ -70,28 +70,28 @@ def add_documents(router: APIRouter, service: Service) -> None:
         return await _removed(service, request, ChosenDocuments(ids=[id], tenant=tenant))
 
     @router.post("/v1/documents/delete", response_model=DocumentsResponse)
-    async def delete_chosen(request: Request, asked: ChosenDocuments) -> Response:
+    async def delete_chosen(request: Request, body: ChosenDocuments) -> Response:
         """Remove documents of ids, those that a filter lets through, or all of a tenant."""
-        return await _removed(service, request, asked)
+        return await _removed(service, request, body)
 
     @router.post("/v1/documents/ids", response_model=IdsResponse)
-    async def ids(request: Request, asked: ListRequest) -> Response:
+    async def ids(request: Request, body: ListRequest) -> Response:
         """List the ids of documents, or of those that a filter lets through."""
-        index, tenant = service.required().written(), record_of(request.scope).owner.tenant_for(asked.tenant)
-        condition = ranking.condition_of(asked.filter, service.options.max_conditions)
+        index, tenant = service.required().written(), record_of(request.scope).owner.tenant_for(body.tenant)
+        condition = ranking.condition_of(body.filter, service.options.max_conditions)
 
         def listed() -> list[str]:
             with refusing():
                 named = index.ids(filter=condition, tenant=tenant)
-                return list(islice(named, asked.offset, asked.offset + asked.limit))
+                return list(islice(named, body.offset, body.offset + body.limit))
 
         return json_response({"ids": await service.workers.run(lambda stop: listed(), request.receive)})
 
 
-def _documents(index: DocumentIndex, asked: DocumentsRequest, tenant: str | None) -> list[Document]:
+def _documents(index: DocumentIndex, body: DocumentsRequest, tenant: str | None) -> list[Document]:
     """The documents of a request, which are the tenant's if the token has one; refused if an id is twice."""
     with _refusing():
-        documents = [Document(**document.model_dump()) for document in asked.documents]
+        documents = [Document(**document.model_dump()) for document in body.documents]
         if tenant is not None:
             documents = [index.manifest.options.owned(document, tenant) for document in documents]
         keys = list(map(index.manifest.options.key_of, documents))
@@ -147,15 +147,15 @@ def _refusing() -> Iterator[None]:
         raise RefusedError(422, str(error)) from error
 
 
-async def _removed(service: Service, request: Request, asked: ChosenDocuments) -> Response:
+async def _removed(service: Service, request: Request, body: ChosenDocuments) -> Response:
     owner = record_of(request.scope).owner
-    tenant = owner.tenant_for(asked.tenant)
-    if asked.ids is None and asked.filter is None:
+    tenant = owner.tenant_for(body.tenant)
+    if body.ids is None and body.filter is None:
         owner.require("admin", "deleting all documents of a tenant")
-    condition = ranking.condition_of(asked.filter, service.options.max_conditions)
+    condition = ranking.condition_of(body.filter, service.options.max_conditions)
 
     def remove(index: DocumentIndex) -> SyncReport:
-        return SyncReport(0, 0, 0, index.delete(asked.ids, filter=condition, tenant=tenant))
+        return SyncReport(0, 0, 0, index.delete(body.ids, filter=condition, tenant=tenant))
 
     return await _changed(service, request, remove)
 

@@ -101,8 +101,9 @@ def label_of(scope: Scope) -> str:
 
 def _matched(scope: Scope) -> tuple[Match, str]:
     """How far a route of the application fits a request, and the route that fits best."""
-    fits = ((own.matches(scope)[0], str(getattr(own, "path", "other"))) for own in scope["app"].routes)
-    best = max(fits, key=lambda own: own[0].value)
+    routes = scope["app"].routes
+    fits = ((route.matches(scope)[0], str(getattr(route, "path", "other"))) for route in routes)
+    best = max(fits, key=lambda fit: fit[0].value)
     return best if best[0] is not Match.NONE else (Match.NONE, "other")
 
 
@@ -122,8 +123,8 @@ class Door:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        record = scope[_KEY] = Record(given if _ID.fullmatch(given) else str(uuid.uuid4()))
+        request_id = headers.get("x-request-id", "")
+        record = scope[_KEY] = Record(request_id if _ID.fullmatch(request_id) else str(uuid.uuid4()))
 
         REQUEST_ID.set(record.request_id)
 
@@ -162,8 +163,8 @@ class Door:
         origin = headers.get("origin")
         if origin in self._options.origins:
             origin = None
-        for kind, given in (("Host", f"//{headers.get('host', '')}"), ("Origin", origin)):
-            if given is not None and not self._is_own(given):
+        for kind, name in (("Host", f"//{headers.get('host', '')}"), ("Origin", origin)):
+            if name is not None and not self._is_own(name):
                 raise RefusedError(
                     403,
                     f"the {kind} of the request is no name of this machine; use http://localhost, give the "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import (
@@ -31,10 +32,11 @@ _DEEPEST = 100
 def _shallow(value: Any) -> Any:
     level: Sequence[Any] = [value]
     for _ in range(_DEEPEST + 2):
-        inner = [own for own in level if isinstance(own, Mapping | list)]
+        inner = [part for part in level if isinstance(part, Mapping | list)]
         if not inner:
             return value
-        level = [one for own in inner for one in (own.values() if isinstance(own, Mapping) else own)]
+        parts = (part.values() if isinstance(part, Mapping) else part for part in inner)
+        level = list(chain.from_iterable(parts))
     raise ValueError(f"has fields of more than {_DEEPEST} levels; send flatter ones")
 
 

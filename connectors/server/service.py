@@ -96,7 +96,7 @@ class Opened:
             raise RefusedError(404, "the server has no index of its own; start it with --index FOLDER")
         return index
 
-    def pipeline_of(self, system: str | None = None, asked: str = "system") -> Pipeline:
+    def pipeline_of(self, system: str | None = None, field: str = "system") -> Pipeline:
         """The pipeline of a system that a request's field asks for; the first one by default."""
         if self.pipeline is None:
             raise RefusedError(404, "the server has no index to search; start it with one")
@@ -106,10 +106,10 @@ class Opened:
         if system not in self.systems or self.index is None:
             hint = did_you_mean(system, self.systems)
             raise RefusedError(
-                422, f"{asked}: the index has none of that name; {hint}there are {', '.join(self.systems)}"
+                422, f"{field}: the index has none of that name; {hint}there are {', '.join(self.systems)}"
             )
         try:
-            with refusing(f"{asked}: "):
+            with refusing(f"{field}: "):
                 return self.index[system]
         except TimeoutError as error:
             said = f"the system {system} is being made ready; try again in some seconds"
@@ -143,7 +143,10 @@ class Opened:
             return [*self.tried]
         sampled = self.index.index.sample_documents(_SAMPLED)
         # A title of a word or two, such as a file's name, says less than the first sentence.
-        named = (own if len(own.title.split()) > 2 else replace(own, title="") for own in sampled)
+        named = (
+            document if len(document.title.split()) > 2 else replace(document, title="")
+            for document in sampled
+        )
         texts = {text.casefold(): text for text in title_questions(named) if len(text.split()) > 2}
         near = sorted(texts.values(), key=len)
         return [*near[len(near) // 2 :][:3], *varied_questions(1)]
@@ -258,7 +261,9 @@ class Service:
             backgrounds = {
                 name: pipeline.current_background() for name, pipeline in self.opened.index.made.items()
             }
-            self.metrics.show_backgrounds({name: own for name, own in backgrounds.items() if own is not None})
+            self.metrics.show_backgrounds(
+                {name: background for name, background in backgrounds.items() if background is not None}
+            )
 
     @contextmanager
     def loading(self, settings: PipelineSettings, stop: Callable[[], object]) -> Iterator[None]:

@@ -206,8 +206,8 @@ class RequestEncoder:
 
         advanced(0)
         encoded = self._encoder.encode(texts, kind, advanced)
-        known = encoded.tokens
-        counts = map(len, self.token_spans(texts, kind)) if known is None else known.lengths
+        tokens = encoded.tokens
+        counts = map(len, self.token_spans(texts, kind)) if tokens is None else tokens.lengths
         self.tokens += int(sum(counts))
         return encoded
 
