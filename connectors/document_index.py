@@ -55,11 +55,7 @@ from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
 from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
 from surprise_rerank.connectors.ranked import Ranked
-from surprise_rerank.connectors.systems.backgrounds import (
-    kept_by_unit,
-    look_after_backgrounds,
-    measure_again,
-)
+from surprise_rerank.connectors.systems.backgrounds import kept_by_unit, look_after_backgrounds, measure_again
 from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.core.tokens import TokenBatch

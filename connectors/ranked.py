@@ -12,13 +12,8 @@ from typing import Any, Unpack, cast, get_args
 from surprise_rerank import border
 from surprise_rerank.answers import SearchOptions, SearchSettings
 from surprise_rerank.candidates import Candidates, Field, Query, Unit
-from surprise_rerank.connectors.qdrant.retrievers import (
-    HybridRetriever,
-    LexicalIndex,
-    SurpriseMode,
-    narrowable,
-    with_words,
-)
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, LexicalIndex, with_words
+from surprise_rerank.connectors.qdrant.retrievers import SurpriseMode, narrowable
 from surprise_rerank.connectors.qdrant.schema import ALL, DOCUMENT_FIELDS, PointId, to_document
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, PassagePools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS

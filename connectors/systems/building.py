@@ -7,7 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from surprise_rerank import border
-from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SurpriseMode, SurpriseRetriever
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.retrievers import SurpriseMode, SurpriseRetriever
 from surprise_rerank.connectors.qdrant.scored import InclusionScored, LexicallyScored
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import Searched

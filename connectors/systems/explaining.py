@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
-from surprise_rerank.connectors.qdrant.retrievers import SparseRetriever
+from surprise_rerank.connectors.qdrant.hybrid import SparseRetriever
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.systems.inputs import SAMPLE_SIZE, BuiltSystem

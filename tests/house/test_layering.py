@@ -43,7 +43,7 @@ ROOMS = [
     ),
     *(
         f"connectors.qdrant.{room}"
-        for room in ("engines", "storage", "writing", "search", "retrievers", "scored")
+        for room in ("engines", "storage", "writing", "search", "retrievers", "hybrid", "scored")
     ),
     *(f"connectors.{room}" for room in ("highlights", "readers", "systems", "ranked", "document_index")),
     *(f"connectors.{room}" for room in ("attached", "qdrant", "similar", "server", "components", "filters")),
