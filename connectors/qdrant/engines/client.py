@@ -453,7 +453,8 @@ def _from_json(point: Mapping[str, Any]) -> Record:
     vectors = {
         name: _Sparse(v["indices"], v["values"]) if isinstance(v, dict) else v for name, v in named.items()
     }
-    return Record(str(point["id"]), point.get("payload") or {}, vectors, float(point["score"]))
+    score = float(np.float32(point["score"]))  # which it is, in the shortest digits
+    return Record(str(point["id"]), point.get("payload") or {}, vectors, score)
 
 
 def _from_grpc(point: Any) -> Record:
