@@ -17,9 +17,8 @@ from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoder, Kind
+from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.encoders.text_vectors import dense_vectors
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.studies.sentence_models import load_each
 from surprise_rerank.surprise.score import SurpriseModel

@@ -14,8 +14,7 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray
 from surprise_rerank.encoders.base import Encoder, Progress
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.encoders.static import StaticEncoder
-from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.similarities.definitions import Removal
 
 # What EvalRank gives a sentence of which no word is known, in every dimension.

@@ -45,9 +45,8 @@ from surprise_rerank.classify.labels import (
 from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray
 from surprise_rerank.core.files import disk_errors, staged_folder
 from surprise_rerank.encoders.adapting import as_encoder
-from surprise_rerank.encoders.base import Encoder, Kind
+from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors, texts_of
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
-from surprise_rerank.encoders.text_vectors import dense_vectors, texts_of
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.anchor_scores import AnchorScores

@@ -16,7 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms
-from surprise_rerank.core.computing import limit_torch, products, using_threads
+from surprise_rerank.core.computing import products, using_threads
+from surprise_rerank.core.process import limit_torch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 

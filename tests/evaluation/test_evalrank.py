@@ -14,8 +14,7 @@ from files import write_lines, write_vectors
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.encoders.static import StaticEncoder
-from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval import studies
 from surprise_rerank.eval.reports.report import Report, Table
