@@ -18,7 +18,7 @@ import numpy.typing as npt
 from surprise_rerank.candidates import Candidates, Inclusion, Query
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant import DocumentIndex, SparseRetriever
-from surprise_rerank.connectors.qdrant.retrievers import in_turn
+from surprise_rerank.connectors.qdrant.hybrid import in_turn
 from surprise_rerank.connectors.systems.inputs import SAMPLE_SIZE
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.core.files import whole_file

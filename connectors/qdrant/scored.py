@@ -7,12 +7,8 @@ from dataclasses import dataclass, replace
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.qdrant.retrievers import (
-    ExplainingRetriever,
-    LexicalIndex,
-    narrowable,
-    with_words,
-)
+from surprise_rerank.connectors.qdrant.hybrid import LexicalIndex, with_words
+from surprise_rerank.connectors.qdrant.retrievers import ExplainingRetriever, narrowable
 from surprise_rerank.connectors.qdrant.search.queries import TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.pipeline import Retriever

@@ -7,7 +7,8 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from surprise_rerank import border
-from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SurpriseMode, SurpriseRetriever
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.retrievers import SurpriseMode, SurpriseRetriever
 from surprise_rerank.connectors.qdrant.scored import InclusionScored, LexicallyScored
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import Searched
@@ -119,18 +120,14 @@ def cosine(inputs: SystemInputs) -> BuiltSystem:
 
 def surprise(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's pool by z over the ensemble: inside Qdrant where documents carry their moments, else here."""
-    own = inputs.index
+    index = inputs.index
     if inputs.ensemble is not None:
         return BuiltSystem("surprise", inputs.dense, SurpriseReranker(inputs.ensemble, weight=1.0))
-    if own.storage is not None and not inputs.of_texts:
-        retriever = SurpriseRetriever(own, inputs.mode or "formula", options=inputs.options)
+    carries_moments = index.storage is not None and index.storage.manifest.statistics is not None
+    if not inputs.of_texts and (inputs.mode is not None or carries_moments):
+        retriever = SurpriseRetriever(index, inputs.mode or "formula", options=inputs.options)
         return BuiltSystem("surprise", retriever)
-    if inputs.mode is not None:
-        raise DataError(
-            f"{own.where} is asked for surprise in the mode {inputs.mode!r}, which needs an index of "
-            "surprise-rerank; leave mode= out"
-        )
-    reranker = own.surprise_reranker()
+    reranker = index.surprise_reranker()
     reranking = f"client: z over an ensemble of {reranker.ensemble.count} members"
     return BuiltSystem("surprise", inputs.dense, reranker, reranking)
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from surprise_rerank.candidates import Field, Query
-from surprise_rerank.connectors.qdrant.retrievers import (
-    DenseRetriever,
-    ExplainingRetriever,
-    SparseRetriever,
-    SurpriseMode,
-)
+from surprise_rerank.connectors.qdrant.hybrid import SparseRetriever
+from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever, ExplainingRetriever, SurpriseMode
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.pipeline import Retriever

@@ -11,12 +11,8 @@ import numpy as np
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
-from surprise_rerank.connectors.qdrant.retrievers import (
-    DenseRetriever,
-    HybridRetriever,
-    LexicalIndex,
-    SparseRetriever,
-)
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, LexicalIndex, SparseRetriever
+from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever
 from surprise_rerank.connectors.qdrant.scored import LexicallyScored
 from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.extras import pip_line

@@ -15,8 +15,7 @@ import tenacity
 from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, IntArray, matrix, unit_rows
 from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.computing import limit_torch
-from surprise_rerank.core.process import PerProcess
+from surprise_rerank.core.process import PerProcess, limit_torch
 from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress

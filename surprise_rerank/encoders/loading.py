@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from surprise_rerank import border
-from surprise_rerank.core.computing import limit_torch, processor_has
+from surprise_rerank.core.computing import processor_has
 from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
 from surprise_rerank.core.files import cache_folder
+from surprise_rerank.core.process import limit_torch
 from surprise_rerank.encoders.base import Encoder, PortableEncoder, Precision
 from surprise_rerank.encoders.e5 import load_packaged_e5
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector

@@ -16,7 +16,7 @@ from bench import run as run_command
 from conftest import Opener
 from words import WordEncoder
 
-from surprise_rerank.connectors.qdrant.retrievers import NO_WORD
+from surprise_rerank.connectors.qdrant.hybrid import NO_WORD
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.fitted_weights import (
     delete_weights,

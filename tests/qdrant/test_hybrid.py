@@ -18,7 +18,7 @@ from words import WordEncoder
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions, SparseRetriever
-from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries

@@ -12,13 +12,11 @@ from words import WordEncoder
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
 from surprise_rerank.connectors.qdrant.languages import unread
-from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.storage import files as storage_files
 from surprise_rerank.connectors.systems import backgrounds
 from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.cli.surprise_rerank.status import _of_index as status_of_index
 from surprise_rerank.thresholds.varied_questions import (
     ORIGIN,
     USUAL,
@@ -240,8 +238,7 @@ def test_documents_that_the_model_does_not_read_are_told(few: None, tmp_path: Pa
         assert verdict is not None
         assert (verdict.status, verdict.reason) == ("unknown", unread(index.model, "chinese"))
         assert "all-MiniLM-L6-v2 reads English only" in verdict.reason
-    _, facts = status_of_index(Location(tmp_path / "index"))
-    assert dict(facts)["language"] == verdict.reason
+        assert dict(index.status().facts())["language"] == verdict.reason
 
 
 @pytest.mark.parametrize(

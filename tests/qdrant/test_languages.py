@@ -14,8 +14,8 @@ from words import WordEncoder, interrupted
 
 from surprise_rerank import Collection
 from surprise_rerank.connectors.qdrant import Bm25, DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.hybrid import NO_WORD
 from surprise_rerank.connectors.qdrant.languages import MIXED, UNKNOWN, language_of
-from surprise_rerank.connectors.qdrant.retrievers import NO_WORD
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import IndexMismatchError
 from surprise_rerank.eval.cli.surprise_rerank.main import command

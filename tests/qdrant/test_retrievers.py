@@ -20,7 +20,7 @@ from surprise_rerank.connectors.qdrant import (
     SparseRetriever,
     SurpriseRetriever,
 )
-from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError, IndexMismatchError

@@ -16,7 +16,8 @@ from words import WordEncoder
 
 from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.qdrant import ALL, DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
-from surprise_rerank.connectors.qdrant.retrievers import HybridRetriever, SparseRetriever, narrowable
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, SparseRetriever
+from surprise_rerank.connectors.qdrant.retrievers import narrowable
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
 from surprise_rerank.documents import Document

@@ -17,12 +17,7 @@ from surprise_rerank.eval.cli.opening import give_model, open_any, open_index, o
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
-from surprise_rerank.eval.cli.surprise_rerank.status import (
-    DOCUMENTS,
-    background_facts,
-    members,
-    promised_levels,
-)
+from surprise_rerank.eval.cli.surprise_rerank.status import background_facts, promised_levels
 from surprise_rerank.eval.questions import (
     STANDARD_INPUT,
     read_judged_questions,
@@ -157,14 +152,14 @@ def _tune_ensemble(given: _Given) -> None:
             source = "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"
             found = _of_questions(index, questions, given.model)
         elif len(index):
-            found, source = index.ensemble(), DOCUMENTS
+            found, source = index.ensemble(), "documents"
         else:
             raise DataError(f"{index.where} holds no documents yet; index some first")
         progress = given.out.shows_progress
         changed = index.set_ensemble(found, source=source, show_progress=progress, **asdict(chosen))
         record = index.manifest.statistics
         assert record is not None
-        of = members(index.status(), record.count, record.source)
+        of = index.status().members(record.count, record.source)
     values = {"ensemble": record.ensemble, "members": record.count, "source": record.source}
     _told(
         given,
