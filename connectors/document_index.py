@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, get_args
 
 import numpy as np
 from qdrant_client import models
@@ -22,7 +22,7 @@ from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.languages import language_of
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import DEFAULT_RETRIES, MEMORY, Location, RetryPolicy
-from surprise_rerank.connectors.qdrant.manifest import IndexOptions, IndexStatus, Manifest, StatisticsRecord
+from surprise_rerank.connectors.qdrant.manifest import IndexOptions, Manifest, StatisticsRecord
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     ALL,
@@ -31,11 +31,11 @@ from surprise_rerank.connectors.qdrant.schema import (
     ID,
     METADATA,
     PASSAGES,
-    TOKEN_VECTORS,
     PointId,
 )
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
 from surprise_rerank.connectors.qdrant.search.searched import Words
+from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.opening import (
     check_new,
@@ -445,23 +445,22 @@ class DocumentIndex(NeverCopied, Ranked):
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample with these fields; see `Searched.sample`."""
+        border.choices("fields", fields, get_args(Field))
         most = max(_FEWEST, round(border.count("size", size) / self.pools.density))
         return self.fetch(self.sample_ids(size)[:most], fields, skip_missing=True)
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
-        """Ids and token vectors of a sample of the documents: those of the smallest point ids.
-
-        Point ids are hashes: this is a uniform sample, the same in every engine.
-        """
+        """Ids and token vectors of a uniform sample: the smallest point ids, which are hashes."""
         engine, fields = self.storage.engine, (ID, self.manifest.options.key_field, *TOKEN_FIELDS)
+        names = self.pools.vectors_of(frozenset({"tokens"}))
         points = [record.id for record in engine.smallest(border.count("size", size), ())]
-        found = {record.id: record for record in engine.retrieve(points, fields, (TOKEN_VECTORS,))}
+        found = {record.id: record for record in engine.retrieve(points, fields, names)}
         records = [found[point] for point in points if point in found]
         return tuple(map(self.pools.key, records)), self.pools.tokens_of(records)
 
     def surprise_reranker(self) -> SurpriseReranker:
-        """What orders given documents by surprise, as their moments do; see `Searched.surprise_reranker`."""
-        return statistics.surprise_reranker(self.statistics(), self.where, self.ensemble)
+        """What orders given documents by surprise, as their moments do, if they carry some."""
+        return statistics.surprise_reranker(self.statistics(), self.ensemble)
 
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates and their points."""
@@ -579,11 +578,11 @@ class DocumentIndex(NeverCopied, Ranked):
             raise IndexMismatchError(f"{self.storage.where} has no ensemble yet; set one with set_ensemble")
         return statistics.load(self.storage, record, self.manifest.model), record
 
-    def status(self) -> IndexStatus:
-        """What the index holds, and how far its statistics are behind its ensemble."""
-        engine, latest = self.storage.engine, self.manifest.latest
+    def status(self) -> CollectionStatus:
+        """Report what the index holds, and how far its statistics are behind its ensemble."""
+        latest = self.manifest.latest
         behind = 0 if latest is None else statistics.documents_behind(self.storage, latest)
-        return IndexStatus(self.where, engine.kind, len(self), engine.count(), self.manifest, behind)
+        return self.status_of(self.storage.engine.count(), manifest=self.manifest, behind=behind)
 
     def placement(self) -> Placement | None:
         """How the points are spread over the nodes of a server; None where the index is on this machine."""

@@ -18,6 +18,7 @@ from surprise_rerank.connectors.qdrant.schema import ALL, DOCUMENT_FIELDS, Point
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, PassagePools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant.storage.files import TenantFiles
 from surprise_rerank.connectors.systems.backgrounds import (
     all_backgrounds,
@@ -26,7 +27,7 @@ from surprise_rerank.connectors.systems.backgrounds import (
     store_background,
 )
 from surprise_rerank.connectors.systems.building import build_system, possible_systems, with_scorers
-from surprise_rerank.connectors.systems.inputs import BuiltSystem
+from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
 from surprise_rerank.core.process import PerProcess
 from surprise_rerank.documents import Document
@@ -153,6 +154,19 @@ class Ranked(Searched):
             words = ranking.retriever.lexical
         return TextReranker(
             self.encoder, ranking.reranker, StoredCandidates(self, words), background, options
+        )
+
+    def status_of(self, points: int, **more: Any) -> CollectionStatus:
+        """Return the report on so many points, with what an index or an attached collection adds to it."""
+        lacks = SystemInputs(index=self).lacks
+        ranks_by = f"{self.default_system} ({lacks})" if lacks else self.default_system
+        return CollectionStatus(
+            where=self.where,
+            engine=self.engine,
+            documents=len(self),
+            points=points,
+            ranks_by=ranks_by,
+            **more,
         )
 
     def backgrounds(self) -> dict[str, QuestionBackground]:

@@ -55,16 +55,17 @@ from surprise_rerank.connectors.qdrant.engines.connections import (
     place_of,
 )
 from surprise_rerank.connectors.qdrant.engines.nodes import is_remote
+from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of, stems_of
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.schema import PointId
 from surprise_rerank.connectors.qdrant.search.searched import Words
+from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds
-from surprise_rerank.connectors.systems.inputs import SystemInputs
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.process import NeverCopied, PerProcess, require_no_secret
 from surprise_rerank.core.tokens import POOLING, TokenBatch
@@ -259,19 +260,20 @@ class Collection(NeverCopied, Ranked):
         self.reload()
         return removed
 
-    def facts(self) -> list[tuple[str, str]]:
-        """What was found, as names and values."""
-        lacks, record = SystemInputs(index=self).lacks, self.enriched.record
-        return [
-            ("points", str(len(self))),
-            ("engine", self.engine),
+    def status(self) -> CollectionStatus:
+        """Report what the collection holds, where that was found, and what was added."""
+        record = self.enriched.record
+        layout = (
             *self.vectors.facts(),
             *self.payloads.facts(),
             ("model", self.model or "none given"),
             ("enriched", "no" if record is None else str(record)),
-            ("ranks by", self.default_system + (f" ({lacks})" if lacks else "")),
-            *(("note", note) for note in self._notes),
-        ]
+        )
+        return self.status_of(len(self), layout=layout, notes=self._notes)
+
+    def placement(self) -> Placement | None:
+        """How the points are spread over the nodes of a server; None in local mode."""
+        return self.points.placement()
 
     def set_questions(self, questions: Sequence[str]) -> Ensemble:
         """Measure surprise against logged questions, in place of the collection's own vectors.

@@ -152,7 +152,7 @@ def require_same_model(
         encoded = encode_documents(model, texts)
         if layout.has_dense:
             return unit_rows(encoded.dense) @ unit_rows(layout.dense_of(own_vectors)[0]).T
-        tokens, stored = encoded.require_tokens(), layout.tokens_of(own_vectors, where)
+        tokens, stored = encoded.require_tokens(), layout.tokens_of(own_vectors)
         return np.stack([DynaMax().pool(tokens[i], stored) for i in range(len(texts))])
 
     of_itself = np.arange(len(probes)), probes

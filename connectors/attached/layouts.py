@@ -347,16 +347,11 @@ class VectorLayout:
         # Qdrant scales those that it compares by the cosine.
         return (unit_rows(vectors) if self.distance == models.Distance.COSINE else vectors), rows
 
-    def tokens_of(self, page: Sequence[Record], where: str) -> TokenBatch:
-        """The multivectors of points, which are a text's token vectors; a DataError if there are none."""
-        if self.tokens is None:
-            raise DataError(
-                f"{where} has no token vectors; add them with enrich(tokens=True), or choose a system that "
-                "needs none"
-            )
-        found = (record.vectors.get(self.tokens) for record in page)
+    def tokens_of(self, page: Sequence[Record]) -> TokenBatch:
+        """Return the multivectors of points, which are a text's token vectors."""
         size = self.token_size
-        rows = [np.array([] if own is None else own, np.float32).reshape(-1, size) for own in found]
+        matrices = (record.vectors.get(self.tokens or "") for record in page)
+        rows = [np.array([] if m is None else m, np.float32).reshape(-1, size) for m in matrices]
         return TokenBatch.from_arrays(rows, size)
 
     def facts(self) -> list[tuple[str, str]]:

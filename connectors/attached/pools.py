@@ -21,7 +21,7 @@ from surprise_rerank.connectors.attached.layouts import (
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
 from surprise_rerank.connectors.qdrant.multivectors import query_vectors
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
-from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search
+from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search, no_tokens, not_stored
 from surprise_rerank.connectors.qdrant.search.queries import (
     AskedInclusion,
     SearchOptions,
@@ -31,7 +31,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     request,
 )
 from surprise_rerank.core.arrays import Float32Array, Float64Array
-from surprise_rerank.errors import NotStoredError
 
 _ADDED = frozenset({WORDS, TOKENS})
 _FILTERED = 4  # times as many are asked for, where a filter is on another collection
@@ -97,12 +96,9 @@ class ForeignPools(Pools):
         there = {name: found[str(own)] for name, own in points.items() if str(own) in found}
         missing = [name for name in ids if name not in there]
         if missing and not skip_missing:
-            raise NotStoredError(
-                f"{len(missing)} documents are not in {self.where}, such as {missing[0]!r}; they may have "
-                "been deleted meanwhile"
-            )
+            raise not_stored(self.where, missing)
         # Under the names that were asked for: a UUID can be written in several ways.
-        names = [name for name in dict.fromkeys(ids) if name in there]
+        names = [name for name in ids if name in there]
         return self._asked_for([there[name] for name in names], names, fields)
 
     def of_points(self, points: Sequence[PointId], fields: frozenset[Field]) -> Candidates:
@@ -210,7 +206,7 @@ class ForeignPools(Pools):
             pool = replace(pool, dense=own.dense_of(records)[0])
         if "tokens" in fields:
             read = self.reads_added
-            tokens = self.enriched.tokens_of(points, added) if read else own.tokens_of(records, self.where)
+            tokens = self.enriched.tokens_of(points, added) if read else own.tokens_of(records)
             pool = replace(pool, tokens=tokens)
         return pool
 
@@ -250,7 +246,9 @@ class ForeignPools(Pools):
         """Names of the vectors to fetch for candidates with these fields."""
         own = self.vectors
         names = [own.dense] * ("dense" in fields and own.has_dense)
-        if "tokens" in fields and own.tokens is not None and not self.reads_added:
+        if "tokens" in fields and not self.reads_added:
+            if own.tokens is None:
+                raise no_tokens(self.where, "add them with enrich(tokens=True)")
             names.append(own.tokens)
         return tuple(names)
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location as Location
     from surprise_rerank.connectors.qdrant.location import RetryPolicy as RetryPolicy
     from surprise_rerank.connectors.qdrant.manifest import IndexOptions as IndexOptions
-    from surprise_rerank.connectors.qdrant.manifest import IndexStatus as IndexStatus
     from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever as DenseRetriever
     from surprise_rerank.connectors.qdrant.retrievers import SurpriseRetriever as SurpriseRetriever
     from surprise_rerank.connectors.qdrant.schema import ALL as ALL
     from surprise_rerank.connectors.qdrant.search.queries import SearchOptions as SearchOptions
+    from surprise_rerank.connectors.qdrant.search.status import CollectionStatus as CollectionStatus
     from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport as SyncReport
 
 __getattr__, __all__ = lazy_names(
@@ -26,11 +26,12 @@ __getattr__, __all__ = lazy_names(
         ".document_index": "DocumentIndex",
         "lexical": "Bm25",
         "location": "Location RetryPolicy",
-        "manifest": "IndexOptions IndexStatus",
+        "manifest": "IndexOptions",
         "hybrid": "SparseRetriever",
         "retrievers": "DenseRetriever SurpriseRetriever",
         "schema": "ALL",
         "search.queries": "SearchOptions",
+        "search.status": "CollectionStatus",
         "writing.indexing": "SyncReport",
     },
 )

@@ -295,22 +295,3 @@ def is_index(metadata: Mapping[str, Any]) -> bool:
 @functools.cache
 def _adapter() -> TypeAdapter[Manifest]:
     return TypeAdapter(Manifest)
-
-
-@dataclass(frozen=True, slots=True)
-class IndexStatus:
-    """What an index holds: documents, and points, which are passages where documents are split.
-
-    `behind` counts documents whose moments are not those of the latest ensemble.
-    """
-
-    where: str
-    engine: str
-    documents: int
-    points: int
-    manifest: Manifest
-    behind: int
-
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)

@@ -26,7 +26,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
 )
 from surprise_rerank.connectors.qdrant.search.searched import Searched
 from surprise_rerank.connectors.qdrant.writing.statistics import behind as points_behind
-from surprise_rerank.connectors.qdrant.writing.statistics import no_ensemble
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -163,7 +162,8 @@ class SurpriseRetriever(ExplainingRetriever):
         storage = self.index.storage
         if storage is None:
             raise DataError(
-                f"{self.index.where} is no index of surprise-rerank: its documents carry no moments"
+                f"{self.index.where} is no index of surprise-rerank: its documents carry no moments, which "
+                "Qdrant computes surprise from; leave mode= out"
             )
         if self.mode == "vector" and not storage.manifest.options.surprise_vector:
             raise DataError(
@@ -172,7 +172,10 @@ class SurpriseRetriever(ExplainingRetriever):
             )
         statistics = storage.manifest.statistics
         if statistics is None:
-            raise no_ensemble(self.index.where)
+            raise IndexMismatchError(
+                f"{self.index.where} has no ensemble, which Qdrant measures surprise against; give it one "
+                "('surprise-rerank tune ensemble', or set_ensemble), or leave mode= out"
+            )
         behind = points_behind(storage, statistics)
         if behind:
             raise IndexMismatchError(

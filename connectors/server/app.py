@@ -24,6 +24,7 @@ from surprise_rerank.connectors.server.door import (
 from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.options import ServerOptions, said_of
 from surprise_rerank.connectors.server.page import page_routes
+from surprise_rerank.connectors.server.page.files import file_route
 from surprise_rerank.connectors.server.schemas import (
     AnyRerankRequest,
     ChosenDocuments,
@@ -135,6 +136,8 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
         _add_search(guarded, service)
         add_documents(guarded, service)
         app.router.routes.extend(page_routes())
+        if service.options.files is not None:
+            app.router.routes.append(file_route(service))
     # As routes of its own, which log and metrics know by their paths.
     app.router.routes.extend([*guarded.routes, *([] if inside is None else inside.routes)])
     app.add_exception_handler(HTTPException, _http_refused)
@@ -272,6 +275,8 @@ def _add_views(router: APIRouter, service: Service) -> None:
                 "system": opened.system,
                 "search": service.searches,
                 "documents": documents,
+                "collection": opened.collection,
+                "files": options.files is not None and not options.asks_for_tokens,
                 "tenants": opened.has_tenants,
                 "systems": opened.systems,
                 "measured": measured,
@@ -282,7 +287,7 @@ def _add_views(router: APIRouter, service: Service) -> None:
                 "max_input_length": opened.reranker.encoder.window,
                 "max_client_batch_size": options.max_documents,
                 "max_concurrent_requests": options.max_requests,
-                "limits": options.model_dump(exclude={"token", "tokens", "hosts", "logs", "tried"}),
+                "limits": options.model_dump(exclude={"token", "tokens", "hosts", "logs", "tried", "files"}),
             }
         )
 

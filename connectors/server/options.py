@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, DirectoryPath, Field, TypeAdapter, ValidationError
 
 from surprise_rerank.connectors.attached.settings import PipelineSettings, read_toml
 from surprise_rerank.errors import DataError, did_you_mean, refuse_unknown
@@ -55,6 +55,7 @@ class ServerOptions(BaseModel):
     logs: Literal["json", "console"] | None = None  # for people on a terminal, else JSON by default
     # Questions that the page offers, the last one of another topic; of the documents by default.
     tried: tuple[str, ...] = ()
+    files: DirectoryPath | None = None  # the folder that was indexed, whose files citations of the page open
 
     def __init__(self, **values: Any) -> None:
         try:

@@ -154,8 +154,8 @@ def search(
         query = replace(other, encoder=encoder.as_encoder).encoded([body.query])[0]
     compared = other.answer(query, body.top_k, **settings)
     ranks = {name: rank for rank, name in enumerate(compared.ranking.line_ids, start=1)}
-    for hit, name in zip(shown["results"], answer.shown.line_ids, strict=True):
-        hit["rank_compared"] = ranks.get(name)
+    for hit in shown["results"]:
+        hit["rank_compared"] = ranks.get(hit["line_id"])
     return {**shown, "compared": _order(opened, body, body.compare_with, compared.shown)}
 
 
@@ -238,7 +238,7 @@ def _cut_as_asked(encoder: RequestEncoder, body: TeiRequest) -> list[str]:
 
 
 def _order(opened: Opened, body: SearchRequest, system: str | None, shown: Ranking) -> dict[str, Any]:
-    results = [_hit(hit) for hit in shown]
+    results = [_hit(hit, line_id) for hit, line_id in zip(shown, shown.line_ids, strict=True)]
     if body.excerpts:
         bodies = [
             without_title(
@@ -252,9 +252,10 @@ def _order(opened: Opened, body: SearchRequest, system: str | None, shown: Ranki
     return {"system": system or opened.system, "results": results, "verdict": verdict_json(shown.verdict)}
 
 
-def _hit(hit: Hit) -> dict[str, Any]:
+def _hit(hit: Hit, line_id: str) -> dict[str, Any]:
     return {
         "id": hit.id,
+        "line_id": line_id,
         "relevance_score": hit.relevance,
         "score": hit.score,
         "percentile": hit.percentile,

@@ -270,6 +270,7 @@ class SearchHit(BaseModel):
     """A document that was found, or a passage: the text of that, and what each scorer gave it."""
 
     id: str
+    line_id: str
     relevance_score: float | None
     score: float | None
     percentile: float | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import sys
 import threading
 import time
@@ -150,6 +151,11 @@ class Opened:
         texts = {text.casefold(): text for text in title_questions(named) if len(text.split()) > 2}
         near = sorted(texts.values(), key=len)
         return [*near[len(near) // 2 :][:3], *varied_questions(1)]
+
+    @property
+    def collection(self) -> str | None:
+        """The name of what is searched, without its place; None without an index."""
+        return None if self.index is None else re.split(r"[/\\]", self.index.index.where.rstrip("/\\"))[-1]
 
     @property
     def measured(self) -> list[str]:

@@ -120,18 +120,14 @@ def cosine(inputs: SystemInputs) -> BuiltSystem:
 
 def surprise(inputs: SystemInputs) -> BuiltSystem:
     """Cosine's pool by z over the ensemble: inside Qdrant where documents carry their moments, else here."""
-    own = inputs.index
+    index = inputs.index
     if inputs.ensemble is not None:
         return BuiltSystem("surprise", inputs.dense, SurpriseReranker(inputs.ensemble, weight=1.0))
-    if own.storage is not None and not inputs.of_texts:
-        retriever = SurpriseRetriever(own, inputs.mode or "formula", options=inputs.options)
+    carries_moments = index.storage is not None and index.storage.manifest.statistics is not None
+    if not inputs.of_texts and (inputs.mode is not None or carries_moments):
+        retriever = SurpriseRetriever(index, inputs.mode or "formula", options=inputs.options)
         return BuiltSystem("surprise", retriever)
-    if inputs.mode is not None:
-        raise DataError(
-            f"{own.where} is asked for surprise in the mode {inputs.mode!r}, which needs an index of "
-            "surprise-rerank; leave mode= out"
-        )
-    reranker = own.surprise_reranker()
+    reranker = index.surprise_reranker()
     reranking = f"client: z over an ensemble of {reranker.ensemble.count} members"
     return BuiltSystem("surprise", inputs.dense, reranker, reranking)
 

@@ -123,7 +123,7 @@ class _Pool:
     @cached_property
     def vectors(self) -> Float32Array:
         """(n, d) dense vectors of the candidates (of their best passages, where there are any)."""
-        found = self.index.fetch(self.ranking.ids, frozenset({"dense"}))
+        found = self.index.fetch(list(dict.fromkeys(self.ranking.ids)), frozenset({"dense"}))
         return found.require_dense()[self.ranking.rows_in(found)]
 
 
@@ -228,7 +228,8 @@ def _matches(
     """Which token matched which, of the shown candidates' best passages."""
     if not shown:
         return {}
-    found = index.fetch([ranking.ids[row] for row in shown], frozenset({"documents", "tokens"}))
+    names = list(dict.fromkeys(ranking.ids[row] for row in shown))
+    found = index.fetch(names, frozenset({"documents", "tokens"}))
     chosen = ranking.take(shown).rows_in(found).tolist()
     encoded_texts = _encoded_texts(index, encoder, found)
     texts = [encoded_texts[row] for row in chosen]

@@ -240,7 +240,7 @@ def test_an_interrupted_run_is_read_by_nobody_and_goes_on_where_it_stopped(store
     assert store.client.count(f"{store.name}.surprise").count == 512
     encoder = WordEncoder()
     reader = store.attach(encoder)
-    assert any("not finished" in value for _, value in reader.facts())
+    assert any("not finished" in value for _, value in reader.status().facts())
     assert "dynamax" not in reader.pipeline().search(QUESTION, 3).parts
     looked_at = len(encoder.encoded_texts)
     assert str(reader.enrich()).startswith("88 enriched, 512 unchanged")
@@ -337,7 +337,7 @@ def test_multivectors_of_a_model_are_its_tokens(store: Store) -> None:
     np.testing.assert_allclose(found.scores, inclusions(encoder, found.ids), atol=1e-3)
     other = WordEncoder(8, "other")
     problem = "the multivector 'colbert' has 16 dimensions, the model has 8 dimensions"
-    assert ("note", f"{problem}: it is not read") in store.attach(encoder, token_encoder=other).facts()
+    assert f"{problem}: it is not read" in store.attach(encoder, token_encoder=other).status().notes
     with pytest.raises(DataError, match="16 dimensions, the model has 8"):
         store.attach(encoder, token_encoder=other, multivector="colbert")
 
@@ -364,7 +364,7 @@ def test_a_collection_of_multivectors_alone_is_found_by_maxsim(
     store.make(encoder, vector=None, tokens=True, words=words)
     papers = store.attach(None, token_encoder=encoder, keep=tmp_path)
     assert set(possible_systems(papers)) == {"fusion", "dynamax", *(["bm25"] * words)}
-    assert ("dense vector", "none: documents are found by MaxSim") in papers.facts()
+    assert ("dense vector", "none: documents are found by MaxSim") in papers.status().facts()
     found = papers.pipeline("dynamax").search(QUESTION, len(TEXTS))
     np.testing.assert_allclose(found.scores, inclusions(encoder, found.ids), atol=1e-5)
     for system in possible_systems(papers):
@@ -412,7 +412,7 @@ def test_sparse_vectors_of_a_function_are_read_and_unknown_ones_are_told_of(loca
         local.client.upsert(
             local.name, [models.PointStruct(id=i, vector=vectors, payload={"text": TEXTS[i]})]
         )
-    assert any("give sparse=" in value for _, value in local.attach(encoder).facts())
+    assert any("give sparse=" in value for _, value in local.attach(encoder).status().facts())
     known = local.attach(encoder, sparse=lambda text: {"indices": [12, 3], "values": [1.0, 2.0]})
     words = SparseRetriever(known)
     scores = words.score(QUESTION, [str(i) for i in range(len(TEXTS))])
@@ -512,7 +512,7 @@ def test_dense_vectors_of_a_function_and_tokens_of_a_model(store: Store) -> None
     without = store.attach(api)
     ranking = without.pipeline("auto").search(QUESTION, 3)
     assert "dynamax" not in ranking.parts
-    assert any("of 'tokens'; attach it with that model" in value for _, value in without.facts())
+    assert any("of 'tokens'; attach it with that model" in value for _, value in without.status().facts())
     with pytest.raises(DataError, match="of 'tokens'; attach it with that model as token_encoder="):
         without.pipeline("dynamax")
     with pytest.raises(DataError, match="has no token vectors; give"):
@@ -531,7 +531,7 @@ def test_an_async_client_of_a_server_is_read(in_front: Proxy) -> None:
 def test_what_is_found_is_told_without_a_model(store: Store) -> None:
     store.make(WordEncoder(), words=True)
     with store.attach(None) as found:
-        facts = dict(found.facts())
+        facts = dict(found.status().facts())
     assert facts["points"] == "48"
     assert facts["dense vector"] == "'dense', 16 dimensions, Cosine"
     assert facts["sparse vector"] == "'bm25', with Qdrant's IDF"
@@ -639,7 +639,7 @@ def test_points_may_have_their_texts_in_different_keys(local: Store) -> None:
     encoder = WordEncoder()
     local.make(encoder, payload=lambda i, text: {("text", "content", "other")[i % 3]: text, "n": i})
     collection = local.attach(encoder)
-    assert ("text", "text, else content; 16 of 48 points looked at have none") in collection.facts()
+    assert ("text", "text, else content; 16 of 48 points looked at have none") in collection.status().facts()
     texts = {hit.text for hit in collection.pipeline().search(QUESTION, 48)}
     assert texts == {"", *(text for i, text in enumerate(TEXTS) if i % 3 < 2)}
 
@@ -676,7 +676,7 @@ def test_what_cannot_be_done_is_refused_before_it_begins(local: Store) -> None:
         collection.pipeline("dynamax")
     with pytest.raises(DataError, match="ranks inside Qdrant"):
         collection.text_reranker("bm25")
-    with pytest.raises(DataError, match="mode 'formula', which needs an index"):
+    with pytest.raises(DataError, match="carry no moments, which Qdrant computes surprise from"):
         collection.pipeline("surprise", mode="formula")
     with pytest.raises(DataError, match="nothing to add"):
         collection.enrich(tokens=False, words=False)

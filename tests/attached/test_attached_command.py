@@ -69,7 +69,7 @@ def test_status_tells_what_is_found_or_which_option_is_missing(desk: Desk) -> No
     assert "16 dimensions, Cosine" in shown
     assert "enriched" in shown
     facts: dict[str, Any] = json.loads(desk.run("status", "--config", str(desk.keys), "--json"))
-    assert (facts["points"], facts["text"], facts["enriched"]) == ("40", "inhalt", "no")
+    assert (facts["points"], facts["text"], facts["enriched"]) == (40, "inhalt", "no")
 
 
 def test_enrich_asks_writes_goes_on_and_takes_away(desk: Desk) -> None:

@@ -408,7 +408,7 @@ def test_names_keys_and_the_sparse_model_of_a_langchain_store_are_taken_from_it(
         content_payload_key="body",
         metadata_payload_key="about",
     )
-    facts = dict(attach_store(host.store).facts())
+    facts = dict(attach_store(host.store).status().facts())
     assert facts["dense vector"].startswith("'own'")
     assert (facts["text"], facts["metadata"], facts["sparse vector"]) == ("body", "about", "'words'")
     assert facts["ranks by"].startswith("auto")
@@ -429,7 +429,7 @@ class TestLlamaIndex:
             return list(indices), list(values)
 
         host = LlamaIndex(enable_hybrid=True, sparse_doc_fn=many, sparse_query_fn=many)
-        assert dict(attached(host).facts())["ranks by"].startswith("auto")
+        assert dict(attached(host).status().facts())["ranks by"].startswith("auto")
         bread = host.retrieve(host.attach_retriever(host.store, system="bm25"), "bread and salt")
         assert {own.text for own in bread} == {TEXTS[i] for i in (5, 6, 8, 11)}
 
@@ -464,6 +464,11 @@ class TestLlamaIndex:
         assert next(iter(groups)) == best
         assert [len(hits) for hits in groups.values()] == [2, 2]
         assert {hit.metadata["ref_doc_id"] for hit in groups[best]} == {best}
+        by_document = retriever.pipeline.search_groups(QUESTION, "document", top_k=2, group_size=2)
+        assert list(by_document) == list(groups)
+        one_of_each = retriever.pipeline.search(QUESTION, 12, unit="passage", max_per_document=1)
+        assert [hit.metadata["ref_doc_id"] for hit in one_of_each][:2] == list(groups)
+        assert len(one_of_each) == len(parents)
 
 
 class Mem0Store:
@@ -495,7 +500,7 @@ def memories() -> QdrantClient:
 def test_memories_of_mem0_are_ranked(memories: QdrantClient, attach: Callable[..., Collection]):
     encoder = WordEncoder(D)
     collection = attach(memories, encoder)
-    assert ("text", "data") in collection.facts()
+    assert ("text", "data") in collection.status().facts()
     mine = models.FieldCondition(key="user_id", match=models.MatchValue(value="u1"))
     for system in ("cosine", "surprise", "fusion"):
         pipeline = collection.pipeline(system, filter=models.Filter(must=[mine]))

@@ -64,14 +64,14 @@ def test_another_model_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", STORED)
 def test_the_same_model_is_taken_without_a_word(name: str) -> None:
     attached = Collection.attach(made(STORED[name]), "papers", embed=WordEncoder(D))
-    assert not [value for _, value in attached.facts() if "cosine of" in value]
+    assert not [value for _, value in attached.status().facts() if "cosine of" in value]
     assert attached.pipeline("cosine").search(TEXTS[7], 1)[0].id == "7"
 
 
 def test_a_model_with_other_prompts_is_taken_and_named() -> None:
     prompted = made(lambda i: _vectors([f"this is a passage of a book {TEXTS[i]}"])[0])
     attached = Collection.attach(prompted, "papers", embed=WordEncoder(D))
-    assert [value for _, value in attached.facts() if "see that its prompts" in value]
+    assert [value for _, value in attached.status().facts() if "see that its prompts" in value]
 
 
 def test_points_without_texts_say_nothing_of_the_model() -> None:

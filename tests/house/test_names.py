@@ -18,7 +18,8 @@ CLEAN = (
     *("connectors/haystack.py", "connectors/highlights.py", "connectors/langchain.py"),
     *("connectors/llama_index.py", "connectors/mteb.py", "connectors/progress.py", "connectors/pyterrier.py"),
     *("connectors/ranked.py", "connectors/rerankers.py", "connectors/lucene"),
-    *("eval/cli/output", "eval/stats"),
+    *("eval/cli/output", "eval/cli/rerank_eval", "eval/reports", "eval/stats"),
+    *("surprise_rerank/similarities", "surprise_rerank/surprise"),
     *("tests", "tests/adapters", "tests/commands", "tests/core", "tests/house", "tests/rerank"),
     *("tests/similarities", "tests/surprise", "tests/thresholds"),
 )

@@ -55,6 +55,7 @@ def test_questions_are_added_to_a_running_ensemble(open_index: Opener) -> None:
         assert index.add_questions(["w1 w9", "w8"]) == 22
         status = index.status()
         assert status.behind == 50
+        assert status.manifest is not None
         assert status.manifest.statistics is not None
         assert status.manifest.latest is not None
         assert (status.manifest.statistics.count, status.manifest.latest.count) == (20, 22)
@@ -134,7 +135,7 @@ def test_ensembles_that_do_not_fit_are_named(open_index: Opener) -> None:
             index.set_ensemble(ensemble(encoder, QUESTIONS), shrink_mean=2.0)
         with pytest.raises(DataError, match="euclidean"):
             index.set_ensemble(Ensemble.from_vectors(np.eye(16), similarity="euclidean"))
-        assert index.status().manifest.latest is None
+        assert index.manifest.latest is None
 
 
 def test_shrinking_to_other_documents_is_another_version(open_index: Opener) -> None:

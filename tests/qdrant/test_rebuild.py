@@ -93,7 +93,7 @@ def test_an_index_can_be_looked_at_without_its_model(open_index: Opener) -> None
     with open_index(WordEncoder()) as index:
         index.sync(OLD)
     with open_index(None) as index:
-        assert index.status().manifest.model == "words"
+        assert index.manifest.model == "words"
         assert len(index) == 30
         with pytest.raises(StoreError, match=r"load_encoder\('words'\)"):
             index.sync(OLD)

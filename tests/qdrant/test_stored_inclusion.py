@@ -136,7 +136,7 @@ def test_what_is_not_stored_is_said(open_index: Opener) -> None:
         index.sync(corpus(2, 5), background=False)
         with pytest.raises(DataError, match=r"has no token vectors, which dynamax compares; .*tokens=yes"):
             build_system("dynamax", index)
-        with pytest.raises(DataError, match=r"the index stores no token vectors"):
+        with pytest.raises(DataError, match=r"has no token vectors; rebuild it with the setting tokens"):
             index.fetch(["d1"], frozenset({"tokens"}))
         assert index.default_system == "auto"  # by its words
         assert "dynamax" not in possible_systems(index)

@@ -15,7 +15,7 @@ from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.systems import backgrounds
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, NoBackgroundError
-from surprise_rerank.eval.cli.surprise_rerank.status import _of_index as status_of_index
+from surprise_rerank.eval.cli.surprise_rerank.status import _report
 from surprise_rerank.thresholds.varied_questions import varied_questions
 from surprise_rerank.thresholds.verdicts import NOT_MEASURED_PASSAGES
 
@@ -115,8 +115,9 @@ def test_a_rebuild_asks_the_questions_of_each_unit_again(index: DocumentIndex, f
     assert index.by_unit("passage").backgrounds()["auto"].origin == "mine"
     assert index.backgrounds()["auto"].documents == 5
     index.close()
-    values, facts = status_of_index(Location(folder))
-    assert [own["origin"] for own in values["passage_backgrounds"]] == ["mine"]
+    with DocumentIndex.open(folder, None) as index:
+        values, facts = _report(index, Location(folder))
+    assert [background["origin"] for background in values["passage_backgrounds"]] == ["mine"]
     assert "background of passages of auto" in dict(facts)
 
 

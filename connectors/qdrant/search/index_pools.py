@@ -31,7 +31,15 @@ from surprise_rerank.connectors.qdrant.schema import (
     to_document,
     to_passage,
 )
-from surprise_rerank.connectors.qdrant.search.pools import Asked, Found, Pools, Search, scores_of
+from surprise_rerank.connectors.qdrant.search.pools import (
+    Asked,
+    Found,
+    Pools,
+    Search,
+    no_tokens,
+    not_stored,
+    scores_of,
+)
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     AskedInclusion,
@@ -46,7 +54,7 @@ from surprise_rerank.connectors.qdrant.writing.indexing import UnusablePlace
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, NotStoredError
+from surprise_rerank.errors import DataError
 
 _LOOKED_UP = 1000  # documents in a request
 
@@ -154,9 +162,7 @@ class IndexPools(Pools):
             whose = ""
             if self.storage.manifest.options.tenant is not None:
                 whose = " (say tenant=)" if self._is_of_all else f" of tenant {self.tenant!r}"
-            raise NotStoredError(
-                f"{len(missing)} documents are not in the index, such as {missing[0]!r}{whose}; sync it"
-            )
+            raise not_stored(self.storage.where, missing, whose)
         points = [
             point_id(keys[name], number)
             for name in ids
@@ -226,7 +232,7 @@ class IndexPools(Pools):
     def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors that fields are made of; a DataError if the index stores none."""
         if "tokens" in fields and not self.storage.manifest.options.tokens:
-            raise DataError("the index stores no token vectors; rebuild it with the setting tokens")
+            raise no_tokens(self.storage.where, "rebuild it with the setting tokens")
         names: dict[Field, str] = {"dense": DENSE, "tokens": TOKEN_VECTORS}
         return tuple(name for field, name in names.items() if field in fields)
 

@@ -20,6 +20,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     request,
 )
 from surprise_rerank.core.arrays import Float32Array, Float64Array
+from surprise_rerank.errors import DataError, NotStoredError
 
 # Stages for a number of points.
 Plan: TypeAlias = Callable[[int], Sequence[Stage]]
@@ -250,6 +251,21 @@ class Pools(ABC):
     def answered(self, requests: Mapping[str, models.QueryRequest]) -> dict[str, list[Record]]:
         """Name -> the points that a request finds; all of them are one request."""
         return dict(zip(requests, self.ask(list(requests.values())), strict=True))
+
+
+def not_stored(where: str, missing: Sequence[str], whose: str = "") -> NotStoredError:
+    """The error for documents that are wanted by ids, and that a collection does not have."""
+    return NotStoredError(
+        f"{len(missing)} documents are not in {where}, such as {missing[0]!r}{whose}; sync it, or skip them: "
+        "they may have been deleted meanwhile"
+    )
+
+
+def no_tokens(where: str, remedy: str) -> DataError:
+    """The error for token vectors that are wanted of a collection without them."""
+    return DataError(
+        f"{where} has no token vectors; {remedy}, or choose a system that needs none (cosine, bm25)"
+    )
 
 
 def once(requests: Mapping[str, models.QueryRequest]) -> dict[str, tuple[Asked, int]]:

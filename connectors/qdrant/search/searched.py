@@ -200,7 +200,7 @@ class Searched(ABC):
 
     @abstractmethod
     def surprise_reranker(self) -> SurpriseReranker:
-        """What orders given documents by surprise; an IndexMismatchError if an index has no ensemble."""
+        """What orders given documents by surprise over the ensemble, or else over all documents."""
 
     def changes(self) -> Changes:
         """What happened to it, by this process or another one."""
@@ -291,7 +291,7 @@ class Searched(ABC):
         skip_missing: bool = False,
         tenant: str | None = None,
     ) -> Candidates:
-        """Documents by id with these fields, in this order; all passages of each.
+        """Documents by id with these fields, in this order, each once; all passages of each.
 
         An id is of its tenant, where the index has tenants; without one it is as a search of all shows it.
 
@@ -301,4 +301,5 @@ class Searched(ABC):
         wanted = border.choices("fields", fields, get_args(Field))
         border.flags(skip_missing=skip_missing)
         pools = self.pools if tenant is None else self.of_tenant(tenant).pools
-        return pools.fetch(border.texts("ids", ids), wanted, skip_missing=skip_missing)
+        names = list(dict.fromkeys(border.texts("ids", ids)))
+        return pools.fetch(names, wanted, skip_missing=skip_missing)

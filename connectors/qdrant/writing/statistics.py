@@ -128,26 +128,12 @@ def load(storage: Storage, record: StatisticsRecord, model: str) -> Statistics:
     return Statistics(record, ensemble)
 
 
-def no_ensemble(where: str) -> IndexMismatchError:
-    """The error where surprise is asked for, and there is nothing that it is measured against."""
-    return IndexMismatchError(
-        f"{where} has no ensemble, which surprise is measured against; give it one ('surprise-rerank tune "
-        "ensemble', or set_ensemble)"
-    )
-
-
-def surprise_reranker(
-    kept: Statistics | None, where: str, documents: Callable[[], Ensemble]
-) -> SurpriseReranker:
-    """Return what orders given documents as the moments do that they carry; `documents` are all of them.
-
-    Raises:
-        IndexMismatchError: if they carry none.
-    """
+def surprise_reranker(kept: Statistics | None, documents: Callable[[], Ensemble]) -> SurpriseReranker:
+    """Return what orders given documents as the moments do that they carry, or else over all `documents`."""
     from surprise_rerank.rerank.surprise import SurpriseReranker
 
     if kept is None:
-        raise no_ensemble(where)
+        return SurpriseReranker(documents(), weight=1.0)
     shrinks = (kept.record.shrink_mean, kept.record.shrink_deviation)
     anchors = documents() if any(shrinks) else None
     return SurpriseReranker(kept.ensemble, "gaussian", 1.0, "document", *shrinks, anchors)

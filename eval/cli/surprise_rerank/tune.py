@@ -17,12 +17,7 @@ from surprise_rerank.eval.cli.opening import give_model, open_any, open_index, o
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
-from surprise_rerank.eval.cli.surprise_rerank.status import (
-    DOCUMENTS,
-    background_facts,
-    members,
-    promised_levels,
-)
+from surprise_rerank.eval.cli.surprise_rerank.status import background_facts, promised_levels
 from surprise_rerank.eval.questions import (
     STANDARD_INPUT,
     read_judged_questions,
@@ -157,14 +152,14 @@ def _tune_ensemble(given: _Given) -> None:
             source = "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"
             found = _of_questions(index, questions, given.model)
         elif len(index):
-            found, source = index.ensemble(), DOCUMENTS
+            found, source = index.ensemble(), "documents"
         else:
             raise DataError(f"{index.where} holds no documents yet; index some first")
         progress = given.out.shows_progress
         changed = index.set_ensemble(found, source=source, show_progress=progress, **asdict(chosen))
         record = index.manifest.statistics
         assert record is not None
-        of = members(index.status(), record.count, record.source)
+        of = index.status().members(record.count, record.source)
     values = {"ensemble": record.ensemble, "members": record.count, "source": record.source}
     _told(
         given,
@@ -195,9 +190,13 @@ def _of_questions(index: Any, questions: str, model: str | None) -> Ensemble:
 
 def _tune_background(given: _Given) -> None:
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.systems.backgrounds import delete_background, has_background
+    from surprise_rerank.connectors.systems.backgrounds import (
+        delete_background,
+        has_background,
+        package_questions,
+    )
     from surprise_rerank.thresholds.promises import promise
-    from surprise_rerank.thresholds.varied_questions import USUAL
+    from surprise_rerank.thresholds.varied_questions import ORIGIN
 
     unit: Unit = "passage" if given.passages else "document"
     if given.reset:
@@ -220,12 +219,12 @@ def _tune_background(given: _Given) -> None:
         told = f"{name}: the chance of an answer, from {chance.judged} judged questions"
         _told(given, {"system": name, **asdict(chance)}, told)
         return
-    texts = None if given.questions is None else list(read_questions(given.questions))
+    questions = None if given.questions is None else list(read_questions(given.questions))
     with open_with_model(given.location, given.model, given.config) as index:
         name = given.system or index.default_system
-        count = USUAL if texts is None else len(texts)
-        with Terminal(quiet=not given.out.shows_progress).bar("background", count, "questions") as advance:
-            origin = given.questions or ""
+        texts, origin = questions or package_questions(index), given.questions or ORIGIN
+        bar = Terminal(quiet=not given.out.shows_progress).bar("background", len(texts), "questions")
+        with bar as advance:
             measured = index.by_unit(unit).measure_background(name, texts, origin=origin, on_progress=advance)
     lines = []
     if measured.doubt:

@@ -1,0 +1,120 @@
+"""One contract: an index of ours and somebody else's collection of the same documents say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from foreign import foreign
+from words import WordEncoder
+
+from surprise_rerank import FunctionEncoder
+from surprise_rerank.connectors.attached import Collection
+from surprise_rerank.connectors.qdrant import CollectionStatus, DocumentIndex, IndexOptions
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError, NotStoredError
+
+TOPICS = ("cats purr on mats", "dogs bark at night", "stocks fell on monday", "bread needs flour")
+TEXTS = {str(i): f"{TOPICS[i % 4]} word{i * 7 % 29}" for i in range(1, 41)}
+QUESTION = "which bread needs flour"
+Either: TypeAlias = DocumentIndex | Collection
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Payload indexes:UserWarning"),
+    pytest.mark.parametrize("made_by", ["ours", "somebody else"]),
+]
+
+
+def plain_encoder() -> FunctionEncoder:
+    """Dense vectors alone, as most collections have them."""
+    words = WordEncoder()
+    return FunctionEncoder(lambda texts: words.encode(texts).dense, name="words")
+
+
+@pytest.fixture
+def collection(made_by: str) -> Either:
+    encoder = plain_encoder()
+    if made_by == "ours":
+        index = DocumentIndex.open(
+            ":memory:", encoder, options=IndexOptions(passages=None, bm25=None, tokens=False)
+        )
+        index.sync([Document(name, text) for name, text in TEXTS.items()])
+        return index
+    vectors = encoder.encode(list(TEXTS.values())).dense
+    client = foreign(vectors, [{"text": text} for text in TEXTS.values()], ids=[int(name) for name in TEXTS])
+    return Collection.attach(client, "papers", embed=encoder)
+
+
+def test_documents_by_id_come_once_and_in_the_order_of_the_ids(collection: Either):
+    pool = collection.fetch(["2", "1", "1", "2", "3"], {"documents", "dense"})
+    assert pool.ids == ("2", "1", "3")
+    assert [document.text for document in pool.require_documents()] == [TEXTS[name] for name in pool.ids]
+    assert pool.require_dense().shape == (3, 16)
+    assert collection.fetch([], {"dense"}).ids == ()
+
+
+@pytest.mark.parametrize("missing", ["nope", "4711", ""])
+def test_unknown_ids_are_refused_or_skipped(collection: Either, missing: str):
+    with pytest.raises(NotStoredError) as refused:
+        collection.fetch(["1", missing, missing], frozenset())
+    said = f"1 documents are not in {collection.where}, such as {missing!r}; sync it, or skip them"
+    assert str(refused.value).startswith(said)
+    assert collection.fetch(["1", missing], frozenset(), skip_missing=True).ids == ("1",)
+
+
+def test_samples_are_of_so_many_documents_and_always_the_same(collection: Either):
+    assert len(collection.sample_ids(5)) == 5
+    assert collection.sample_ids(5) == collection.sample_ids(5)
+    assert set(collection.sample_ids(1000)) == set(TEXTS)
+    assert collection.sample(5, frozenset({"dense"})).ids == collection.sample_ids(5)
+    assert [document.id for document in collection.sample_documents(5)] == list(collection.sample_ids(5))
+
+
+WRONG: dict[str, tuple[Callable[[Either], Any], str]] = {
+    "no sample": (lambda c: c.sample(0, frozenset()), "size must be a whole number of at least 1, got 0"),
+    "no sampled ids": (lambda c: c.sample_ids(0), "size must be a whole number of at least 1, got 0"),
+    "a field of a sample": (lambda c: c.sample(3, frozenset({"text"})), r"fields\[0\]='text' is not known"),
+    "a field": (lambda c: c.fetch(["1"], {"text"}), r"fields\[0\]='text' is not known"),
+    "an id without a list": (lambda c: c.fetch("1", frozenset()), r"put the string into a list"),
+    "a system": (lambda c: c.pipeline("bm52"), "system='bm52' is not known; did you mean"),
+    "a mode": (lambda c: c.pipeline("surprise", mode="magic"), "mode='magic' is not known"),
+    "a unit": (lambda c: c.by_unit("page"), "unit='page' is not known"),
+    "no words": (lambda c: c.pipeline("bm25"), "has no words, which bm25 reads; choose another system, or "),
+    "token vectors": (lambda c: c.fetch(["1"], {"tokens"}), "has no token vectors; .*, or choose a system"),
+    "sampled tokens": (lambda c: c.token_sample(3), "has no token vectors; .*, or choose a system"),
+    "a system of tokens": (lambda c: c.pipeline("dynamax"), "has no token vectors, which dynamax compares"),
+    "a tenant": (lambda c: c.of_tenant("acme"), "tenant='acme'"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_wrong_is_refused_in_the_same_words(collection: Either, wrong: str):
+    call, words = WRONG[wrong]
+    with pytest.raises(DataError, match=words):
+        call(collection)
+
+
+def test_surprise_without_an_ensemble_is_measured_against_all_documents(collection: Either):
+    scores = collection.pipeline("surprise").search(QUESTION, 10)
+    vectors = plain_encoder().encode(list(TEXTS.values())).dense.astype(np.float64)
+    similarities = vectors @ vectors.T
+    z = (vectors @ plain_encoder().encode([QUESTION], kind="query").dense[0] - similarities.mean(1)) / (
+        similarities.std(1)
+    )
+    expected = dict(zip(TEXTS, z, strict=True))
+    np.testing.assert_allclose(scores.parts["z"], [expected[name] for name in scores.ids], atol=1e-3)
+
+
+def test_a_status_is_one_kind_of_report(collection: Either):
+    status = collection.status()
+    assert isinstance(status, CollectionStatus)
+    facts, values = dict(status.facts()), json.loads(json.dumps(status.to_json()))
+    assert (facts["documents"], facts["points"], facts["engine"]) == ("40", "40", "local")
+    assert facts["ranks by"].startswith(f"{collection.default_system} (without words and token vectors: ")
+    assert {"model", "title" if status.manifest is None else "passages"} <= facts.keys()
+    assert (values["documents"], values["points"], values["where"]) == (40, 40, collection.where)
+    assert values["ranks_by"] == facts["ranks by"]
+    assert collection.placement() is None
