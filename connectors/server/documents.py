@@ -60,15 +60,6 @@ def add_documents(router: APIRouter, service: Service) -> None:
             raise RefusedError(404, "there is no such job, or the server has started anew; send them again")
         return json_response(_shown(wanted))
 
-    @router.delete("/v1/documents/{id:path}", response_model=DocumentsResponse)
-    async def delete(
-        request: Request,
-        id: str,  # noqa: A002 - as the path has it
-        tenant: str | None = None,
-    ) -> Response:
-        """Remove the document of an id, and of a tenant where there are some; an unknown one is no error."""
-        return await _removed(service, request, ChosenDocuments(ids=[id], tenant=tenant))
-
     @router.post("/v1/documents/delete", response_model=DocumentsResponse)
     async def delete_chosen(request: Request, body: ChosenDocuments) -> Response:
         """Remove documents of ids, those that a filter lets through, or all of a tenant."""
@@ -86,6 +77,16 @@ def add_documents(router: APIRouter, service: Service) -> None:
                 return list(islice(named, body.offset, body.offset + body.limit))
 
         return json_response({"ids": await service.workers.run(lambda stop: listed(), request.receive)})
+
+    # After the two above, which are not refused as if they were documents of these names.
+    @router.delete("/v1/documents/{id:path}", response_model=DocumentsResponse)
+    async def delete(
+        request: Request,
+        id: str,  # noqa: A002 - as the path has it
+        tenant: str | None = None,
+    ) -> Response:
+        """Remove the document of an id, and of a tenant where there are some; an unknown one is no error."""
+        return await _removed(service, request, ChosenDocuments(ids=[id], tenant=tenant))
 
 
 def _documents(index: DocumentIndex, body: DocumentsRequest, tenant: str | None) -> list[Document]:

@@ -129,6 +129,13 @@ def test_a_job_that_fails_says_why_and_too_many_are_refused(
         assert "cannot be changed at the moment" in client.get(failed).json()["error"]
 
 
+def test_a_wrong_method_is_told_which_one_is_right(client: TestClient) -> None:
+    for path in ("/v1/documents/delete", "/v1/documents/ids"):
+        assert client.options(path).headers["Allow"] == "POST"
+    client.put("/v1/documents", json={"documents": [{"id": "ids", "text": "a document of this name"}]})
+    assert client.delete("/v1/documents/ids").json()["deleted"] == 1
+
+
 def test_documents_of_two_customers_may_have_one_id(tmp_path: Path) -> None:
     options = IndexOptions(tenant="customer")
     with DocumentIndex.open(tmp_path / "tenants", WordEncoder(), options=options) as index:
