@@ -52,7 +52,7 @@ from surprise_rerank.encoders.base import Encoded, Encoder, encode_documents, to
 from surprise_rerank.errors import DataError, EmptySourceError
 
 # Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
-_CHUNK, _CHUNK_CHARACTERS = 8192, 64 * 2**20
+_CHUNK, _CHUNK_CHARACTERS = 8192, 8 * 2**20
 # Texts are encoded a window at a time: an interruption loses two, and a window's float32 tokens stay under
 # 50 MiB; three windows are in memory.
 _WINDOW = 128
