@@ -105,7 +105,7 @@ class Location:
     def __reduce__(self) -> tuple[Any, ...]:
         key = next((split_url(url).password for url in self.urls if split_url(url).password), self.api_key)
         require_no_secret(key, "QDRANT_API_KEY", f"the index at {self}")
-        values = {own.name: getattr(self, own.name) for own in fields(self)} | {"api_key": None}
+        values = {field.name: getattr(self, field.name) for field in fields(self)} | {"api_key": None}
         return type(self), tuple(values.values())
 
     def __copy__(self) -> Self:
@@ -159,7 +159,7 @@ class Location:
 def split_urls(url: str | Sequence[str] | None) -> tuple[str, ...]:
     """Addresses: one, several with commas between, or a list of them."""
     parts = [url] if isinstance(url, str) else list(url or ())
-    return tuple(dict.fromkeys(own.strip() for part in parts for own in part.split(",")))
+    return tuple(dict.fromkeys(address.strip() for part in parts for address in part.split(",")))
 
 
 def split_url(url: str) -> SplitResult:

@@ -131,11 +131,11 @@ def kept_background(
     whose, option = (" of passages", " --passages") if of_passages else ("", "")
     if kept() is None and min_percentile:
         others = [name for name in all_systems() if has_background(index, name) and name != built.name]
-        known = f" (there is one for {', '.join(others)})" if others else ""
+        other = f" (there is one for {', '.join(others)})" if others else ""
         raise NoBackgroundError(
-            f"{index.where} has no background{whose} of other questions for the system {built.name!r}{known},"
-            f" which min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune background"
-            f"{option}', or measure_background({built.name!r})), or leave it out"
+            f"{index.where} has no background{whose} of other questions for the system {built.name!r}"
+            f"{other}, which min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune "
+            f"background{option}', or measure_background({built.name!r})), or leave it out"
         )
     if kept() is None and find_system(built.name).encodes and is_automatic():
         _log.warning(
@@ -167,13 +167,13 @@ def all_backgrounds(index: Searched) -> dict[str, QuestionBackground]:
 
 def _problem(index: Searched, built: BuiltSystem, background: QuestionBackground) -> str:
     """Why a background cannot be used for a system; empty where it can."""
-    known = background.scorer  # empty of one that the caller measured
-    if not known or known.startswith(_made_by(index, built.name)):
+    scorer = background.scorer  # empty of one that the caller measured
+    if not scorer or scorer.startswith(_made_by(index, built.name)):
         counts = {name for name in _PARTS if name in background.names}
         if not built.scorers or counts == {name for name in _PARTS if name in built.scorers}:
             return ""
     return (
-        f"{index.where}: the background for {built.name!r} is of {known} "
+        f"{index.where}: the background for {built.name!r} is of {scorer} "
         f"({', '.join(background.names)}), and the system has another model or other scorers now; make it "
         "again ('surprise-rerank tune background', or measure_background)"
     )
@@ -356,21 +356,21 @@ def encoded_questions(encoder: Encoder, questions: Sequence[str]) -> list[Query]
 
     Questions of the caller's own are nobody else's business, and are not kept.
     """
-    own = varied_questions()
-    if set(own) != set(questions) or not encoder.fingerprint:
+    usual = varied_questions()
+    if set(usual) != set(questions) or not encoder.fingerprint:
         return encode_queries(encoder, questions)
-    path = _path(encoder, own)
-    kept = _read(path, own, encoder)
+    path = _path(encoder, usual)
+    kept = _read(path, usual, encoder)
     if kept is None:
-        kept = encode_queries(encoder, own)
+        kept = encode_queries(encoder, usual)
         _write(path, kept)
     return kept
 
 
 def _path(encoder: Encoder, questions: Sequence[str]) -> Path:
-    made = (encoder.name, encoder.fingerprint, encoder.dimension, token_dimension(encoder))
+    model = (encoder.name, encoder.fingerprint, encoder.dimension, token_dimension(encoder))
     how = [getattr(encoder, name, None) for name in ("precision", "rounds_questions", "prompts")]
-    about = (*made, *how, questions)
+    about = (*model, *how, questions)
     return cache_folder() / "questions" / f"{hashlib.sha256(repr(about).encode()).hexdigest()[:32]}.npz"
 
 
@@ -385,26 +385,26 @@ def _read(path: Path, questions: Sequence[str], encoder: Encoder) -> list[Query]
         if dense.shape != (len(questions), encoder.dimension) or dense.dtype != np.float32:
             raise ValueError("of another shape")
         if size is None:
-            return [Query(text, own) for text, own in zip(questions, dense, strict=True)]
+            return [Query(text, vector) for text, vector in zip(questions, dense, strict=True)]
         if tokens.shape != (ends[-1], size) or len(ends) != len(questions):
             raise ValueError("of another shape")
         parts = np.split(tokens, ends[:-1])
-        return [Query(*own) for own in zip(questions, dense, parts, strict=True)]
+        return [Query(*fields) for fields in zip(questions, dense, parts, strict=True)]
     except UNREADABLE_ARCHIVE as error:
         _log.warning("%s is damaged (%s); the background questions are encoded again", path, error)
         return None
 
 
 def _write(path: Path, queries: Sequence[Query]) -> None:
-    tokens = [np.zeros((0, 1), np.float32) if own.tokens is None else own.tokens for own in queries]
+    tokens = [np.zeros((0, 1), np.float32) if query.tokens is None else query.tokens for query in queries]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path, private=True) as file:
             np.savez(
                 file,
-                dense=np.stack([own.require_dense() for own in queries]),
+                dense=np.stack([query.require_dense() for query in queries]),
                 tokens=np.concatenate(tokens),
-                ends=np.cumsum([len(own) for own in tokens]),
+                ends=np.cumsum([len(vectors) for vectors in tokens]),
             )
     except OSError as error:
         _log.warning("%s cannot be written (%s); the next index encodes the questions again", path, error)

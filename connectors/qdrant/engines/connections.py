@@ -77,8 +77,8 @@ def connect(where: Reached, api_key: str | None = None) -> Connection:
     # A sync client of the same: ours may be asked in any thread, with or without an event loop.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its owner was told already that a key travels without TLS
-        made = QdrantClient(**options)
-    return Connection(Nodes([Node(made)], "server", _SERVER), place_of(options), True)
+        client = QdrantClient(**options)
+    return Connection(Nodes([Node(client)], "server", _SERVER), place_of(options), True)
 
 
 def existing(connection: Connection, collection: str) -> ClientEngine:
@@ -92,7 +92,7 @@ def existing(connection: Connection, collection: str) -> ClientEngine:
         return engine
     server = connection.nodes.place
     listed = connection.nodes.call(lambda client: client.get_collections(), server, reads=True)
-    names = sorted(found.name for found in listed.collections)
+    names = sorted(entry.name for entry in listed.collections)
     shown = ", ".join(names[:12]) or "none"
     hint = did_you_mean(collection, names)
     raise StoreError(f"{server} has no collection {collection!r}; {hint}there is {shown}")
@@ -100,9 +100,9 @@ def existing(connection: Connection, collection: str) -> ClientEngine:
 
 def place_of(options: Mapping[str, Any]) -> str:
     """Return the address that a client was made with, without a password."""
-    given = (options.get(name) for name in ("url", "path", "location", "host"))
-    found = next((str(own) for own in given if own is not None), "localhost")
-    return shown_url(found if options.get("host") is None else f"{found}:{options.get('port', 6333)}")
+    places = (options.get(name) for name in ("url", "path", "location", "host"))
+    place = next((str(value) for value in places if value is not None), "localhost")
+    return shown_url(place if options.get("host") is None else f"{place}:{options.get('port', 6333)}")
 
 
 def _lock_of(client: object) -> PerProcess[Any]:

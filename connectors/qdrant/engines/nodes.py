@@ -123,8 +123,8 @@ class _Again:
             return self._clients
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # their owner was told of a key without TLS already
-            made = {client: QdrantClient(**client.init_options) for client in self._clients}
-        return tuple(made[client] for client in self._clients)
+            copies = {client: QdrantClient(**client.init_options) for client in self._clients}
+        return tuple(copies[client] for client in self._clients)
 
 
 def is_remote(client: object) -> bool:
@@ -165,11 +165,11 @@ class Nodes:
             StoreError: if none can be reached, or it refuses the key.
         """
         hops = len(location.urls) > 1
-        made = [
+        members = [
             Node(_client(location, url, location.timeout), _client(location, url, _HOP) if hops else None)
             for url in location.urls
         ]
-        nodes = cls(made, "server", location.server, location.retries)
+        nodes = cls(members, "server", location.server, location.retries)
         try:
             # One attempt: a wrong address is reported at once.
             once = RetryPolicy(attempts=1)
@@ -195,8 +195,8 @@ class Nodes:
         as questions.
         """
         waits = (not reads or self._changes > 0) if patient is None else patient
-        own = policy or (self.policy if waits else self.policy.for_questions())
-        return retries.call(lambda: self._attempt(request, quickly=reads and not waits), where, own)
+        chosen = policy or (self.policy if waits else self.policy.for_questions())
+        return retries.call(lambda: self._attempt(request, quickly=reads and not waits), where, chosen)
 
     def wait_for_all(self, is_seen: Callable[[QdrantClient], bool]) -> None:
         """Wait until every node that is up sees a change.
@@ -299,9 +299,9 @@ def _is_one_server(client: QdrantClient) -> bool:
     """
     for _ in range(_LOOKS):
         answer = client.grpc_collections.List(messages.ListCollectionsRequest(), timeout=_HOP)
-        listed_by_grpc = {own.name for own in answer.collections}
+        listed_by_grpc = {entry.name for entry in answer.collections}
         result = client.http.collections_api.get_collections().result
-        listed_by_rest = {own.name for own in getattr(result, "collections", ())}
+        listed_by_rest = {entry.name for entry in getattr(result, "collections", ())}
         if not listed_by_rest | listed_by_grpc:
             return False
         try:
@@ -349,20 +349,20 @@ _NUMBERS = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 def server_version(nodes: Nodes) -> tuple[int, ...] | None:
     """The version of a server, of the oldest node that answers; None where a proxy keeps that back."""
-    found, once = [], RetryPolicy(attempts=1)
+    versions, once = [], RetryPolicy(attempts=1)
     for node in nodes.nodes:
         with contextlib.suppress(StoreError):
-            told = _NUMBERS.match(retries.call(node.quick.info, nodes.place, once).version)
-            if told is not None:
-                found.append(tuple(map(int, told.groups())))
-    return min(found, default=None)
+            match = _NUMBERS.match(retries.call(node.quick.info, nodes.place, once).version)
+            if match is not None:
+                versions.append(tuple(map(int, match.groups())))
+    return min(versions, default=None)
 
 
 def require_oldest(nodes: Nodes) -> None:
     """Refuse a server that is known to be too old for an index; names both versions."""
     version = server_version(nodes)
     if version is not None and version < OLDEST:
-        has, needed = (".".join(map(str, own)) for own in (version, OLDEST))
+        has, needed = (".".join(map(str, numbers)) for numbers in (version, OLDEST))
         raise StoreError(
             f"{nodes.place} is version {has}, older than {needed}, the first that remembers how a collection "
             "was made; upgrade it"
