@@ -303,7 +303,7 @@ class DocumentIndex(NeverCopied, Ranked):
             raise DataError("say what is to be deleted: give ids=, filter=, or the name of a tenant=")
         self._density, key = None, self.manifest.options.key_field
         records = IndexPools(self.storage, 1.0, tenant).first_points((key, PASSAGES), filter, ids)
-        passages, removed = [(own.payload[key], own.payload.get(PASSAGES, 1)) for own in records], 0
+        passages, removed = [(record.payload[key], record.payload.get(PASSAGES, 1)) for record in records], 0
         with self._changing_points() as points, self.counting_changes(lambda: removed):
             for start in range(0, len(passages), _LOOKED_UP):
                 self.storage.engine.claim()  # who may not write has changed nothing
@@ -360,32 +360,32 @@ class DocumentIndex(NeverCopied, Ranked):
         earlier = kept_by_unit(self) if background else []
         model = paired_encoder(self.encoder if encoder is None else encoder, token_encoder) or self.encoder
         chosen = options or self.manifest.options
-        made = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
+        version = self.storage.successor(Manifest.of(model, chosen), collection_settings or {})
         try:
-            successor = type(self)(made, model)
+            successor = type(self)(version, model)
             same_model = model.fingerprint == self.manifest.fingerprint
             if same_model:
-                statistics.carry_over(self.storage, made)
+                statistics.carry_over(self.storage, version)
             tenant = chosen.tenant
             if tenant is not None and tenant == self.manifest.options.tenant:
                 documents = WithOtherTenants(documents, self.storage)
             report = successor.sync(documents, prune=True, show_progress=show_progress, background=False)
-            require_nothing_lost(self.storage, made, documents)
+            require_nothing_lost(self.storage, version, documents)
             kept = successor.statistics()
             if kept is not None:  # an interrupted call may have stored those of another ensemble
-                statistics.refresh(made, kept, lambda count: None)
-            made.promote()
+                statistics.refresh(version, kept, lambda count: None)
+            version.promote()
         except BaseException:
-            made.close()
+            version.close()
             raise
         before = self.storage
-        self._use(made)
+        self._use(version)
         self._encoder, self._statistics, self._density = model, successor._statistics, None
         self._terms = successor._terms
         try:
             before.release()
         finally:
-            made.drop_others()
+            version.drop_others()
         if not background:
             return report
         begun = time.perf_counter()
@@ -416,13 +416,13 @@ class DocumentIndex(NeverCopied, Ranked):
         """
         check_new(options, collection_settings, show_progress=show_progress, background=background)
         model = paired_encoder(as_encoder(encoder), token_encoder) or as_encoder(encoder)
-        made = new_version(location, Manifest.of(model, options), collection_settings or {})
-        with cls(made, model) as index:
+        version = new_version(location, Manifest.of(model, options), collection_settings or {})
+        with cls(version, model) as index:
             report = index.sync(documents, prune=True, show_progress=show_progress, background=background)
             if not len(index):
                 raise no_documents("those", str(location))
-            made.promote()
-            made.drop_others()
+            version.promote()
+            version.drop_others()
         return report
 
     @property
@@ -454,8 +454,8 @@ class DocumentIndex(NeverCopied, Ranked):
         engine, fields = self.storage.engine, (ID, self.manifest.options.key_field, *TOKEN_FIELDS)
         names = self.pools.vectors_of(frozenset({"tokens"}))
         points = [record.id for record in engine.smallest(border.count("size", size), ())]
-        found = {record.id: record for record in engine.retrieve(points, fields, names)}
-        records = [found[point] for point in points if point in found]
+        stored = {record.id: record for record in engine.retrieve(points, fields, names)}
+        records = [stored[point] for point in points if point in stored]
         return tuple(map(self.pools.key, records)), self.pools.tokens_of(records)
 
     def surprise_reranker(self) -> SurpriseReranker:
@@ -548,9 +548,9 @@ class DocumentIndex(NeverCopied, Ranked):
         Raises:
             IndexMismatchError: if no ensemble was set.
         """
-        asked = border.texts("questions", questions, least=1)
+        texts = border.texts("questions", questions, least=1)
         now, _ = self._latest()
-        extended = now.extended(self.encoder.encode(asked, kind="query").dense)
+        extended = now.extended(self.encoder.encode(texts, kind="query").dense)
         statistics.set_latest(self.storage, extended)
         return extended.record.count
 

@@ -46,7 +46,7 @@ class Collections:
         if not isinstance(collections, Mapping):
             listed = border.instances("collections", collections, kind, "open or attach one")
             collections = {collection.where: collection for collection in listed}
-        border.mapping("collections", collections, lambda name, own: border.instance(name, own, kind))
+        border.mapping("collections", collections, lambda name, value: border.instance(name, value, kind))
         border.some("collections", collections, "give some, as a list or by name")
         self.pipelines = {name: collection.pipeline(system) for name, collection in collections.items()}
         for name, pipeline in self.pipelines.items():

@@ -109,8 +109,10 @@ class Collection(NeverCopied, Ranked):
     ) -> None:
         self._connection, self.points, self.vectors, self.payloads = connection, points, vectors, payloads
         self._encoder, self.token_encoder = models
-        own = self._encoder
-        self.model, self.fingerprint = ("", "") if own is None else (dense_model(own).name, own.fingerprint)
+        encoder = self._encoder
+        self.model, self.fingerprint = (
+            ("", "") if encoder is None else (dense_model(encoder).name, encoder.fingerprint)
+        )
         self._sparse, self.files = sparse, files
         self.engine, self.where = points.kind, points.where
         self.id_key, self.metadata_key = payloads.id_path, payloads.metadata
@@ -184,13 +186,13 @@ class Collection(NeverCopied, Ranked):
             files = KeptFiles(stored, records, vectors, points.where, place)
             if dense is not None:
                 notes += require_same_model(records, vectors, payloads, dense, points.where)
-            asked, told = sparse_of(sparse, vectors, payloads, records)
-            made = cls(connection, points, vectors, payloads, (encoder, tokens), asked, files)
+            embed_words, notes_of_words = sparse_of(sparse, vectors, payloads, records)
+            attached = cls(connection, points, vectors, payloads, (encoder, tokens), embed_words, files)
         except BaseException:
             connection.close()
             raise
-        made._attached, made._notes = (where, collection, arguments), (*notes, *told)
-        return made
+        attached._attached, attached._notes = (where, collection, arguments), (*notes, *notes_of_words)
+        return attached
 
     def __reduce__(self) -> tuple[Any, ...]:
         where, collection, arguments = self._attached
@@ -284,29 +286,29 @@ class Collection(NeverCopied, Ranked):
         Raises:
             DataError: if there is one question only.
         """
-        asked = border.texts("questions", questions)
-        if not asked:
+        texts = border.texts("questions", questions)
+        if not texts:
             self.files.delete_file(_QUESTIONS)
             return self.ensemble()
-        border.texts("questions", asked, least=2)  # one has no spread
-        vectors = self.encoder.encode(asked, kind="query").dense
-        found = Ensemble.from_vectors(vectors, model=self.model, similarity=self.similarity)
-        self.files.write_file(_QUESTIONS, found.to_bytes())
-        return found
+        border.texts("questions", texts, least=2)  # one has no spread
+        vectors = self.encoder.encode(texts, kind="query").dense
+        ensemble = Ensemble.from_vectors(vectors, model=self.model, similarity=self.similarity)
+        self.files.write_file(_QUESTIONS, ensemble.to_bytes())
+        return ensemble
 
     def ensemble(self) -> Ensemble:
         """What surprise is measured against: questions that were set, or the collection's own vectors."""
         content = self.files.read_file(_QUESTIONS)
         if content is None:
             return self.own_ensemble()
-        found = Ensemble.from_bytes(content, f"{self.where}: {_QUESTIONS}")
-        if found.dimension != self.vectors.size or self.model not in ("", found.model):
+        ensemble = Ensemble.from_bytes(content, f"{self.where}: {_QUESTIONS}")
+        if ensemble.dimension != self.vectors.size or self.model not in ("", ensemble.model):
             raise DataError(
-                f"{self.where}: the logged questions that are kept were encoded by {found.model!r} "
-                f"({found.dimension} dimensions), the model is {self.model!r} ({self.vectors.size}); give "
+                f"{self.where}: the logged questions that are kept were encoded by {ensemble.model!r} "
+                f"({ensemble.dimension} dimensions), the model is {self.model!r} ({self.vectors.size}); give "
                 "them again with set_questions, or none with set_questions([])"
             )
-        return found
+        return ensemble
 
     def own_ensemble(self) -> Ensemble:
         """The ensemble of the collection's own vectors, counted in one scroll where none is kept."""
@@ -335,12 +337,14 @@ class Collection(NeverCopied, Ranked):
     @property
     def words(self) -> Words | None:
         """The words of documents: those that were added, or the collection's own sparse vectors."""
-        own = self.vectors
+        vectors = self.vectors
         if self.enriched.words is not None:
             return Words(WORDS, self._weighted, self.added_terms, kind="words")
-        if self._sparse is None or own.sparse is None:
+        if self._sparse is None or vectors.sparse is None:
             return None
-        return Words(own.sparse, self._sparse, self._own_terms, own.idf, kind="words", counts=own.idf)
+        return Words(
+            vectors.sparse, self._sparse, self._own_terms, vectors.idf, kind="words", counts=vectors.idf
+        )
 
     @property
     def encoder(self) -> Encoder:
@@ -400,8 +404,8 @@ class Collection(NeverCopied, Ranked):
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a uniform sample of the documents; see `Searched.token_sample`."""
-        found = self.sample(size, frozenset({"tokens"}))
-        return found.ids, found.require_tokens()
+        sampled = self.sample(size, frozenset({"tokens"}))
+        return sampled.ids, sampled.require_tokens()
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
         """A uniform sample of so many documents, the same for the same points; see `Searched.sample`."""
@@ -416,7 +420,7 @@ class Collection(NeverCopied, Ranked):
     def there(self, pool: Candidates) -> tuple[Candidates, list[PointId]]:
         """The candidates whose documents were not deleted meanwhile, and their points."""
         points = self.pools.points_of(pool.ids)
-        kept = {i: own for i, name in enumerate(pool.ids) if (own := points[name]) is not None}
+        kept = {i: point for i, name in enumerate(pool.ids) if (point := points[name]) is not None}
         return pool.take(list(kept)), list(kept.values())
 
     def notes_of_words(self, pool: Candidates) -> tuple[str, ...]:
@@ -425,8 +429,8 @@ class Collection(NeverCopied, Ranked):
         if pool.documents is None or not points or self.enriched.words is None:
             return ()
         request = self.enriched.request(points, tokens=False)
-        found = self.pools.answered({"added": request})["added"]
-        return behind([str(point) for point in points], pool.documents, found)
+        records = self.pools.answered({"added": request})["added"]
+        return behind([str(point) for point in points], pool.documents, records)
 
     # Statistics
 
@@ -472,24 +476,26 @@ class Collection(NeverCopied, Ranked):
         if name != _VECTORS:
             terms = TermStatistics.from_bytes(content)
             return terms if abs(terms.points - points) <= _STALE * points else None
-        found, own = Ensemble.from_bytes(content, f"{self.where}: {name}"), self.vectors
-        is_same = self.model in ("", found.model) or not found.model
-        is_alike = (found.dimension, found.similarity) == (own.size, own.similarity)
-        return found if is_same and is_alike and abs(found.count - points) <= _STALE * points else None
+        ensemble, vectors = Ensemble.from_bytes(content, f"{self.where}: {name}"), self.vectors
+        is_same = self.model in ("", ensemble.model) or not ensemble.model
+        is_alike = (ensemble.dimension, ensemble.similarity) == (vectors.size, vectors.similarity)
+        return ensemble if is_same and is_alike and abs(ensemble.count - points) <= _STALE * points else None
 
     def _count(self, name: str) -> Ensemble | TermStatistics:
-        found = self._counted_vectors() if name == _VECTORS else self._counted_terms()
-        self.files.write_file(name, found.to_bytes())
-        return found
+        counted = self._counted_vectors() if name == _VECTORS else self._counted_terms()
+        self.files.write_file(name, counted.to_bytes())
+        return counted
 
     def _counted_vectors(self) -> Ensemble:
-        own = self.vectors
-        found = Ensemble.empty(own.size, sample_size=_MEMBERS, model=self.model, similarity=own.similarity)
+        vectors = self.vectors
+        ensemble = Ensemble.empty(
+            vectors.size, sample_size=_MEMBERS, model=self.model, similarity=vectors.similarity
+        )
         for page in self.points.scroll(
-            (), (own.dense,), batch=max(1, min(_PAGE, _BYTES // (_NUMBER * own.size)))
+            (), (vectors.dense,), batch=max(1, min(_PAGE, _BYTES // (_NUMBER * vectors.size)))
         ):
-            found = found.update(own.dense_of(page)[0])
-        return found
+            ensemble = ensemble.update(vectors.dense_of(page)[0])
+        return ensemble
 
     def _counted_terms(self) -> TermStatistics:
         vector = self.vectors.sparse or ""
@@ -509,10 +515,10 @@ class Collection(NeverCopied, Ranked):
     def _found_enriched(self) -> Enriched:
         name, open_engine = self.points.collection, self._connection.engine
         files = CollectionFiles(open_engine(files_name(name)), self.points.spread)
-        found = Enriched(open_engine(name + SUFFIX), files, EnrichmentRecord.read(files, self.where))
-        if found.has_tokens and self.token_encoder is not None:
-            found.check(self.token_encoder, self.where)
-        return found
+        enriched = Enriched(open_engine(name + SUFFIX), files, EnrichmentRecord.read(files, self.where))
+        if enriched.has_tokens and self.token_encoder is not None:
+            enriched.check(self.token_encoder, self.where)
+        return enriched
 
     def _enricher(self, tokens: bool, words: Bm25 | None) -> Enricher:
         encoder = self.token_encoder

@@ -123,36 +123,38 @@ class Enriched:
 
     def check(self, model: Encoder, where: str) -> None:
         """Refuse a model that is not the one of the token vectors."""
-        own = self.record
-        if own is not None and own.model and (model.name, model.fingerprint) != (own.model, own.fingerprint):
+        record = self.record
+        if record is None or not record.model:
+            return
+        if (model.name, model.fingerprint) != (record.model, record.fingerprint):
             raise IndexMismatchError(
-                f"{where} was enriched with token vectors of {own.model!r} (weights {own.fingerprint}), the "
+                f"{where} was enriched with token vectors of {record.model!r} ({record.fingerprint}), the "
                 f"question's would be of {model.name!r} ({model.fingerprint}); give that model as "
                 "token_encoder=, or enrich again"
             )
 
-    def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+    def inclusion(self, question: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in points that a filter lets through."""
-        return asked.among(wanted, limit, TOKENS, (TOKEN_COUNT, HASH))
+        return question.among(wanted, limit, TOKENS, (TOKEN_COUNT, HASH))
 
     def included(
-        self, pool: Candidates, points: Sequence[str], asked: AskedInclusion, found: Sequence[Record]
+        self, pool: Candidates, points: Sequence[str], question: AskedInclusion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates, whose points these are, with what was found by `inclusion`."""
-        notes = (*pool.notes, *behind(points, pool.documents, found))
-        return replace(pool, inclusion=asked.inclusion(found, points), notes=tuple(dict.fromkeys(notes)))
+        notes = (*pool.notes, *behind(points, pool.documents, records))
+        return replace(pool, inclusion=question.inclusion(records, points), notes=tuple(dict.fromkeys(notes)))
 
     def request(self, points: Sequence[PointId], *, tokens: bool = True) -> models.QueryRequest:
         """A request for what was added to points: the hashes of their texts, and token vectors."""
         return by_id(points, (HASH, *TOKEN_FIELDS), (TOKENS,)) if tokens else by_id(points, (HASH,), (WORDS,))
 
-    def tokens_of(self, points: Sequence[str], found: Sequence[Record]) -> TokenBatch:
+    def tokens_of(self, points: Sequence[str], records: Sequence[Record]) -> TokenBatch:
         """Token vectors of points, of what was found by `request`; a DataError names damaged ones."""
         assert self.record is not None
-        own = [record if TOKENS in record.vectors else None for record in _of_points(points, found)]
+        added = [record if TOKENS in record.vectors else None for record in _of_points(points, records)]
         return stored_tokens(
-            [() if record is None else record.vectors[TOKENS] for record in own],
-            [_ABSENT if record is None else record.payload for record in own],
+            [() if record is None else record.vectors[TOKENS] for record in added],
+            [_ABSENT if record is None else record.payload for record in added],
             self.record.token_dimension,
             [f"of point {point}" for point in points],
         )
@@ -172,22 +174,22 @@ class Enriched:
 
 
 def behind(
-    points: Sequence[str], documents: Sequence[Document] | None, found: Sequence[Record]
+    points: Sequence[str], documents: Sequence[Document] | None, records: Sequence[Record]
 ) -> tuple[str, ...]:
     """The note on a ranking for which some points have nothing added, or of an earlier text."""
-    hashes = {record.id: record.payload.get(HASH) for record in found}
+    hashes = {record.id: record.payload.get(HASH) for record in records}
     texts = documents or (None,) * len(points)
     old = sum(
-        hashes.get(point) is None or (own is not None and hashes[point] != own.content_hash)
-        for point, own in zip(points, texts, strict=True)
+        hashes.get(point) is None or (document is not None and hashes[point] != document.content_hash)
+        for point, document in zip(points, texts, strict=True)
     )
     note = f"what was added for {old} of {len(points)} documents is missing or of an earlier text; run sync"
     return (note,) if old else ()
 
 
-def _of_points(points: Sequence[str], found: Sequence[Record]) -> list[Record]:
-    known = {record.id: record for record in found}
-    return [known.get(point, Record(point, {}, {})) for point in points]
+def _of_points(points: Sequence[str], records: Sequence[Record]) -> list[Record]:
+    by_point = {record.id: record for record in records}
+    return [by_point.get(point, Record(point, {}, {})) for point in points]
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +265,14 @@ class Enricher:
     def cost(self, documents: Sequence[Document]) -> EnrichCost:
         """What `run` would cost. Some documents are encoded for it, and nothing is written."""
         begun = time.perf_counter()
-        size = sum(_size(*made) for made in self._made(documents))
+        size = sum(_size(*parts) for parts in self._made(documents))
         seconds = time.perf_counter() - begun
         per, cut = max(len(documents), 1), 0.0
         is_new = self.enriched.record is None
         waiting = self.points.count() if is_new else sum(len(changed) for _, changed in self._waiting())
         if self.encoder is not None and self.encoder.window is not None and documents:
             spans = self.encoder.token_spans([document.content for document in documents])
-            cut = sum(len(own) > self.encoder.window for own in spans) / len(documents)
+            cut = sum(len(tokens) > self.encoder.window for tokens in spans) / len(documents)
         return EnrichCost(waiting, size * waiting // per, seconds * waiting / per, cut)
 
     def run(self, advance: Callable[[int], None]) -> EnrichReport:
@@ -329,34 +331,34 @@ class Enricher:
         is_there = target.exists()
         for page in self.points.scroll(layout.text_fields(), batch=_PAGE):
             ids = [point_id(record.id) for record in page]
-            found = target.retrieve(ids, (HASH,)) if is_there else []
-            known = {record.id: record.payload.get(HASH) for record in found}
+            stored = target.retrieve(ids, (HASH,)) if is_there else []
+            hashes = {record.id: record.payload.get(HASH) for record in stored}
             documents = [(record, layout.document(record.id, record.payload)) for record in page]
-            yield page, [own for own in documents if known.get(own[0].id) != own[1].content_hash]
+            yield page, [pair for pair in documents if hashes.get(pair[0].id) != pair[1].content_hash]
 
     def _made(self, documents: Sequence[Document]) -> list[tuple[Payload, dict[str, StoredVector]]]:
         """What points of documents get: payload keys, and vectors by name."""
-        made: list[tuple[Payload, dict[str, StoredVector]]] = [
+        parts: list[tuple[Payload, dict[str, StoredVector]]] = [
             ({HASH: document.content_hash}, {}) for document in documents
         ]
         texts = [document.content for document in documents]
         if self.encoder is not None and texts:
             tokens = pooled_tokens(encode_documents(self.encoder, texts).require_tokens())
-            for i, (payload, vectors) in enumerate(made):
+            for i, (payload, vectors) in enumerate(parts):
                 payload.update(token_payload(tokens, i))
                 vectors[TOKENS] = document_vectors(tokens, i)
         if self.record.words is not None:
-            for (_, vectors), sparse in zip(made, self.record.words.documents(texts), strict=True):
+            for (_, vectors), sparse in zip(parts, self.record.words.documents(texts), strict=True):
                 if len(sparse.indices):
                     vectors[WORDS] = sparse
-        return made
+        return parts
 
     def _write(self, todo: Sequence[tuple[Record, Document]]) -> int:
         """Write what points lack, in requests of a bounded size; returns the bytes, about."""
-        made = self._made([document for _, document in todo])
+        parts = self._made([document for _, document in todo])
         points = [
             Point(point_id(record.id), vectors, payload)
-            for (record, _), (payload, vectors) in zip(todo, made, strict=True)
+            for (record, _), (payload, vectors) in zip(todo, parts, strict=True)
         ]
         for part in in_batches(points, lambda point: point.size, REQUEST_BYTES):
             self._upsert(part)
@@ -378,8 +380,8 @@ class Enricher:
         pages = self.enriched.points.scroll((), batch=10_000)
         others = [point_id(record.id) for page in pages for record in page if record.id not in seen]
         # Another run may have enriched documents that were added behind this one.
-        there = {own.id for own in self.points.retrieve(others, ())}
-        gone = [point for point in others if str(point) not in there]
+        present = {record.id for record in self.points.retrieve(others, ())}
+        gone = [point for point in others if str(point) not in present]
         if gone:
             self.enriched.points.delete(gone)
         return len(gone)
@@ -387,7 +389,9 @@ class Enricher:
     def _word_statistics(self, seen: set[str]) -> TermStatistics:
         """The statistics of the words of these points, in one scroll."""
         pages = self.enriched.points.scroll((), (WORDS,), batch=2000)
-        return TermStatistics.counted(([own for own in page if own.id in seen] for page in pages), WORDS)
+        return TermStatistics.counted(
+            ([record for record in page if record.id in seen] for page in pages), WORDS
+        )
 
 
 def _require_ours(engine: ClientEngine) -> None:
@@ -401,6 +405,7 @@ def _require_ours(engine: ClientEngine) -> None:
 def _size(payload: Payload, vectors: Mapping[str, StoredVector]) -> int:
     """Bytes that a point takes, about, as Qdrant stores it."""
     numbers = sum(
-        8 * len(own.indices) if isinstance(own, SparseVector) else 2 * own.size for own in vectors.values()
+        8 * len(vector.indices) if isinstance(vector, SparseVector) else 2 * vector.size
+        for vector in vectors.values()
     )
-    return numbers + sum(len(str(own)) for own in payload.values())
+    return numbers + sum(len(str(value)) for value in payload.values())

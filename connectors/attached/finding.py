@@ -115,13 +115,13 @@ def with_tokens(
 
 
 def sparse_of(
-    given: Any, layout: VectorLayout, payloads: PayloadLayout, records: Sequence[Record]
+    model: Any, layout: VectorLayout, payloads: PayloadLayout, records: Sequence[Record]
 ) -> tuple[SparseEmbed | None, tuple[str, ...]]:
     """How a question becomes a sparse vector, if that is known; and what to say of it."""
-    if given is not None:
+    if model is not None:
         if layout.sparse is None:
             raise DataError("sparse= is given, but the collection has no sparse vector; leave it out")
-        return sparse_embed(given), ()
+        return sparse_embed(model), ()
     if layout.sparse is None:
         return None, ()
     texts = [payloads.document(record.id, record.payload).text for record in records]
@@ -142,9 +142,10 @@ def require_same_model(
     """
     own_vectors = [record for record in records if record.vectors.get(layout.dense) is not None]
     documents = [payloads.document(record.id, record.payload) for record in own_vectors]
-    told = [i for i, own in enumerate(documents) if own.text.strip()]
+    with_text = [i for i, document in enumerate(documents) if document.text.strip()]
     # Short ones are encoded quickly; the shortest may be such that many are alike.
-    probes = sorted(told, key=lambda i: (len(documents[i].text) < _SHORT, len(documents[i].text)))[:_PROBES]
+    lengths = [len(document.text) for document in documents]
+    probes = sorted(with_text, key=lambda i: (lengths[i] < _SHORT, lengths[i]))[:_PROBES]
     if not probes:
         return ()
 
@@ -159,18 +160,20 @@ def require_same_model(
     cosines = near([documents[i].text for i in probes])
     if np.median(cosines[of_itself]) < _SAME and any(documents[i].title for i in probes):
         cosines = np.maximum(cosines, near([documents[i].content for i in probes]))
-    own = cosines[of_itself]
-    cosine = float(np.median(own))
+    same_text = cosines[of_itself]
+    cosine = float(np.median(same_text))
     if cosine >= _SAME:
         return ()
-    found = f"stored vectors of {len(probes)} texts have a cosine of {cosine:.2f} with those that it gives"
-    place = float(np.median((cosines > own[:, None]).mean(axis=1)))
+    difference = (
+        f"stored vectors of {len(probes)} texts have a cosine of {cosine:.2f} with those that it gives"
+    )
+    place = float(np.median((cosines > same_text[:, None]).mean(axis=1)))
     if cosine < _OTHER and place > _NEAREST:
         raise DataError(
-            f"{where} has vectors of another model than {model.name!r}: {found}; give the model that they "
-            "were made with as embed=, or name another vector with vector="
+            f"{where} has vectors of another model than {model.name!r}: {difference}; give the model that "
+            "they were made with as embed=, or name another vector with vector="
         )
-    return (f"the model: {found}; see that its prompts and settings are those of the vectors",)
+    return (f"the model: {difference}; see that its prompts and settings are those of the vectors",)
 
 
 SparseEmbed: TypeAlias = Callable[[str], SparseVector]
@@ -181,7 +184,7 @@ _COMPARED = 8  # texts
 _START = 60  # characters of what was given, in a message
 
 
-def sparse_embed(given: Any) -> SparseEmbed:
+def sparse_embed(model: Any) -> SparseEmbed:
     """A function from a question to its sparse vector, of what the user has.
 
     That is settings of Qdrant's BM25; or an object of LangChain (`embed_query`), Haystack (`run`), fastembed
@@ -191,39 +194,39 @@ def sparse_embed(given: Any) -> SparseEmbed:
         DataError: if it is none of these. The function raises it, if what is given gives no sparse vector,
             and ModelError, if it fails.
     """
-    if isinstance(given, Bm25):
-        return given.query
-    ask, who = _asked(given), getattr(given, "__name__", type(given).__name__)
+    if isinstance(model, Bm25):
+        return model.query
+    ask, who = _asked(model), getattr(model, "__name__", type(model).__name__)
 
     def embed(text: str) -> SparseVector:
         try:
-            found = ask(text)
+            vector = ask(text)
         except SurpriseRerankError:
             raise
         except Exception as error:  # of a function that anybody may have written
             raise ModelError(
                 f"the sparse model {who} failed for {text[:30]!r}: {type(error).__name__}: {error}"
             ) from error
-        return _sparse(found, who)
+        return _sparse(vector, who)
 
     return embed
 
 
-def _asked(given: Any) -> Callable[[str], Any]:
+def _asked(model: Any) -> Callable[[str], Any]:
     """What gives a question's sparse vector, as its package has them."""
     for name, many in (("embed_query", False), ("query_embed", True), ("encode_query", True)):
-        method = getattr(given, name, None)
+        method = getattr(model, name, None)
         if callable(method):
             if many:
                 return lambda text: _first(method([text]))
             return cast(Callable[[str], Any], method)
-    if hasattr(given, "run"):
-        return lambda text: given.run(text=text)["sparse_embedding"]
-    if callable(given):
-        return cast(Callable[[str], Any], given)
+    if hasattr(model, "run"):
+        return lambda text: model.run(text=text)["sparse_embedding"]
+    if callable(model):
+        return cast(Callable[[str], Any], model)
     raise DataError(
         f"sparse= must be a function from a question to indices and values, a sparse model of "
-        f"LangChain, Haystack or fastembed, or Bm25(); got {type(given).__name__}"
+        f"LangChain, Haystack or fastembed, or Bm25(); got {type(model).__name__}"
     )
 
 
@@ -237,26 +240,26 @@ def is_bm25(texts: Sequence[str], vectors: TermBatch, settings: Bm25) -> bool:
     return bool(shares) and min(shares) >= _SHARED
 
 
-def _first(found: Any) -> Any:
-    return found[0] if hasattr(found, "__getitem__") else next(iter(found))
+def _first(rows: Any) -> Any:
+    return rows[0] if hasattr(rows, "__getitem__") else next(iter(rows))
 
 
-def _sparse(found: Any, who: str) -> SparseVector:
+def _sparse(vector: Any, who: str) -> SparseVector:
     """Indices ascending, and their values; zeros are no terms."""
-    if hasattr(found, "coalesce"):  # a row of a sparse tensor of torch
-        entries = found.coalesce()
+    if hasattr(vector, "coalesce"):  # a row of a sparse tensor of torch
+        entries = vector.coalesce()
         indices, values = entries.indices()[-1].cpu().numpy(), entries.values().cpu().numpy()
-    elif isinstance(found, dict) and {"indices", "values"} <= found.keys():
-        indices, values = found["indices"], found["values"]
-    elif isinstance(found, tuple) and len(found) == 2:
-        indices, values = found
-    elif hasattr(found, "indices") and hasattr(found, "values"):
-        indices, values = found.indices, found.values
+    elif isinstance(vector, dict) and {"indices", "values"} <= vector.keys():
+        indices, values = vector["indices"], vector["values"]
+    elif isinstance(vector, tuple) and len(vector) == 2:
+        indices, values = vector
+    elif hasattr(vector, "indices") and hasattr(vector, "values"):
+        indices, values = vector.indices, vector.values
     else:
-        keys = f" with the keys {shown(found)}" if isinstance(found, dict) else ""
+        keys = f" with the keys {shown(vector)}" if isinstance(vector, dict) else ""
         raise DataError(
-            f"the sparse model {who} gave a {type(found).__name__}{keys} for a question; a sparse vector has "
-            "indices and values"
+            f"the sparse model {who} gave a {type(vector).__name__}{keys} for a question; a sparse vector "
+            "has indices and values"
         )
     try:
         terms, weights = np.asarray(indices).reshape(-1), np.asarray(values, np.float32).reshape(-1)
@@ -274,6 +277,6 @@ def _sparse(found: Any, who: str) -> SparseVector:
     return SparseVector(terms[order].astype(np.uint32), weights[order])
 
 
-def _start(found: Any) -> str:
-    text = str(found)
+def _start(value: Any) -> str:
+    text = str(value)
     return text if len(text) <= _START else f"{text[:_START]} ..."

@@ -34,20 +34,20 @@ def attach_store(store: Any, *, embed: Any = None, **settings: Any) -> Collectio
     Raises:
         DataError: if it is no such store, its model or a setting is not known; as `Collection.attach`.
     """
-    known = [name for name in inspect.signature(Collection.attach).parameters if name not in _TOLD]
-    refuse_unknown(settings, known, "Collection.attach")
+    names = [name for name in inspect.signature(Collection.attach).parameters if name not in _TOLD]
+    refuse_unknown(settings, names, "Collection.attach")
     if isinstance(store, Collection):
         if embed is not None or settings:
             raise DataError("the collection is attached already; give embed and other settings when it is")
         return store
-    client, name, own, told = _told(store)
-    model = own if embed is None else embed
+    client, name, model_of_store, settings_of_store = _told(store)
+    model = model_of_store if embed is None else embed
     if model is None:
         raise DataError(
             f"{type(store).__name__} does not know the model of its vectors; give it as embed= (the "
             "embedding object of your framework, or a function from texts to vectors)"
         )
-    return Collection.attach(client, name, embed=model, **{**told, **settings})
+    return Collection.attach(client, name, embed=model, **{**settings_of_store, **settings})
 
 
 def _told(store: Any) -> _Told:

@@ -36,8 +36,8 @@ class KeptFiles(Files):
     ) -> None:
         self._files, self._probes = files, _marks(records, layout)
         kept = json.loads(files.read_file(_PROBES) or b"{}")
-        same = [prefix for prefix, own in kept.items() if set(own["probes"]) & set(self._probes)]
-        if not same and any(own["vector"] == layout.dense for own in kept.values()):
+        same = [prefix for prefix, entry in kept.items() if set(entry["probes"]) & set(self._probes)]
+        if not same and any(entry["vector"] == layout.dense for entry in kept.values()):
             raise IndexMismatchError(
                 f"{where} was filled anew: none of the vectors {layout.dense!r} looked at is one of those "
                 f"that the statistics and backgrounds in {place} were made of; delete that, or give another "
@@ -80,6 +80,8 @@ def files_name(collection: str) -> str:
 
 
 def _marks(records: Sequence[Record], layout: VectorLayout) -> list[str]:
-    found = (record.vectors.get(layout.dense) for record in records)
-    arrays = (np.round(np.asarray(own, np.float32), _DECIMALS) + 0.0 for own in found if own is not None)
-    return sorted({hashlib.sha256(own.tobytes()).hexdigest()[:16] for own in arrays})
+    vectors = (record.vectors.get(layout.dense) for record in records)
+    arrays = (
+        np.round(np.asarray(vector, np.float32), _DECIMALS) + 0.0 for vector in vectors if vector is not None
+    )
+    return sorted({hashlib.sha256(array.tobytes()).hexdigest()[:16] for array in arrays})

@@ -83,8 +83,10 @@ class PayloadLayout:
         """What finds documents by ids that the payload has, as strings or as integers."""
         numbers = [int(name) for name in ids if _INTEGER.fullmatch(name)]
         kinds: list[list[int] | list[str]] = [list(ids), *([numbers] if numbers else [])]
-        matches = [models.MatchAny(any=own) for own in kinds]
-        return models.Filter(should=[models.FieldCondition(key=self.id_path, match=own) for own in matches])
+        matches = [models.MatchAny(any=values) for values in kinds]
+        return models.Filter(
+            should=[models.FieldCondition(key=self.id_path, match=match) for match in matches]
+        )
 
     def document_id(self, point: str, payload: Payload) -> str:
         """The id of the document that a point is; the point's where its payload has none."""
@@ -97,7 +99,7 @@ class PayloadLayout:
             key, (text, values) = _NODE, _node(payload)
         else:
             texts = ((key, _text(at(payload, key))) for key in self.texts)
-            key, text = next(((key, own) for key, own in texts if own is not None), ("", ""))
+            key, text = next(((key, content) for key, content in texts if content is not None), ("", ""))
             values = payload
         title = at(payload, self.title) if self.title else None
         if self.metadata:
@@ -105,7 +107,7 @@ class PayloadLayout:
             values = inner if isinstance(inner, Mapping) else {}
         else:
             taken = {key, self.title, self.id}
-            values = {own: value for own, value in values.items() if own not in taken}
+            values = {field: value for field, value in values.items() if field not in taken}
         return Document(name, text, title if isinstance(title, str) else "", _metadata(values))
 
     def facts(self) -> list[tuple[str, str]]:
@@ -130,24 +132,24 @@ def find_layout(
     """
     payloads = [payload for _, payload in points]
     names = Counter(name for payload in payloads for name in payload)
-    given: dict[str, str] = {name: str(own) for name, own in keys.items() if own is not None}
-    for name, own in given.items():
-        if payloads and all(at(payload, own) is None for payload in payloads):
-            hint = did_you_mean(own, names)
+    named: dict[str, str] = {name: str(key) for name, key in keys.items() if key is not None}
+    for name, key in named.items():
+        if payloads and all(at(payload, key) is None for payload in payloads):
+            hint = did_you_mean(key, names)
             raise DataError(
-                f"{where}: none of {len(payloads)} points looked at has the key {own!r} for the {name}; "
+                f"{where}: none of {len(payloads)} points looked at has the key {key!r} for the {name}; "
                 f"{hint}there are {shown(names)}"
             )
     common = {name for name, n in names.items() if 2 * n > len(points)}
-    if _NODE in common and "text" not in given:
-        title, own_id, metadata = (given.get(name, "") for name in ("title", "id", "metadata"))
+    if _NODE in common and "text" not in named:
+        title, own_id, metadata = (named.get(name, "") for name in ("title", "id", "metadata"))
         layout = PayloadLayout((_NODE,), title, own_id, metadata)
     else:
-        layout = _plain(payloads, names, given, where)
+        layout = _plain(payloads, names, named, where)
         hashed = (haystack_point(str(payload.get("id"))) == point for point, payload in points)
-        if given.get("id", "id") == "id" and "id" in common and all(hashed):
+        if named.get("id", "id") == "id" and "id" in common and all(hashed):
             layout = replace(layout, id="id", hashed_ids=True)
-    shared = [name for name, n in Counter(layout.document_id(*own) for own in points).items() if n > 1]
+    shared = [name for name, n in Counter(layout.document_id(*point) for point in points).items() if n > 1]
     if shared:
         raise one_id(where, layout.id, shared * 2)
     return replace(
@@ -207,10 +209,10 @@ def _is_number(name: str) -> bool:
 
 
 def _plain(
-    payloads: Sequence[Payload], names: Counter[str], given: Mapping[str, str], where: str
+    payloads: Sequence[Payload], names: Counter[str], named: Mapping[str, str], where: str
 ) -> PayloadLayout:
     lower = {name.lower(): name for name in reversed(list(names))}
-    texts = (given["text"],) if "text" in given else tuple(_usual(_TEXTS, lower, payloads))
+    texts = (named["text"],) if "text" in named else tuple(_usual(_TEXTS, lower, payloads))
     if not texts:
         guess = max(names, key=lambda name: _letters(name, payloads), default="")
         hint = f"; the longest texts are in {guess!r}" if guess and _letters(guess, payloads) else ""
@@ -218,12 +220,12 @@ def _plain(
             f"{where}: no key is known to hold the text. The payloads have {shown(names)}{hint}. Name it "
             "with text= (in the file of --config), with a dot for a key inside an object"
         )
-    title = given.get("title") or next(iter(_usual(TITLE_NAMES, lower, payloads)), "")
+    title = named.get("title") or next(iter(_usual(TITLE_NAMES, lower, payloads)), "")
     inner = [lower[name] for name in METADATA_NAMES if name in lower]
-    metadata = given.get("metadata") or next(
-        (own for own in inner if all(isinstance(p.get(own) or {}, Mapping) for p in payloads)), ""
+    metadata = named.get("metadata") or next(
+        (name for name in inner if all(isinstance(p.get(name) or {}, Mapping) for p in payloads)), ""
     )
-    return PayloadLayout(texts, title, given.get("id", ""), metadata)
+    return PayloadLayout(texts, title, named.get("id", ""), metadata)
 
 
 def _text(value: object) -> str | None:
@@ -235,8 +237,8 @@ def _text(value: object) -> str | None:
 
 def _usual(usual: Sequence[str], lower: Mapping[str, str], payloads: Sequence[Payload]) -> list[str]:
     """The usual names that are there and hold strings, as they are written there."""
-    there = [lower[name] for name in usual if name in lower]
-    return [own for own in dict.fromkeys(there) if any(_text(p.get(own)) is not None for p in payloads)]
+    present = [lower[name] for name in usual if name in lower]
+    return [name for name in dict.fromkeys(present) if any(_text(p.get(name)) is not None for p in payloads)]
 
 
 def _letters(name: str, payloads: Sequence[Payload]) -> int:
@@ -262,7 +264,7 @@ def _node(payload: Payload) -> tuple[str, Mapping[str, Any]]:
     text = text or payload.get("text")
     values = node.get("metadata")
     if not isinstance(values, Mapping):
-        values = {own: value for own, value in payload.items() if own not in _NODE_KEYS}
+        values = {name: value for name, value in payload.items() if name not in _NODE_KEYS}
     parent = payload.get("ref_doc_id")  # what its parts are grouped by
     if isinstance(parent, str) and parent != "None":
         values = {"ref_doc_id": parent, **values}
@@ -271,11 +273,11 @@ def _node(payload: Payload) -> tuple[str, Mapping[str, Any]]:
 
 def _metadata(values: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata as JSON; what is no JSON is left out."""
-    found = {}
+    metadata = {}
     for name, value in values.items():
         with contextlib.suppress(RefusedError, RecursionError):
-            found[name] = json_value(value, name)
-    return found
+            metadata[name] = json_value(value, name)
+    return metadata
 
 
 _SIMILARITIES: Mapping[models.Distance, VectorSimilarity] = {
@@ -322,8 +324,8 @@ class VectorLayout:
         |x - y|^2 = 2 - 2 <x, y> for unit vectors, so that their Euclidean distance orders as the cosine does;
         the sum of |x_i - y_i| does not.
         """
-        own = _SIMILARITIES[self.distance]
-        return "dot" if self.unit and own != "manhattan" else own
+        similarity = _SIMILARITIES[self.distance]
+        return "dot" if self.unit and similarity != "manhattan" else similarity
 
     @property
     def score(self) -> str:
@@ -333,11 +335,11 @@ class VectorLayout:
         name = _SIMILARITIES[self.distance]
         return name if name != "dot" else ("cosine" if self.unit else "dot")
 
-    def scores(self, found: Float32Array) -> Float32Array:
+    def scores(self, scores: Float32Array) -> Float32Array:
         """Qdrant's scores, as higher for nearer: a distance x becomes 1 / (1 + x)."""
         if _SIMILARITIES[self.distance] == "dot":
-            return found
-        return np.asarray(1.0 / (1.0 + found), np.float32)
+            return scores
+        return np.asarray(1.0 / (1.0 + scores), np.float32)
 
     def dense_of(self, page: Sequence[Record]) -> tuple[Float32Array, list[int]]:
         """Dense vectors of points, as they are compared, and the rows of the points that have one."""
@@ -404,48 +406,48 @@ def find_vectors(
             token_name, token_size, distance, token_name, token_size, sparse=sparse_name, idf=idf
         )
     fitting = {name: params for name, params in dense.items() if params.size == size}
-    own = _chosen("vector", vector, fitting if vector is None and len(fitting) == 1 else dense, where)
-    if size is not None and dense[own].size != size:
+    chosen = _chosen("vector", vector, fitting if vector is None and len(fitting) == 1 else dense, where)
+    if size is not None and dense[chosen].size != size:
         raise DataError(
-            f"{where}: the vector {own!r} has {dense[own].size} dimensions, the model's have {size}; give "
-            "the model that the collection was made with (embed=), or another vector="
+            f"{where}: the vector {chosen!r} has {dense[chosen].size} dimensions, the model's have {size}; "
+            "give the model that the collection was made with (embed=), or another vector="
         )
-    distance = models.Distance(dense[own].distance)
+    distance = models.Distance(dense[chosen].distance)
     cosines = token_name is not None and models.Distance(multi[token_name].distance) == models.Distance.COSINE
     return VectorLayout(
-        own, dense[own].size, distance, token_name, token_size, cosines, sparse=sparse_name, idf=idf
+        chosen, dense[chosen].size, distance, token_name, token_size, cosines, sparse=sparse_name, idf=idf
     )
 
 
 def are_unit(vectors: Float32Array) -> bool:
     """Whether (n, d) vectors have length 1, but for rounding; zeros are no text's vector and do not count."""
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1)
-    known = lengths[lengths > 0]
-    return bool((np.abs(known - 1) < _ROUNDED).all())
+    positive = lengths[lengths > 0]
+    return bool((np.abs(positive - 1) < _ROUNDED).all())
 
 
 def _params(
     config: models.CollectionParams,
 ) -> tuple[dict[str, models.VectorParams], dict[str, models.VectorParams]]:
     """Dense vectors and multivectors by name."""
-    given: Any = config.vectors or {}
-    named = given if isinstance(given, Mapping) else {UNNAMED: given}
+    vectors: Any = config.vectors or {}
+    named = vectors if isinstance(vectors, Mapping) else {UNNAMED: vectors}
     dense = {name: params for name, params in named.items() if params.multivector_config is None}
     return dense, {name: params for name, params in named.items() if name not in dense}
 
 
-def _chosen(option: str, asked: str | None, known: Mapping[str, Any], where: str) -> str:
+def _chosen(option: str, wanted: str | None, vectors: Mapping[str, Any], where: str) -> str:
     """The name that was asked for, or the only one."""
     kind = "dense vector" if option == "vector" else option.replace("_", " ")
-    if asked is not None:
-        if asked not in known:
-            hint = did_you_mean(asked, known)
-            raise DataError(f"{where} has no {kind} {asked!r}; {hint}there is {_listed(known) or 'none'}")
-        return asked
-    if len(known) == 1 or UNNAMED in known:
-        return UNNAMED if UNNAMED in known else next(iter(known))
+    if wanted is not None:
+        if wanted not in vectors:
+            hint = did_you_mean(wanted, vectors)
+            raise DataError(f"{where} has no {kind} {wanted!r}; {hint}there is {_listed(vectors) or 'none'}")
+        return wanted
+    if len(vectors) == 1 or UNNAMED in vectors:
+        return UNNAMED if UNNAMED in vectors else next(iter(vectors))
     raise DataError(
-        f"{where} has several vectors of the kind {kind}: {_listed(known)}; name one with {option}= "
+        f"{where} has several vectors of the kind {kind}: {_listed(vectors)}; name one with {option}= "
         "(in the file of --config)"
     )
 

@@ -53,23 +53,25 @@ class ForeignPools(Pools):
 
     def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds: in one request, two where some are beside."""
-        found: list[list[Record]] = [[] for _ in requests]
-        beside = [self._is_beside(own) for own in requests]
+        results: list[list[Record]] = [[] for _ in requests]
+        beside = [self._is_beside(request) for request in requests]
         for engine, which in ((self.points, False), (self.enriched.points, True)):
-            chosen = [i for i, own in enumerate(beside) if own == which]
+            chosen = [i for i, is_beside in enumerate(beside) if is_beside == which]
             if chosen:
                 answers = engine.query_batch([requests[i] for i in chosen])
                 for i, answer in zip(chosen, answers, strict=True):
-                    found[i] = answer
-        return found
+                    results[i] = answer
+        return results
 
     def best(self, *searches: Search) -> list[Found]:
         """The points of the best documents of each search; a filter never reaches what is beside."""
-        filtered = [own for own in searches if own.options.filter is not None and self._is_apart(own)]
-        others = [own for own in searches if own not in filtered]
-        found = dict(zip(map(id, others), super().best(*others) if others else (), strict=True))
-        found |= {id(own): self._filtered(own) for own in filtered}
-        return [found[id(own)] for own in searches]
+        filtered = [
+            search for search in searches if search.options.filter is not None and self._is_apart(search)
+        ]
+        others = [search for search in searches if search not in filtered]
+        results = dict(zip(map(id, others), super().best(*others) if others else (), strict=True))
+        results |= {id(search): self._filtered(search) for search in filtered}
+        return [results[id(search)] for search in searches]
 
     def prepared(self, options: SearchOptions) -> SearchOptions:
         """The same."""
@@ -92,25 +94,25 @@ class ForeignPools(Pools):
     ) -> Candidates:
         """Documents by id; see `Searched.fetch`."""
         points = self.points_of(ids)
-        found = self._retrieved([own for own in points.values() if own is not None], fields)
-        there = {name: found[str(own)] for name, own in points.items() if str(own) in found}
-        missing = [name for name in ids if name not in there]
+        records = self._retrieved([point for point in points.values() if point is not None], fields)
+        stored = {name: records[str(point)] for name, point in points.items() if str(point) in records}
+        missing = [name for name in ids if name not in stored]
         if missing and not skip_missing:
             raise not_stored(self.where, missing)
         # Under the names that were asked for: a UUID can be written in several ways.
-        names = [name for name in ids if name in there]
-        return self._asked_for([there[name] for name in names], names, fields)
+        names = [name for name in ids if name in stored]
+        return self._asked_for([stored[name] for name in names], names, fields)
 
     def of_points(self, points: Sequence[PointId], fields: frozenset[Field]) -> Candidates:
         """The documents of those of these points that are there."""
-        found = self._retrieved(points, fields)
-        records = [found[str(own)] for own in points if str(own) in found]
-        names = [self.payloads.document_id(own.id, own.payload) for own in records]
+        by_point = self._retrieved(points, fields)
+        records = [by_point[str(point)] for point in points if str(point) in by_point]
+        names = [self.payloads.document_id(record.id, record.payload) for record in records]
         return self._asked_for(records, names, fields)
 
     def _retrieved(self, points: Sequence[PointId], fields: frozenset[Field]) -> dict[str, Record]:
-        found = self.points.retrieve(points, self.payload_of(fields), self.vectors_of(fields))
-        return {record.id: record for record in found}
+        records = self.points.retrieve(points, self.payload_of(fields), self.vectors_of(fields))
+        return {record.id: record for record in records}
 
     def _asked_for(
         self, records: Sequence[Record], names: Sequence[str], fields: frozenset[Field]
@@ -123,8 +125,8 @@ class ForeignPools(Pools):
     def names(self, records: Sequence[Record]) -> dict[str, str]:
         """Point -> its document's id, of those that are there."""
         points = [point_id(record.id) for record in records]
-        found = self.points.retrieve(points, self.payloads.id_fields)
-        return {own.id: self.payloads.document_id(own.id, own.payload) for own in found}
+        stored = self.points.retrieve(points, self.payloads.id_fields)
+        return {record.id: self.payloads.document_id(record.id, record.payload) for record in stored}
 
     def keys(self, ids: Sequence[str]) -> dict[str, str]:
         """Document's id -> its point, where it has one."""
@@ -144,16 +146,16 @@ class ForeignPools(Pools):
 
     def near(self, dense: Float32Array, limit: int) -> Stage:
         """The nearest as the collection compares its vectors."""
-        own = self.vectors
-        if not own.has_dense:
-            return maxsim_stage(dense, own.dense, limit)
-        return Stage(nearest(dense), own.using, f"{own.score} of dense vectors", limit)
+        layout = self.vectors
+        if not layout.has_dense:
+            return maxsim_stage(dense, layout.dense, limit)
+        return Stage(nearest(dense), layout.using, f"{layout.score} of dense vectors", limit)
 
     def nearness(self, records: Sequence[Record]) -> tuple[str, Float64Array]:
         """What Qdrant compares by, as higher for nearer."""
-        own = self.vectors
-        values = own.scores(np.array([record.score for record in records], np.float32))
-        return own.score, np.asarray(values, np.float64)
+        layout = self.vectors
+        values = layout.scores(np.array([record.score for record in records], np.float32))
+        return layout.score, np.asarray(values, np.float64)
 
     def dense_of(self, records: Sequence[Record]) -> Float32Array:
         """(n, d) dense vectors of points that came with them."""
@@ -173,10 +175,10 @@ class ForeignPools(Pools):
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
     ) -> list[Record]:
         """Those with a dense vector, where that is asked for."""
-        own = self.vectors
-        if "dense" not in fields or not own.has_dense:
+        layout = self.vectors
+        if "dense" not in fields or not layout.has_dense:
             return list(records)
-        return [record for record in records if record.vectors.get(own.dense) is not None]
+        return [record for record in records if record.vectors.get(layout.dense) is not None]
 
     def made(
         self,
@@ -194,35 +196,35 @@ class ForeignPools(Pools):
             names = [self.payloads.document_id(record.id, record.payload) for record in records]
             if self.payloads.id and len(set(names)) < len(names):
                 raise one_id(self.where, self.payloads.id, names)
-        own, points = self.vectors, [record.id for record in records]
+        layout, points = self.vectors, [record.id for record in records]
         pool = Candidates(ids=tuple(names), scores=scores)
         if "documents" in fields:
-            found = (self.payloads.document(record.id, record.payload) for record in records)
-            pool = replace(pool, documents=tuple(found))
+            documents = (self.payloads.document(record.id, record.payload) for record in records)
+            pool = replace(pool, documents=tuple(documents))
         added = answers.get("added", ())
         if "added" in answers:
             pool = replace(pool, notes=behind(points, pool.documents, added))
-        if "dense" in fields and own.has_dense:
-            pool = replace(pool, dense=own.dense_of(records)[0])
+        if "dense" in fields and layout.has_dense:
+            pool = replace(pool, dense=layout.dense_of(records)[0])
         if "tokens" in fields:
             read = self.reads_added
-            tokens = self.enriched.tokens_of(points, added) if read else own.tokens_of(records)
+            tokens = self.enriched.tokens_of(points, added) if read else layout.tokens_of(records)
             pool = replace(pool, tokens=tokens)
         return pool
 
-    def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+    def inclusion(self, question: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in what was added to points, or in their own."""
         if self.reads_added:
-            return self.enriched.inclusion(asked, wanted, limit)
-        return asked.among(wanted, limit, self.vectors.tokens or "", ())
+            return self.enriched.inclusion(question, wanted, limit)
+        return question.among(wanted, limit, self.vectors.tokens or "", ())
 
     def included(
-        self, pool: Candidates, points: Sequence[str], asked: AskedInclusion, found: Sequence[Record]
+        self, pool: Candidates, points: Sequence[str], question: AskedInclusion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates with what was found by `inclusion`, and a note where that is of earlier texts."""
         if self.reads_added:
-            return self.enriched.included(pool, points, asked, found)
-        return replace(pool, inclusion=asked.inclusion(found, points, None))
+            return self.enriched.included(pool, points, question, records)
+        return replace(pool, inclusion=question.inclusion(records, points, None))
 
     def points_of(self, ids: Sequence[str]) -> dict[str, PointId | None]:
         """The point of each document; None for what can be no document's id, or is none that is there."""
@@ -231,12 +233,12 @@ class ForeignPools(Pools):
         if not self.payloads.id:
             return {name: point_of(name) for name in ids}
         pages = self.points.scroll(self.payloads.id_fields, condition=self.payloads.having(ids))
-        found: dict[str, PointId] = {
+        points: dict[str, PointId] = {
             self.payloads.document_id(record.id, record.payload): point_id(record.id)
             for page in (pages if ids else ())
             for record in page
         }
-        return {name: found.get(name) for name in ids}
+        return {name: points.get(name) for name in ids}
 
     def payload_of(self, fields: frozenset[Field]) -> PayloadChoice:
         """What to fetch of points' payloads for candidates with these fields."""
@@ -244,33 +246,33 @@ class ForeignPools(Pools):
 
     def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors to fetch for candidates with these fields."""
-        own = self.vectors
-        names = [own.dense] * ("dense" in fields and own.has_dense)
+        layout = self.vectors
+        names = [layout.dense] * ("dense" in fields and layout.has_dense)
         if "tokens" in fields and not self.reads_added:
-            if own.tokens is None:
+            if layout.tokens is None:
                 raise no_tokens(self.where, "add them with enrich(tokens=True)")
-            names.append(own.tokens)
+            names.append(layout.tokens)
         return tuple(names)
 
     def _is_apart(self, search: Search) -> bool:
         return self.is_apart(search.plan(1)[0].using or "")
 
-    def _is_beside(self, asked: models.QueryRequest) -> bool:
-        vectors = asked.with_vector if isinstance(asked.with_vector, list) else ()
-        return any(self.is_apart(name) for name in (asked.using or "", *vectors))
+    def _is_beside(self, request: models.QueryRequest) -> bool:
+        vectors = request.with_vector if isinstance(request.with_vector, list) else ()
+        return any(self.is_apart(name) for name in (request.using or "", *vectors))
 
     def _filtered(self, search: Search) -> Found:
         """The best points of a search beside, that the filter on the collection lets through."""
-        own, limit, skipped = search.options, _FILTERED * search.depth, search.options.offset or 0
-        assert own.filter is not None
-        unfiltered = replace(own, filter=None, offset=None)
+        options, limit, skipped = search.options, _FILTERED * search.depth, search.options.offset or 0
+        assert options.filter is not None
+        unfiltered = replace(options, filter=None, offset=None)
         while True:
-            ((found),) = self.ask([self.request(search.plan(limit), limit, search, unfiltered)])
-            ids = models.HasIdCondition(has_id=[point_id(record.id) for record in found])
-            narrowed = models.Filter(must=[ids, own.filter])
-            pages = self.points.scroll((), batch=max(len(found), 1), condition=narrowed) if found else ()
+            ((records),) = self.ask([self.request(search.plan(limit), limit, search, unfiltered)])
+            ids = models.HasIdCondition(has_id=[point_id(record.id) for record in records])
+            narrowed = models.Filter(must=[ids, options.filter])
+            pages = self.points.scroll((), batch=max(len(records), 1), condition=narrowed) if records else ()
             allowed = {record.id for page in pages for record in page}
-            kept = [record for record in found if record.id in allowed]
-            if len(kept) >= search.wanted or len(found) < limit:
-                return Found(kept[skipped : search.wanted], found)
+            kept = [record for record in records if record.id in allowed]
+            if len(kept) >= search.wanted or len(records) < limit:
+                return Found(kept[skipped : search.wanted], records)
             limit *= _FILTERED

@@ -224,16 +224,16 @@ class PipelineSettings:
             )
         parts = ForeignParts.read(self.config)
         try:
-            found = self._shared(location, parts)
+            index = self._shared(location, parts)
         except ForeignCollectionError:
             return parts.attach(location, self.model, self.encoder)
         parts.require_of_index(location)
         if self.encoder is not None:
-            found.manifest.check(Manifest.of(as_encoder(self.encoder)), found.where)
-        if self.model not in (None, found.manifest.model, found.encoder.name):
+            index.manifest.check(Manifest.of(as_encoder(self.encoder)), index.where)
+        if self.model not in (None, index.manifest.model, index.encoder.name):
             assert self.model is not None
-            found.manifest.check(Manifest.of(load_encoder(self.model)), found.where)
-        return found
+            index.manifest.check(Manifest.of(load_encoder(self.model)), index.where)
+        return index
 
     def require_possible(self) -> None:
         """Refuse what cannot be, before a model is loaded: no index, a system or threshold that needs one."""
@@ -254,8 +254,8 @@ class PipelineSettings:
         """A re-ranker of texts, which fetches the vectors of those that the index holds, if there is one."""
         if self.location.is_given:
             return self.open_index().text_reranker(self.system, **self.search_settings)
-        given = self.encoder
-        model = load_encoder(self.model or DEFAULT_MODEL) if given is None else as_encoder(given)
+        encoder = self.encoder
+        model = load_encoder(self.model or DEFAULT_MODEL) if encoder is None else as_encoder(encoder)
         background = None if self.background is None else QuestionBackground.load(self.background)
         reranker = reranker_of_texts(
             self.system or ("cosine" if token_dimension(model) is None else "dynamax")
@@ -268,10 +268,10 @@ class PipelineSettings:
         url = ",".join(location.urls)
         key = (folder, url, location.collection if url else "")
         with _opening.get():
-            found = _open.get(key)
-            if found is None or found.is_closed:
-                found = _open[key] = self._opened(location, parts)
-        return found
+            index = _open.get(key)
+            if index is None or index.is_closed:
+                index = _open[key] = self._opened(location, parts)
+        return index
 
     def _opened(self, location: Location, parts: ForeignParts) -> DocumentIndex:
         if self.encoder is not None:

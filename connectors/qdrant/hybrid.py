@@ -77,8 +77,8 @@ class SparseRetriever(ExplainingRetriever):
         else:
             ids, scores = self.search(query.text, depth)
             pool = self.index.fetch(ids, fields, skip_missing=True)
-            known = dict(zip(ids, scores, strict=True))
-            pool = replace(pool, scores={"bm25": np.array([known[name] for name in pool.ids], np.float64)})
+            by_id = dict(zip(ids, scores, strict=True))
+            pool = replace(pool, scores={"bm25": np.array([by_id[name] for name in pool.ids], np.float64)})
         return replace(pool, notes=(*pool.notes, *self.index.notes_of_words(pool)))
 
     def steps(self, query: Query, depth: int) -> list[str]:
@@ -88,17 +88,17 @@ class SparseRetriever(ExplainingRetriever):
     def search(self, query: str, depth: int) -> tuple[tuple[str, ...], Float64Array]:
         """Ids and scores of the best documents."""
         pools, sparse = self.index.pools, self.vector(query)
-        (found,) = pools.best(Search(self._plan(sparse), depth, frozenset(), self.options))
-        best, names = best_of(found.records, pools), pools.names(found.records)
-        there = [key for key in best if key in names]
-        return tuple(names[key] for key in there), np.array([best[key] for key in there], np.float64)
+        (result,) = pools.best(Search(self._plan(sparse), depth, frozenset(), self.options))
+        best, names = best_of(result.records, pools), pools.names(result.records)
+        present = [key for key in best if key in names]
+        return tuple(names[key] for key in present), np.array([best[key] for key in present], np.float64)
 
     def score(self, query: str, ids: Sequence[str]) -> Float64Array:
         """(n,) exact scores of these documents, of the best passage each; 0 where no word matches."""
         pools = self.index.pools
         keys = pools.keys(list(dict.fromkeys(ids)))
-        asked = {"bm25": self.scoring(self.vector(query), list(keys.values()))}
-        best = best_of(pools.every(asked)["bm25"], pools)
+        requests = {"bm25": self.scoring(self.vector(query), list(keys.values()))}
+        best = best_of(pools.every(requests)["bm25"], pools)
         return np.array([best.get(keys.get(name, ""), 0.0) for name in ids], np.float64)
 
     def moments(self, query: str) -> Moments:
@@ -125,8 +125,8 @@ class SparseRetriever(ExplainingRetriever):
         """A request for the scores of those of these documents that share a word, for `Pools.every`."""
         pools, plan = self.index.pools, self._plan(sparse)
         search = Search(plan, 1, frozenset(), SearchOptions(filter=pools.among(keys)))
-        found = len(keys) if len(sparse.indices) else 0
-        return (lambda limit: pools.request(plan(limit), limit, search, search.options)), found
+        documents = len(keys) if len(sparse.indices) else 0
+        return (lambda limit: pools.request(plan(limit), limit, search, search.options)), documents
 
     def measuring(self, sparse: SparseVector) -> tuple[Asked, int]:
         """A request for what `measured` is told, for `Pools.every`; none where there is no word."""
@@ -146,9 +146,9 @@ class SparseRetriever(ExplainingRetriever):
     @property
     def words(self) -> Words:
         """The collection's."""
-        found = self.index.words
-        assert found is not None
-        return found
+        sparse = self.index.words
+        assert sparse is not None
+        return sparse
 
     def _plan(self, sparse: SparseVector) -> Plan:
         return lambda limit: [sparse_stage(sparse, self.words.vector, limit, self.words.kind)]
@@ -206,15 +206,15 @@ class HybridRetriever(ExplainingRetriever):
         if isinstance(words, SparseRetriever) and words.index is self.index:
             return self._together(words, query, depth, fields)
         pool = self.index.search(query, depth, fields, exact=self.exact, options=self.options)
-        found, scores = words.search(query.text, depth)
-        kept = in_turn(depth, pool.ids, found)
+        ids, scores = words.search(query.text, depth)
+        kept = in_turn(depth, pool.ids, ids)
         missing = [name for name in kept if name not in set(pool.ids)]
         pool = pool.take([row for row, name in enumerate(pool.ids) if name in kept])
         if missing:
             pool = pool.join(self.index.fetch(missing, fields))
-        pool = with_words(pool, words, query.text, dict(zip(found, scores.tolist(), strict=True)))
-        asked = None if self.sample is None else self.sample.asked(query)
-        return pool if asked is None else self.index.with_inclusion(pool, asked)
+        pool = with_words(pool, words, query.text, dict(zip(ids, scores.tolist(), strict=True)))
+        tokens = None if self.sample is None else self.sample.asked(query)
+        return pool if tokens is None else self.index.with_inclusion(pool, tokens)
 
     def _together(
         self, words: SparseRetriever, query: Query, depth: int, fields: frozenset[Field]
@@ -308,8 +308,8 @@ class HybridRetriever(ExplainingRetriever):
         )
         if question is None:
             return pool
-        asked = {"near": pools.nearness_of(question, pools.these(records), len(records), options)}
-        nearness = {record.id: record.score for record in pools.every(asked)["near"]}
+        requests = {"near": pools.nearness_of(question, pools.these(records), len(records), options)}
+        nearness = {record.id: record.score for record in pools.every(requests)["near"]}
         scores = {**pool.scores, "feedback": np.array([nearness.get(r.id, np.nan) for r in records])}
         moments = {**pool.corpus_moments, "feedback": feedback.moments(question)}
         return replace(pool, scores=scores, corpus_moments=moments)
@@ -351,7 +351,10 @@ def _to_read(*lists: Sequence[Record]) -> tuple[list[Record], list[Record]]:
 
 
 def with_words(
-    pool: Candidates, words: LexicalIndex, query: str, known: Mapping[str, float] = MappingProxyType({})
+    pool: Candidates,
+    words: LexicalIndex,
+    query: str,
+    scores_by_id: Mapping[str, float] = MappingProxyType({}),
 ) -> Candidates:
     """Candidates with their BM25 scores, and the query's BM25 moments.
 
@@ -359,11 +362,13 @@ def with_words(
         pool: n candidates.
         words: the same documents' words.
         query: its text.
-        known: document -> score, of those that the words were searched for.
+        scores_by_id: document -> score, of those that the words were searched for.
     """
-    others = list(dict.fromkeys(name for name in pool.ids if name not in known))
-    found = dict(zip(others, words.score(query, others).tolist(), strict=True)) if others else {}
-    scores = np.array([known[name] if name in known else found[name] for name in pool.ids], np.float64)
+    others = list(dict.fromkeys(name for name in pool.ids if name not in scores_by_id))
+    computed = dict(zip(others, words.score(query, others).tolist(), strict=True)) if others else {}
+    scores = np.array(
+        [scores_by_id[name] if name in scores_by_id else computed[name] for name in pool.ids], np.float64
+    )
     return _with_moments(replace(pool, scores={**pool.scores, "bm25": scores}), words.moments(query))
 
 

@@ -77,12 +77,12 @@ class IndexOptions:
     @property
     def all_payload_indexes(self) -> dict[str, str]:
         """Path -> type of every payload index: those that the index's own requests need, and the user's."""
-        own = {ID: "keyword", MU: "float", SIGMA: "float", STATISTICS: "keyword"}
+        indexes = {ID: "keyword", MU: "float", SIGMA: "float", STATISTICS: "keyword"}
         if self.passages is not None:
-            own[NUMBER] = "integer"
+            indexes[NUMBER] = "integer"
         if self.tenant is not None:
-            own |= {self.tenant_path: "keyword", KEY: "keyword"}
-        return {**self.payload_indexes, **own}
+            indexes |= {self.tenant_path: "keyword", KEY: "keyword"}
+        return {**self.payload_indexes, **indexes}
 
     @property
     def tenant_path(self) -> str:

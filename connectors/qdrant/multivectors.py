@@ -50,11 +50,11 @@ def token_payload(tokens: TokenBatch, i: int) -> dict[str, Any]:
     The shape is, in base64, the vectors' lengths in float32, and where tokens were merged the vector of each
     token in 1 byte, or 2 where there are more than 256 vectors; little-endian.
     """
-    own = tokens.between(i, i + 1)
-    shape = own.norms.astype("<f4").tobytes()
-    if own.members is not None:
-        shape += own.members.owners.astype("<u1" if len(own.norms) <= 256 else "<u2").tobytes()
-    return {TOKEN_COUNT: int(own.token_counts[0]), TOKEN_SHAPE: pybase64.b64encode(shape).decode("ascii")}
+    text = tokens.between(i, i + 1)
+    shape = text.norms.astype("<f4").tobytes()
+    if text.members is not None:
+        shape += text.members.owners.astype("<u1" if len(text.norms) <= 256 else "<u2").tobytes()
+    return {TOKEN_COUNT: int(text.token_counts[0]), TOKEN_SHAPE: pybase64.b64encode(shape).decode("ascii")}
 
 
 def stored_tokens(
@@ -68,7 +68,7 @@ def stored_tokens(
     Raises:
         DataError: if something is damaged; names the text.
     """
-    parts = [_Text.read(*own, dimension) for own in zip(vectors, payloads, names, strict=True)]
+    parts = [_Text.read(*stored, dimension) for stored in zip(vectors, payloads, names, strict=True)]
     unit = np.concatenate([np.zeros((0, dimension), np.float32), *(part.unit for part in parts)])
     norms = np.concatenate([np.zeros(0, np.float32), *(part.norms for part in parts)])
     counts = np.array([len(part.norms) for part in parts], np.int64)

@@ -192,8 +192,8 @@ class SurpriseRetriever(ExplainingRetriever):
         while True:
             wanted = self._wanted(last, margin)
             search = Search(lambda limit: self._stages(dense, limit), wanted, fields, options)
-            found = self.index.pools.run(search, "surprise")
-            ordered = _above(_ordered(found, np.asarray(found.scores["surprise"], np.float64)), options)
+            pool = self.index.pools.run(search, "surprise")
+            ordered = _above(_ordered(pool, np.asarray(pool.scores["surprise"], np.float64)), options)
             names = list(dict.fromkeys(ordered.line_keys))
             # Qdrant cuts equals anywhere: only with all of them here is it known which come first by id.
             whole = len(names) < wanted or self._wanted(last, 4 * margin) == wanted
@@ -229,14 +229,14 @@ def _points(index: Searched, pool: int | None, limit: int) -> int:
     return max(limit, math.ceil((pool or 0) * index.pools.density))
 
 
-def _ordered(found: Candidates, z: Float64Array) -> Candidates:
+def _ordered(pool: Candidates, z: Float64Array) -> Candidates:
     """Candidates by z, ties by id, with z and its probability as their scores."""
-    others = {name: own for name, own in found.scores.items() if name != "surprise"}
+    others = {name: values for name, values in pool.scores.items() if name != "surprise"}
     scores = {"surprise": z, "probability": probability(z), **others}
-    keys = found.line_keys
-    order = sorted(range(len(found)), key=lambda i: (-z[i], keys[i]))
-    scored = replace(found, scores=scores)
-    return scored if order == list(range(len(found))) else scored.take(order)
+    keys = pool.line_keys
+    order = sorted(range(len(pool)), key=lambda i: (-z[i], keys[i]))
+    scored = replace(pool, scores=scores)
+    return scored if order == list(range(len(pool))) else scored.take(order)
 
 
 def _above(ordered: Candidates, options: SearchOptions) -> Candidates:

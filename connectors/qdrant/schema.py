@@ -177,7 +177,7 @@ def to_passage(payload: Mapping[str, Any]) -> Passage:
 
 def to_terms(points: Sequence[Point | Record], vector: str = BM25) -> TermBatch:
     """The sparse vectors of several points, by name; a text without a term has none."""
-    found: list[Any] = [point.vectors.get(vector) for point in points]
-    batch = TermBatch.of([((), ()) if own is None else (own.indices, own.values) for own in found])
+    vectors: list[Any] = [point.vectors.get(vector) for point in points]
+    batch = TermBatch.of([((), ()) if terms is None else (terms.indices, terms.values) for terms in vectors])
     # Stored in float32, which REST tells by its shortest digits: as float64 they are another number.
     return replace(batch, values=batch.values.astype(np.float32).astype(np.float64))

@@ -36,8 +36,8 @@ class InclusionScored(ExplainingRetriever):
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
         """As the other retriever does."""
-        pool, asked = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
-        return pool if asked is None else self.index.with_inclusion(pool, asked)
+        pool, tokens = self.retriever.retrieve(query, depth, fields), self.sample.asked(query)
+        return pool if tokens is None else self.index.with_inclusion(pool, tokens)
 
     def filtered(self, condition: models.Filter | None) -> InclusionScored:
         """The same over what a filter lets through."""
@@ -49,6 +49,6 @@ class InclusionScored(ExplainingRetriever):
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What `retrieve` does, in words."""
-        own = self.retriever
-        before = own.steps(query, depth) if isinstance(own, ExplainingRetriever) else []
+        retriever = self.retriever
+        before = retriever.steps(query, depth) if isinstance(retriever, ExplainingRetriever) else []
         return [*before, self.sample.step(self.index.engine)]

@@ -71,8 +71,8 @@ class RayCluster:
             return
         place = self._address if "//" in self._address else f"//{self._address}"
         try:
-            if (found := urlsplit(place)).port:
-                socket.create_connection((str(found.hostname), found.port), _PATIENCE).close()
+            if (parts := urlsplit(place)).port:
+                socket.create_connection((str(parts.hostname), parts.port), _PATIENCE).close()
             with kept_handlers():  # of a Java in this process
                 ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:

@@ -85,30 +85,30 @@ class _Comparer:
         settings, pyarrow = self._settings, import_extra("pyarrow", EXTRA)
         is_dynamax = settings.similarity == "dynamax"
         k, above = (settings.pool, None) if is_dynamax else (settings.k, settings.above)
-        found = self._found(rows, k, above)
+        neighbours = self._found(rows, k, above)
         more = {}
         if is_dynamax:
-            similarity = self._dynamax(rows, found)
-            ranked = Neighbours(found.query, found.key, found.similarity, similarity).best(
+            similarity = self._dynamax(rows, neighbours)
+            ranked = Neighbours(neighbours.query, neighbours.key, neighbours.similarity, similarity).best(
                 settings.k, settings.above
             )
-            more, found = {"dynamax": pyarrow.array(ranked.z)}, ranked
-        own = rows[found.query]
+            more, neighbours = {"dynamax": pyarrow.array(ranked.z)}, ranked
+        documents = rows[neighbours.query]
         return pyarrow.table(
             {
-                "document": self._queries.ids.take(pyarrow.array(own)),
-                "neighbour": self._keys.ids.take(pyarrow.array(found.key)),
-                "rank": pyarrow.array(found.ranks.astype(np.int32)),
-                "surprise": pyarrow.array(self._surprise.take(found.key).scores(found.similarity)),
-                "cosine": pyarrow.array(found.similarity),
+                "document": self._queries.ids.take(pyarrow.array(documents)),
+                "neighbour": self._keys.ids.take(pyarrow.array(neighbours.key)),
+                "rank": pyarrow.array(neighbours.ranks.astype(np.int32)),
+                "surprise": pyarrow.array(self._surprise.take(neighbours.key).scores(neighbours.similarity)),
+                "cosine": pyarrow.array(neighbours.similarity),
                 **more,
-                **dict(zip(ROWS, map(pyarrow.array, (own, found.key)), strict=True)),
+                **dict(zip(ROWS, map(pyarrow.array, (documents, neighbours.key)), strict=True)),
             }
         )
 
     def _found(self, rows: IntArray, k: int | None, above: float | None) -> Neighbours:
         queries = self._queries.dense[rows]
-        own = rows if self._is_one else None
+        same = rows if self._is_one else None
         if self._settings.search == "exact":
             return nearest(
                 queries,
@@ -116,13 +116,13 @@ class _Comparer:
                 self._form,
                 k=k,
                 above=above,
-                query_rows=own,
+                query_rows=same,
                 device=self._task.device,
             )
         assert k is not None  # the settings refuse it
         query, key = self._asked(queries, _MORE * k + 1)
-        if own is not None:
-            others = own[query] != key
+        if same is not None:
+            others = same[query] != key
             query, key = query[others], key[others]
         return scored_pairs(queries, self._keys.dense, self._form, query, key).best(k, above)
 
@@ -132,7 +132,7 @@ class _Comparer:
             pools = IndexPools(index.storage, 1.0, self._settings.tenant)
             by_surprise = index.manifest.options.surprise_vector and self._settings.similarity != "cosine"
             using = SURPRISE if by_surprise else DENSE
-            asked = augmented_query(queries) if by_surprise else queries
+            vectors = augmented_query(queries) if by_surprise else queries
             # Several passages may be of one document.
             limit *= -(-index.storage.engine.count() // max(len(index), 1))
             requests = [
@@ -144,7 +144,7 @@ class _Comparer:
                     filter=pools.prepared(NO_OPTIONS).filter,
                     params=models.SearchParams(hnsw_ef=max(_EF, limit)),
                 )
-                for vector in asked.tolist()
+                for vector in vectors.tolist()
             ]
             answers = [
                 records
@@ -164,20 +164,23 @@ class _Comparer:
     def _row_of(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self._keys.ids.to_pylist())}
 
-    def _dynamax(self, rows: IntArray, found: Neighbours) -> Float64Array:
+    def _dynamax(self, rows: IntArray, neighbours: Neighbours) -> Float64Array:
         """(p,) DynaMax of the pairs."""
         from surprise_rerank.similarities.dynamax import DynaMax
 
         dynamax, device = DynaMax("jaccard", "joint"), self._task.device
-        tokens, similarity = self._queries.tokens_of(rows), np.empty(len(found))
-        starts = np.searchsorted(found.query, np.arange(len(rows) + 1))
+        tokens, similarity = self._queries.tokens_of(rows), np.empty(len(neighbours))
+        starts = np.searchsorted(neighbours.query, np.arange(len(rows) + 1))
         for text in range(len(rows)):
             pairs = slice(int(starts[text]), int(starts[text + 1]))
             if pairs.start < pairs.stop:
-                others = self._keys.tokens_of(found.key[pairs])
-                own = tokens.between(text, text + 1)
+                others = self._keys.tokens_of(neighbours.key[pairs])
+                text_tokens = tokens.between(text, text + 1)
                 similarity[pairs] = dynamax.pool(
-                    own.directions, others, query_weights=own.weights.astype(np.float64), device=device
+                    text_tokens.directions,
+                    others,
+                    query_weights=text_tokens.weights.astype(np.float64),
+                    device=device,
                 )
         return similarity
 

@@ -176,7 +176,7 @@ class _Rows:
 
     def table(self, documents: Sequence[Document], are_texts: bool) -> Any:
         """An Arrow table of the documents; one of the same id and text as before is left out."""
-        found = []
+        lines = []
         for document in documents:
             text = f"{document.title}\0{document.text}" if are_texts else document.id
             digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
@@ -185,12 +185,12 @@ class _Rows:
                     f"the document id {document.id!r} is empty, or of two texts; ids must be unique"
                 )
             row = self._texts.setdefault(digest, len(self._texts))
-            found.append((document.id, document.title, document.text, row))
-        return self._marked(found)
+            lines.append((document.id, document.title, document.text, row))
+        return self._marked(lines)
 
-    def _marked(self, found: list[tuple[str, str, str, int]]) -> Any:
+    def _marked(self, lines: list[tuple[str, str, str, int]]) -> Any:
         pyarrow = import_extra("pyarrow", EXTRA)
-        ids, titles, texts, rows = zip(*found, strict=True)
+        ids, titles, texts, rows = zip(*lines, strict=True)
         numbers = np.array(rows, np.int64)
         before = np.zeros(len(numbers), np.bool_)
         before[np.unique(numbers, return_index=True)[1]] = True  # the first of each in this part
@@ -272,7 +272,7 @@ class Corpus:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._vectors = [read_array(path) for path in sorted(folder.glob("vectors-*.npy"))]
-        self._starts = np.concatenate([[0], np.cumsum([len(own) for own in self._vectors])])
+        self._starts = np.concatenate([[0], np.cumsum([len(part) for part in self._vectors])])
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -286,7 +286,7 @@ class Corpus:
     @cached_property
     def dense(self) -> Float32Array:
         """(n, d) vectors of length 1, in memory."""
-        filled = [own for own in self._vectors if len(own)]
+        filled = [part for part in self._vectors if len(part)]
         return np.concatenate(filled)
 
     @cached_property
@@ -301,18 +301,18 @@ class Corpus:
         """Documents whose text another one has, and the row of that one."""
         rows = self._columns(["id", "row", "is_copy"]).to_pylist()
         first = set(self.ids.to_pylist())
-        found = {r["id"]: r["row"] for r in rows if r["is_copy"] and r["id"] not in first}
-        return list(found.items())
+        copied = {r["id"]: r["row"] for r in rows if r["is_copy"] and r["id"] not in first}
+        return list(copied.items())
 
     def texts(self, rows: Iterable[int]) -> dict[int, Document]:
         """Some documents by their rows."""
-        wanted, found = set(rows), dict[int, Document]()
+        wanted, documents = set(rows), dict[int, Document]()
         for path in self._texts:
             table = read_table(path)
             mask = ~table["is_copy"].to_numpy() & np.isin(table["row"].to_numpy(), list(wanted))
             for row in table.filter(import_extra("pyarrow", EXTRA).array(mask)).to_pylist():
-                found[row["row"]] = Document(row["id"], row["text"], row["title"])
-        return found
+                documents[row["row"]] = Document(row["id"], row["text"], row["title"])
+        return documents
 
     def tokens_of(self, rows: IntArray) -> TokenBatch:
         """The token vectors of some rows, in their order."""
@@ -322,8 +322,8 @@ class Corpus:
             self._tokens[owner].take(rows[owners == owner] - self._starts[owner])
             for owner in np.unique(owners)
         ]
-        found = TokenBatch.concatenate(batches).take(np.argsort(order, kind="stable"))
-        return replace(found, directions=found.directions.astype(np.float32))
+        tokens = TokenBatch.concatenate(batches).take(np.argsort(order, kind="stable"))
+        return replace(tokens, directions=tokens.directions.astype(np.float32))
 
     @cached_property
     def _tokens(self) -> list[TokenBatch]:
@@ -333,10 +333,10 @@ class Corpus:
             def read(name: str) -> Any:
                 return read_array(part(self.folder, "tokens", number, f"-{name}.npy"))
 
-            found = TokenBatch(read("directions"), read("norms"), read("offsets"))
+            tokens = TokenBatch(read("directions"), read("norms"), read("offsets"))
             if not part(self.folder, "tokens", number, "-owners.npy").exists():
-                return found
-            return replace(found, members=Members(read("owners"), read("ends")))
+                return tokens
+            return replace(tokens, members=Members(read("owners"), read("ends")))
 
         return [batch(number) for number in range(len(self._vectors))]
 

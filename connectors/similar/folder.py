@@ -59,8 +59,10 @@ def open_folder(folder: Path, job: Mapping[str, Any]) -> None:
         before = json.loads(marker.read_bytes())
     differing = [name for name in {**before, **job} if before.get(name) != job.get(name)]
     if differing:
-        told = "; ".join(f"{name} was {before.get(name)!r}, now {job.get(name)!r}" for name in differing)
-        raise other_job(folder, told)
+        differences = "; ".join(
+            f"{name} was {before.get(name)!r}, now {job.get(name)!r}" for name in differing
+        )
+        raise other_job(folder, differences)
     return None
 
 

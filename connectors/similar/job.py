@@ -176,8 +176,8 @@ class _Job:
         temporary: tempfile.TemporaryDirectory[str] | None,
     ) -> SimilarDocuments:
         """Do what is missing."""
-        given = {"documents": documents, "against": against}
-        encodes = any(value is not None and not _is_vectors(value) for value in given.values())
+        sources = {"documents": documents, "against": against}
+        encodes = any(value is not None and not _is_vectors(value) for value in sources.values())
         load = self._model(index) if encodes else None
         job = {**asdict(self._settings), "model": _identity(load), "index": index and shown_url(index)}
         open_folder(self._folder, job)
@@ -186,7 +186,7 @@ class _Job:
             if index is not None:
                 with closing(corpus.open_index(index)) as opened:
                     self._read(keys, corpus.of_index(opened, self._tokens, self._settings.tenant))
-            for name, value in given.items():
+            for name, value in sources.items():
                 if value is not None:
                     self._read(name, _batches(value, name, self._tokens))
             for name in dict.fromkeys(("documents", keys)):
@@ -202,17 +202,17 @@ class _Job:
         return SimilarDocuments(task, temporary)
 
     def _model(self, index: str | None) -> Callable[[], Encoder]:
-        given = self._encoder
-        if given is None and index is not None:
+        encoder = self._encoder
+        if encoder is None and index is not None:
             with closing(corpus.open_index(index)) as opened:
-                given = opened.manifest.model
-        if given is None or isinstance(given, str):
-            name = given or DEFAULT_MODEL
-            found = os.path.abspath(name) if os.path.exists(name) else name
+                encoder = opened.manifest.model
+        if encoder is None or isinstance(encoder, str):
+            name = encoder or DEFAULT_MODEL
+            place = os.path.abspath(name) if os.path.exists(name) else name
             if self._run is not run_here:
-                return partial(load_encoder, found, None)
-            given = load_encoder(found, self._device)
-        return partial(_same, given)
+                return partial(load_encoder, place, None)
+            encoder = load_encoder(place, self._device)
+        return partial(_same, encoder)
 
     def _read(self, name: str, batches: Iterable[Batch]) -> None:
         with self._terminal.bar("reading", None, "documents") as advance:
@@ -227,13 +227,13 @@ class _Job:
 
     def _measure(self, keys: str) -> None:
         """Mean and deviation of the similarity of each document that may be a neighbour to all of them."""
-        found, queries = Corpus(self._folder / keys), Corpus(self._folder / "documents")
+        searched, queries = Corpus(self._folder / keys), Corpus(self._folder / "documents")
         dimension = queries.dense.shape[1]
-        border.equal("the dimension of the documents", dimension, found.dense.shape[1], "use one model")
+        border.equal("the dimension of the documents", dimension, searched.dense.shape[1], "use one model")
         if not (self._folder / MOMENTS).exists():
-            ensemble = Ensemble.from_vectors(found.dense, sample_size=0)
-            own = ensemble.moments(found.dense)
-            write_array(self._folder / MOMENTS, np.stack([own.mean, own.deviation]))
+            ensemble = Ensemble.from_vectors(searched.dense, sample_size=0)
+            moments = ensemble.moments(searched.dense)
+            write_array(self._folder / MOMENTS, np.stack([moments.mean, moments.deviation]))
 
 
 def _same(encoder: Encoder) -> Encoder:
@@ -247,20 +247,20 @@ def _identity(load: Callable[[], Encoder] | None) -> str | None:
     return f"{encoder.name} ({encoder.fingerprint[:12]})"
 
 
-def _is_vectors(given: Documents) -> bool:
-    if not isinstance(given, tuple) or len(given) != 2:
+def _is_vectors(documents: Documents) -> bool:
+    if not isinstance(documents, tuple) or len(documents) != 2:
         return False
-    return not isinstance(given[1], str | dict | Document | tuple)
+    return not isinstance(documents[1], str | dict | Document | tuple)
 
 
-def _batches(given: Documents, name: str, tokens: bool) -> Iterator[Batch]:
-    if _is_vectors(given):
+def _batches(documents: Documents, name: str, tokens: bool) -> Iterator[Batch]:
+    if _is_vectors(documents):
         if tokens:
             raise DataError("dynamax compares token vectors, and (ids, vectors) have none; give the texts")
-        ids, vectors = cast(tuple[Any, Any], given)
+        ids, vectors = cast(tuple[Any, Any], documents)
         return corpus.of_vectors(ids, vectors)
     return corpus.of_documents(
-        given if isinstance(given, DocumentSource) else from_iterable(given, name=name)
+        documents if isinstance(documents, DocumentSource) else from_iterable(documents, name=name)
     )
 
 

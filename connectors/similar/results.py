@@ -36,7 +36,7 @@ def write(path: Path, tables: Iterable[Any]) -> int:
         suffix = path.suffix.lower()
         kind = {".parquet": parquet.ParquetWriter, ".csv": csv.CSVWriter, ".jsonl": _Lines}[suffix]
         with kind(file, first.schema) as writer:
-            for table in (own for part in ((first,), stream) for own in part):
+            for table in (member for part in ((first,), stream) for member in part):
                 writer.write_table(table)
                 rows += table.num_rows
     return rows
@@ -105,11 +105,11 @@ def groups(
     sizes = np.bincount(labels)
     members = np.flatnonzero(sizes[labels] > 1)
     members = members[np.lexsort((members, labels[members], -sizes[labels[members]]))]
-    own = labels[members]
+    group_labels = labels[members]
     columns = {
-        "group": np.cumsum(np.diff(own, prepend=-1) != 0),
+        "group": np.cumsum(np.diff(group_labels, prepend=-1) != 0),
         "document": pyarrow.array([names[i] for i in members], pyarrow.large_string()),
-        "size": sizes[own],
+        "size": sizes[group_labels],
     }
     if against is not None:
         columns["corpus"] = pyarrow.array([place[i] for i in members], pyarrow.string())

@@ -84,14 +84,14 @@ def with_scorers(
     weights = border.mapping("weights", weights, border.number)
     if not scorers and not weights:
         return built
-    own = built.reranker
-    if not isinstance(own, FusionReranker):
+    total = built.reranker
+    if not isinstance(total, FusionReranker):
         raise DataError(
             f"scorers= and weights= are for systems that add scores on one scale, such as auto and fusion; "
             f"{built.name!r} has one score"
         )
     more = [scorer if isinstance(scorer, Scorer) else CrossEncoderScorer(scorer) for scorer in scorers]
-    reranker = replace(own, scorers=[*own.scorers, *more], weights={**own.weights, **weights})
+    reranker = replace(total, scorers=[*total.scorers, *more], weights={**total.weights, **weights})
     names = ", ".join(scorer.name for scorer in more)
     said = f"; with {names} in deviations above the mean" if names else ""
     return replace(built, reranker=reranker, reranking=f"{built.reranking}{said}")
@@ -100,8 +100,8 @@ def with_scorers(
 def possible_systems(index: Searched) -> list[str]:
     """The systems that a collection has enough for, its default first."""
     lacks = {"lucene", "judgements"}
-    own = index.storage
-    lacks |= {"ensemble"} if own is not None and own.manifest.statistics is None else set()
+    storage = index.storage
+    lacks |= {"ensemble"} if storage is not None and storage.manifest.statistics is None else set()
     lacks |= set() if index.has_dense else {"dense"}
     lacks |= {"sparse"} if index.words is None else set()
     lacks |= set() if index.has_tokens else {"tokens"}
@@ -155,8 +155,9 @@ def dynamax(inputs: SystemInputs) -> BuiltSystem:
 
 
 def _lacking(inputs: SystemInputs, what: str, why: str) -> DataError:
-    own = inputs.index
-    return DataError(f"{own.where} has no {what}, which {why}; choose another system, or {own.remedy(what)}")
+    index = inputs.index
+    remedy = index.remedy(what)
+    return DataError(f"{index.where} has no {what}, which {why}; choose another system, or {remedy}")
 
 
 def fusion(inputs: SystemInputs) -> BuiltSystem:

@@ -65,9 +65,9 @@ def explain_ranking(
         if name in _SIMILARITIES and len(sample.similarities(name))
     )
     if system.name == "surprise":
-        own = _Anchored(index, pool)
-        shares = (*shares, own.share)
-        distributions = (*distributions, *(own.distribution(row) for row in shown[:OWN_DISTRIBUTIONS]))
+        anchored = _Anchored(index, pool)
+        shares = (*shares, anchored.share)
+        distributions = (*distributions, *(anchored.distribution(row) for row in shown[:OWN_DISTRIBUTIONS]))
     # Of a system that leaves absent scorers out, tokens may be one of these.
     reads_tokens = find_system(system.name).reads_tokens and "dynamax" in (system.scorers or ("dynamax",))
     matched = encoder is not None and query.tokens is not None and reads_tokens
@@ -123,8 +123,8 @@ class _Pool:
     @cached_property
     def vectors(self) -> Float32Array:
         """(n, d) dense vectors of the candidates (of their best passages, where there are any)."""
-        found = self.index.fetch(list(dict.fromkeys(self.ranking.ids)), frozenset({"dense"}))
-        return found.require_dense()[self.ranking.rows_in(found)]
+        stored = self.index.fetch(self.ranking.ids, frozenset({"dense"}))
+        return stored.require_dense()[self.ranking.rows_in(stored)]
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,8 @@ class _Sample:
         return f"{len(self.similarities(name))} sampled {what}"
 
     def cosines(self) -> Float64Array:
-        found = self.index.sample(SAMPLE_SIZE, frozenset({"dense"}))
-        return pair_similarities(found.require_dense(), self.query.require_dense(), self.index.similarity)
+        sampled = self.index.sample(SAMPLE_SIZE, frozenset({"dense"}))
+        return pair_similarities(sampled.require_dense(), self.query.require_dense(), self.index.similarity)
 
     def dynamax(self) -> Float64Array:
         return DynaMax().pool(self.query.require_tokens(), self.index.token_sample(SAMPLE_SIZE)[1])
@@ -228,29 +228,28 @@ def _matches(
     """Which token matched which, of the shown candidates' best passages."""
     if not shown:
         return {}
-    names = list(dict.fromkeys(ranking.ids[row] for row in shown))
-    found = index.fetch(names, frozenset({"documents", "tokens"}))
-    chosen = ranking.take(shown).rows_in(found).tolist()
-    encoded_texts = _encoded_texts(index, encoder, found)
+    stored = index.fetch([ranking.ids[row] for row in shown], frozenset({"documents", "tokens"}))
+    chosen = ranking.take(shown).rows_in(stored).tolist()
+    encoded_texts = _encoded_texts(index, encoder, stored)
     texts = [encoded_texts[row] for row in chosen]
     (query_words,) = word_lists(encoder, [query.text], "query")
     words = word_lists(encoder, texts)
-    tokens = found.require_tokens().take(chosen)
+    tokens = stored.require_tokens().take(chosen)
     return {
         row: token_matches(query.require_tokens(), tokens.between(i, i + 1), query_words, words[i])
         for i, row in enumerate(shown)
     }
 
 
-def _encoded_texts(index: Searched, encoder: Encoder, found: Candidates) -> list[str]:
+def _encoded_texts(index: Searched, encoder: Encoder, stored: Candidates) -> list[str]:
     """What was encoded for every row of documents that were fetched with all their passages."""
-    documents = found.documents or ()
+    documents = stored.documents or ()
     splitting = None if index.storage is None else index.storage.manifest.options.passages
-    if splitting is None or found.passages is None:
+    if splitting is None or stored.passages is None:
         return [document.content for document in documents]
-    whole = dict(zip(found.ids, documents, strict=True))
-    own: dict[str, list[Passage]] = {name: [] for name in whole}
-    for name, passage in zip(found.ids, found.passages, strict=True):
-        own[name].append(passage)
-    texts = splitting.texts(list(whole.values()), list(own.values()), encoder)
+    whole = dict(zip(stored.ids, documents, strict=True))
+    passages: dict[str, list[Passage]] = {name: [] for name in whole}
+    for name, passage in zip(stored.ids, stored.passages, strict=True):
+        passages[name].append(passage)
+    texts = splitting.texts(list(whole.values()), list(passages.values()), encoder)
     return [text for parts in texts for text in parts]

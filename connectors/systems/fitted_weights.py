@@ -48,17 +48,17 @@ class FittedWeights:
 
 def load_weights(index: Searched, system: str) -> Mapping[str, float] | None:
     """The fitted weights of a system; None without, an IndexMismatchError if they are of another model."""
-    found = fitted_weights(index, system)
-    if found is None:
+    fitted = fitted_weights(index, system)
+    if fitted is None:
         return None
-    if found.fingerprint != index.fingerprint:
+    if fitted.fingerprint != index.fingerprint:
         raise IndexMismatchError(
-            f"{index.where}: the weights of {system!r} were fitted with the model {found.model!r} "
-            f"({found.fingerprint}), the index is of {index.model!r} "
+            f"{index.where}: the weights of {system!r} were fitted with the model {fitted.model!r} "
+            f"({fitted.fingerprint}), the index is of {index.model!r} "
             f"({index.fingerprint}); fit them again, or forget them with 'surprise-rerank tune weights "
             f"--reset --system {system}'"
         )
-    return found.weights
+    return fitted.weights
 
 
 def fitted_weights(index: Searched, system: str) -> FittedWeights | None:

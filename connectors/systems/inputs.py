@@ -37,8 +37,8 @@ class BuiltSystem:
     @property
     def scorers(self) -> tuple[str, ...]:
         """What it adds, by name; nothing, where one score ranks."""
-        own = self.reranker
-        return tuple(scorer.name for scorer in own.scorers) if isinstance(own, FusionReranker) else ()
+        scorers = self.reranker.scorers if isinstance(self.reranker, FusionReranker) else ()
+        return tuple(scorer.name for scorer in scorers)
 
     @property
     def needs(self) -> frozenset[Field]:
@@ -47,8 +47,8 @@ class BuiltSystem:
 
     def steps(self, query: Query, depth: int) -> list[str]:
         """What is done for a query, a line each."""
-        own = self.retriever.steps(query, depth) if isinstance(self.retriever, ExplainingRetriever) else []
-        return [*own, *([self.reranking] if self.reranking else [])]
+        lines = self.retriever.steps(query, depth) if isinstance(self.retriever, ExplainingRetriever) else []
+        return [*lines, *([self.reranking] if self.reranking else [])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,17 @@ class SystemInputs:
     @property
     def lacks(self) -> str:
         """What is left out of a sum of scorers, and what brings it; empty where nothing is."""
-        own = self.index
-        absent = ["words"] * (own.words is None) + ["token vectors"] * (not own.has_tokens)
-        return f"without {' and '.join(absent)}: {'; '.join(map(own.remedy, absent))}" if absent else ""
+        index = self.index
+        absent = ["words"] * (index.words is None) + ["token vectors"] * (not index.has_tokens)
+        return f"without {' and '.join(absent)}: {'; '.join(map(index.remedy, absent))}" if absent else ""
 
     def sample(self) -> Sample:
         """Documents, or passages, that stand for the corpus."""
-        own = self.index
-        found = own.sample(SAMPLE_SIZE, frozenset({"dense"}))
-        vectors, similarity = found.require_dense(), own.similarity
-        corpus = Ensemble.from_vectors(vectors, sample_size=0, model=own.model, similarity=similarity)
-        return Sample(len(set(found.ids)), corpus)
+        index = self.index
+        documents = index.sample(SAMPLE_SIZE, frozenset({"dense"}))
+        vectors, similarity = documents.require_dense(), index.similarity
+        corpus = Ensemble.from_vectors(vectors, sample_size=0, model=index.model, similarity=similarity)
+        return Sample(len(set(documents.ids)), corpus)
 
     def token_sample(self) -> TokenSample | None:
         """What inclusion is measured against; None where no token vectors are stored."""

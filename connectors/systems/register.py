@@ -81,8 +81,8 @@ class System:
     def built(self, inputs: Any) -> BuiltSystem:
         """The system at work; see `build`."""
         make = resolved(self.build) if isinstance(self.build, str) else self.build
-        made: BuiltSystem = make(inputs)
-        return made
+        system: BuiltSystem = make(inputs)
+        return system
 
 
 def resolved(path: str) -> Any:
@@ -174,14 +174,14 @@ def find_systems(
     Raises:
         DataError: if one is not known; names the nearest.
     """
-    found = {}
+    systems = {}
     for name in names:
         border.text("system", name)
         if name not in _SYSTEMS and name not in more:
             _load_entry_points()
-        known = {**_SYSTEMS, **more}
-        found[name] = known[border.choice("system", name, known)]
-    return found
+        available = {**_SYSTEMS, **more}
+        systems[name] = available[border.choice("system", name, available)]
+    return systems
 
 
 def all_systems() -> Mapping[str, System]:

@@ -84,7 +84,7 @@ class ClientEngine:
             manifest: what it will hold, and remember.
             settings: see `create_of`.
         """
-        made = self.create_of(
+        is_new = self.create_of(
             _vector_params(manifest, self.token_numbers(manifest.token_dimension)),
             settings,
             sparse_vectors_config=None
@@ -100,7 +100,7 @@ class ClientEngine:
             if path == manifest.options.tenant_path:
                 schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
             self._index_payload(path, schema)
-        return made
+        return is_new
 
     def token_numbers(self, d: int) -> models.Datatype:
         """The numbers of token vectors of d components: the smallest that the server has, and are as good."""
@@ -119,11 +119,11 @@ class ClientEngine:
         Raises:
             DataError: if there is no such setting of a collection.
         """
-        known = set(inspect.signature(QdrantClient.create_collection).parameters) - _OURS
-        for name in set(settings) - known:
+        names = set(inspect.signature(QdrantClient.create_collection).parameters) - _OURS
+        for name in set(settings) - names:
             raise DataError(
-                f"{name!r} is no setting of a collection; {did_you_mean(name, known)}choose from "
-                f"{', '.join(sorted(known))}"
+                f"{name!r} is no setting of a collection; {did_you_mean(name, names)}choose from "
+                f"{', '.join(sorted(names))}"
             )
         arguments = {**defaults, **settings}
         # With user-defined sharding Qdrant 1.18 changes points by id only in a shard that is named, and a
@@ -172,8 +172,8 @@ class ClientEngine:
         self._call(lambda client: client.update_collection(self.collection, metadata=wanted))
 
         def is_seen(client: QdrantClient) -> bool:
-            found = client.get_collection(self.collection).config.metadata or {}
-            return all(found.get(name) == value for name, value in wanted.items())
+            metadata = client.get_collection(self.collection).config.metadata or {}
+            return all(metadata.get(name) == value for name, value in wanted.items())
 
         self.nodes.wait_for_all(is_seen)
 
@@ -256,7 +256,7 @@ class ClientEngine:
         """Points by id."""
         if not point_ids:
             return []
-        found = self._read(
+        points = self._read(
             lambda client, name: client.retrieve(
                 name,
                 ids=list(point_ids),
@@ -264,7 +264,7 @@ class ClientEngine:
                 with_vectors=_chosen(vectors),
             )
         )
-        return [to_record(r) for r in found]
+        return [to_record(r) for r in points]
 
     def scroll(
         self,
@@ -409,11 +409,11 @@ def query_batch(
     # Without its models: it copies every number of a request, in case a text is to be encoded, and makes a
     # model of every point of an answer. A question of `auto` takes 3 ms here, and 48 there.
     if client.init_options["prefer_grpc"]:
-        asked = [RestToGrpc.convert_query_request(request, collection) for request in requests]
-        sent = grpc.QueryBatchPoints(collection_name=collection, query_points=asked)
+        queries = [RestToGrpc.convert_query_request(request, collection) for request in requests]
+        sent = grpc.QueryBatchPoints(collection_name=collection, query_points=queries)
         seconds = float(client.init_options["timeout"] or _SECONDS)
-        found = client.grpc_points.QueryBatch(sent, timeout=seconds).result
-        return [[_from_grpc(point) for point in own.result] for own in found]
+        results = client.grpc_points.QueryBatch(sent, timeout=seconds).result
+        return [[_from_grpc(point) for point in result.result] for result in results]
     answer = client.http.client.request(
         type_=dict,
         method="POST",
@@ -423,7 +423,7 @@ def query_batch(
         content=_body(requests),
     )
     assert answer.get("result") is not None, "Query batch returned None"
-    return [[_from_json(point) for point in own["points"]] for own in answer["result"]]
+    return [[_from_json(point) for point in result["points"]] for result in answer["result"]]
 
 
 def _body(requests: Sequence[models.QueryRequest]) -> bytes:
@@ -448,8 +448,8 @@ def _shorten(search: dict[str, Any]) -> None:
 
 
 def _from_json(point: Mapping[str, Any]) -> Record:
-    own = point.get("vector") or {}
-    named = own if isinstance(own, dict) else {UNNAMED: own}
+    sent = point.get("vector") or {}
+    named = sent if isinstance(sent, dict) else {UNNAMED: sent}
     vectors = {
         name: _Sparse(v["indices"], v["values"]) if isinstance(v, dict) else v for name, v in named.items()
     }
@@ -460,8 +460,8 @@ def _from_json(point: Mapping[str, Any]) -> Record:
 def _from_grpc(point: Any) -> Record:
     vectors: dict[str, Any] = {}
     if point.HasField("vectors"):
-        own = point.vectors
-        named = own.vectors.vectors.items() if own.HasField("vectors") else [(UNNAMED, own.vector)]
+        sent = point.vectors
+        named = sent.vectors.vectors.items() if sent.HasField("vectors") else [(UNNAMED, sent.vector)]
         vectors = {name: _vector(vector) for name, vector in named}
     payload = GrpcToRest.convert_payload(point.payload) if point.payload else {}
     return Record(str(point.id.uuid or point.id.num), payload, vectors, float(point.score))

@@ -98,7 +98,7 @@ class EdgeEngine:
         """The points that each of several queries finds, best first; Python's lock is held meanwhile."""
         batch = qdrant_edge.QueryBatchRequest([to_query_request(request) for request in requests])
         with self._shard.use() as shard:
-            return [[to_record(p, p.score) for p in found] for found in shard.query_batch(batch)]
+            return [[to_record(p, p.score) for p in points] for points in shard.query_batch(batch)]
 
     def retrieve(
         self, point_ids: Sequence[PointId], fields: Sequence[str], vectors: Sequence[str] = ()
@@ -106,8 +106,8 @@ class EdgeEngine:
         """Points by id."""
         selector = _selector(fields)
         with self._shard.use() as shard:
-            found = shard.retrieve(list(point_ids), selector, list(vectors) or False)
-        return [to_record(r) for r in found]
+            points = shard.retrieve(list(point_ids), selector, list(vectors) or False)
+        return [to_record(r) for r in points]
 
     def scroll(
         self,
@@ -234,10 +234,12 @@ def to_params(params: models.SearchParams | None) -> qdrant_edge.SearchParams | 
     """How to search: exactness, HNSW's width, quantization, and the corpus of the IDF."""
     if params is None:
         return None
-    own, acorn, idf = params.quantization, getattr(params, "acorn", None), getattr(params, "idf", None)
+    rescoring, acorn, idf = params.quantization, getattr(params, "acorn", None), getattr(params, "idf", None)
     quantization = None
-    if own is not None:
-        quantization = qdrant_edge.QuantizationSearchParams(bool(own.ignore), own.rescore, own.oversampling)
+    if rescoring is not None:
+        quantization = qdrant_edge.QuantizationSearchParams(
+            bool(rescoring.ignore), rescoring.rescore, rescoring.oversampling
+        )
     return qdrant_edge.SearchParams(
         hnsw_ef=params.hnsw_ef,
         exact=bool(params.exact),
@@ -330,25 +332,27 @@ def _translated(value: Any) -> Any:
     if kind in _OTHERWISE:
         return _OTHERWISE[kind](value)
     if isinstance(value, list):
-        return [_translated(own) for own in value]
+        return [_translated(member) for member in value]
     if not isinstance(value, BaseModel):
         return value
-    made = getattr(qdrant_edge, kind, None)
-    if made is None:
+    kind_of_edge = getattr(qdrant_edge, kind, None)
+    if kind_of_edge is None:
         raise lacking(f"condition of the class {kind}")
     parts = dict(value)
-    own = next(iter(parts.values()))
-    if len(parts) == 1 and isinstance(own, BaseModel):  # what is empty, a slice, what is nested
-        parts = dict(own)
-    return made(**{name: _translated(part) for name, part in parts.items()})
+    only = next(iter(parts.values()))
+    if len(parts) == 1 and isinstance(only, BaseModel):  # what is empty, a slice, what is nested
+        parts = dict(only)
+    return kind_of_edge(**{name: _translated(part) for name, part in parts.items()})
 
 
 def _filter(query_filter: models.Filter) -> qdrant_edge.Filter:
     """A filter; its conditions may be one that is in no list."""
     parts = {
-        name: _translated(own if isinstance(own, list) or name == "min_should" else [own])
-        for name, own in query_filter
-        if own is not None
+        name: _translated(
+            conditions if isinstance(conditions, list) or name == "min_should" else [conditions]
+        )
+        for name, conditions in query_filter
+        if conditions is not None
     }
     return qdrant_edge.Filter(**parts)
 
@@ -361,8 +365,8 @@ def _match_value(match: models.MatchValue) -> qdrant_edge.MatchValue:
 
 def _dates(bounds: models.DatetimeRange) -> qdrant_edge.RangeDateTime:
     """RFC 3339; a time without a zone is one in UTC, as on a server."""
-    moments: dict[str, datetime.date] = {name: own for name, own in bounds if own is not None}
-    return qdrant_edge.RangeDateTime(**{name: own.isoformat() for name, own in moments.items()})
+    moments: dict[str, datetime.date] = {name: bound for name, bound in bounds if bound is not None}
+    return qdrant_edge.RangeDateTime(**{name: moment.isoformat() for name, moment in moments.items()})
 
 
 def _has_id(condition: models.HasIdCondition) -> qdrant_edge.HasIdCondition:

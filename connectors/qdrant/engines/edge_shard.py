@@ -473,11 +473,11 @@ def _linked(folder: Path) -> qdrant_edge.EdgeShard:
     with tempfile.TemporaryDirectory(prefix="surprise-rerank-") as links:
         config = json.loads((folder / _CONFIG).read_text(encoding="utf-8"))
         Path(links, _CONFIG).write_text(json.dumps({**config, "wal_enabled": False}), encoding="utf-8")
-        segments, own = (folder / _SEGMENTS).absolute(), Path(links, _SEGMENTS)
+        segments, linked = (folder / _SEGMENTS).absolute(), Path(links, _SEGMENTS)
         if os.access(segments, os.W_OK):
-            own.symlink_to(segments, target_is_directory=True)
+            linked.symlink_to(segments, target_is_directory=True)
         else:
-            shutil.copytree(segments, own, copy_function=_copy_file)
+            shutil.copytree(segments, linked, copy_function=_copy_file)
         return _loaded(Path(links))
 
 

@@ -66,18 +66,18 @@ def placement(
     away: Set[str],
 ) -> Placement:
     """How a collection of a server is spread, in one request; see `node_addresses` for the last two."""
-    found = client.collection_cluster_info(collection)
+    info = client.collection_cluster_info(collection)
     copies: dict[int, list[Replica]] = {}
     listed: list[tuple[models.LocalShardInfo | models.RemoteShardInfo, int, int | None]]
-    listed = [(own, found.peer_id, own.points_count) for own in found.local_shards]
-    listed += [(own, own.peer_id, None) for own in found.remote_shards]
-    for own, node, points in listed:
-        address, state = addresses.get(node), models.ReplicaState(own.state).value
+    listed = [(shard, info.peer_id, shard.points_count) for shard in info.local_shards]
+    listed += [(shard, shard.peer_id, None) for shard in info.remote_shards]
+    for shard, node, points in listed:
+        address, state = addresses.get(node), models.ReplicaState(shard.state).value
         replica = Replica(node, address, state, points, is_reached=address not in away)
-        copies.setdefault(own.shard_id, []).append(replica)
+        copies.setdefault(shard.shard_id, []).append(replica)
     shards = (
-        Shard(number, tuple(sorted(own, key=lambda copy: copy.node)))
-        for number, own in sorted(copies.items())
+        Shard(number, tuple(sorted(replicas, key=lambda copy: copy.node)))
+        for number, replicas in sorted(copies.items())
     )
     return Placement(
         collection, params.replication_factor or 1, params.write_consistency_factor or 1, tuple(shards)
@@ -89,9 +89,9 @@ def node_addresses(client: QdrantClient) -> tuple[dict[int, str], frozenset[str]
 
     There are none on a server that is no cluster.
     """
-    found = client.cluster_status()
-    peers = getattr(found, "peers", None) or {}
-    away = frozenset(getattr(found, "message_send_failures", None) or ())
+    status = client.cluster_status()
+    peers = getattr(status, "peers", None) or {}
+    away = frozenset(getattr(status, "message_send_failures", None) or ())
     return {int(node): peer.uri for node, peer in peers.items()}, away
 
 
@@ -101,16 +101,16 @@ def difference(settings: Mapping[str, Any], config: models.CollectionConfig) -> 
     Of a setting with parts, those that are given are compared; what a collection does not tell is not.
     """
     has = config.model_dump(mode="json")
-    own = {**has["params"], **has, "optimizers_config": has["optimizer_config"]}
-    asked = TypeAdapter(dict[str, Any]).dump_python(dict(settings), mode="json")
-    return _first_difference("", {name: value for name, value in asked.items() if name in own}, own)
+    present = {**has["params"], **has, "optimizers_config": has["optimizer_config"]}
+    wanted = TypeAdapter(dict[str, Any]).dump_python(dict(settings), mode="json")
+    return _first_difference("", {name: value for name, value in wanted.items() if name in present}, present)
 
 
-def _first_difference(path: str, asked: Any, has: Any) -> tuple[str, Any, Any] | None:
-    if asked is None:
+def _first_difference(path: str, wanted: Any, has: Any) -> tuple[str, Any, Any] | None:
+    if wanted is None:
         return None
-    if not isinstance(asked, Mapping):
-        return None if asked == has else (path.removeprefix("."), has, asked)
-    own = has if isinstance(has, Mapping) else {}
-    parts = (_first_difference(f"{path}.{name}", value, own.get(name)) for name, value in asked.items())
-    return next((found for found in parts if found is not None), None)
+    if not isinstance(wanted, Mapping):
+        return None if wanted == has else (path.removeprefix("."), has, wanted)
+    values = has if isinstance(has, Mapping) else {}
+    parts = (_first_difference(f"{path}.{name}", value, values.get(name)) for name, value in wanted.items())
+    return next((part for part in parts if part is not None), None)

@@ -164,8 +164,8 @@ def _is_transient(error: BaseException) -> bool:
     if answer is not None:
         if answer.status == 503 and _TLS.search(answer.reason):  # of gRPC's client
             return False
-        known = answer.status in _TRANSIENT or is_lost_shard(error)
-        return known and not (_TOO_LARGE.search(answer.reason) or _lasts(answer.reason))
+        passes = answer.status in _TRANSIENT or is_lost_shard(error)
+        return passes and not (_TOO_LARGE.search(answer.reason) or _lasts(answer.reason))
     if isinstance(error, ResponseHandlingException) and _tls_reason(error.source):
         return False
     # An answer that is no JSON was cut off, or is the page of a proxy whose server is away; or it is
@@ -237,7 +237,7 @@ def _store_error(error: Exception, where: str) -> StoreError | None:
     """What failed where, and what to do, in one line; None of a bug. Never the request: it holds the key."""
     if isinstance(error, ResponseHandlingException):
         return _transport_error(error.source, where)
-    answer, asked = _answer(error), _asked_wait(error)
+    answer, pause = _answer(error), _asked_wait(error)
     if answer is not None:
         if isinstance(error, grpc.RpcError):  # REST has exceptions for these
             if answer.reason == "Invalid metadata":
@@ -246,18 +246,18 @@ def _store_error(error: Exception, where: str) -> StoreError | None:
                 return _transport_error(httpx.ReadTimeout(""), where)
             if answer.status == 503:
                 return _transport_error(httpx.ConnectError(answer.reason), where)
-        return _answered(answer, where, asked)
+        return _answered(answer, where, pause)
     if isinstance(error, ValueError | AssertionError):  # of local mode, or of an answer that is not Qdrant's
         if _is_no_json(error) or (isinstance(error, AssertionError) and "returned None" in str(error)):
             return _not_qdrant(where)
         return _missing_or_there(str(error), where)
     if _QUOTA.search(str(error)):
-        return _answered(_Answer(429, "429", _line(error)), where, asked)
-    wait = "" if asked is None else f" and asks to wait for {asked:.0f} s"
+        return _answered(_Answer(429, "429", _line(error)), where, pause)
+    wait = "" if pause is None else f" and asks to wait for {pause:.0f} s"
     return StoreError(f"{where} is overloaded{wait}; try again later")
 
 
-def _answered(answer: _Answer, where: str, asked: float | None) -> StoreError:
+def _answered(answer: _Answer, where: str, pause: float | None) -> StoreError:
     status, reason = answer.status, answer.reason
     if status == 413 or _TOO_LARGE.search(reason):
         return _too_large(where, reason or str(status))
@@ -275,10 +275,10 @@ def _answered(answer: _Answer, where: str, asked: float | None) -> StoreError:
         )
     if status == 403:
         return NoAccess(f"{where} forbids this ({reason}); see its settings")
-    known = _missing_or_there(reason, where) if status != 409 else _exists(where)
-    if known is not None:
-        return known
-    advice = f"; it asks to wait for {asked:.0f} s" if asked else ""
+    missing = _missing_or_there(reason, where) if status != 409 else _exists(where)
+    if missing is not None:
+        return missing
+    advice = f"; it asks to wait for {pause:.0f} s" if pause else ""
     return StoreError(f"{where} answered {answer.shown}: {reason or 'without a reason'}{advice}")
 
 

@@ -15,10 +15,10 @@ from surprise_rerank.errors import DataError, StoreError, did_you_mean
 _DEEPEST = 20  # filters in filters
 
 
-def require_tests(given: models.Filter, place: str = "filter") -> None:
+def require_tests(query_filter: models.Filter, place: str = "filter") -> None:
     """Refuse, by a DataError, a condition that tests nothing, as `Range()`."""
-    groups = [(name, getattr(given, name)) for name in ("must", "should", "must_not")]
-    groups += [("min_should", given.min_should.conditions)] if given.min_should else []
+    groups = [(name, getattr(query_filter, name)) for name in ("must", "should", "must_not")]
+    groups += [("min_should", query_filter.min_should.conditions)] if query_filter.min_should else []
     for name, conditions in groups:
         listed = conditions if isinstance(conditions, list) else [] if conditions is None else [conditions]
         for row, condition in enumerate(listed):
@@ -33,7 +33,8 @@ def require_tests(given: models.Filter, place: str = "filter") -> None:
 
 def _names(*kinds: type[BaseModel]) -> list[str]:
     """The fields of classes, as JSON has them."""
-    return list(dict.fromkeys(own.alias or name for kind in kinds for name, own in kind.model_fields.items()))
+    fields = (item for kind in kinds for item in kind.model_fields.items())
+    return list(dict.fromkeys(field.alias or name for name, field in fields))
 
 
 _GROUPS = _names(models.Filter)
@@ -67,7 +68,7 @@ def filter_of(values: Any, most: int | None = None) -> models.Filter:
             raise DataError(f"it has more than {most} conditions; test many values with one match.any")
         _require_condition(condition, place)
     try:
-        found = models.Filter.model_validate(values)
+        query_filter = models.Filter.model_validate(values)
     except ValidationError as error:  # what no condition has: the number of min_should
         raise DataError(_wrong(error, values, "")) from error
     # The engine's own code knows what it takes: paths, places, numbers of 64 bits. What only a server has is
@@ -75,8 +76,8 @@ def filter_of(values: Any, most: int | None = None) -> models.Filter:
     from surprise_rerank.connectors.qdrant.engines.edge import to_filter
 
     with contextlib.suppress(StoreError):
-        to_filter(found)
-    return found
+        to_filter(query_filter)
+    return query_filter
 
 
 def _conditions(values: Any, place: str, level: int) -> Iterator[tuple[Any, str]]:
@@ -90,13 +91,15 @@ def _conditions(values: Any, place: str, level: int) -> Iterator[tuple[Any, str]
     if level > _DEEPEST:
         raise DataError(f"it has more than {_DEEPEST} filters in each other; write a flatter one")
     _require_known(values, _GROUPS, place)
-    for name, own in values.items():
+    for name, conditions in values.items():
         where = f"{place}.{name}" if place else name
-        if name == "min_should" and isinstance(own, Mapping):
-            _require_known(own, _names(models.MinShould), where)
-            own, where = own.get("conditions"), f"{where}.conditions"
-        for row, condition in enumerate(own if isinstance(own, list) else [] if own is None else [own]):
-            here = f"{where}[{row}]" if isinstance(own, list) else where
+        if name == "min_should" and isinstance(conditions, Mapping):
+            _require_known(conditions, _names(models.MinShould), where)
+            conditions, where = conditions.get("conditions"), f"{where}.conditions"
+        for row, condition in enumerate(
+            conditions if isinstance(conditions, list) else [] if conditions is None else [conditions]
+        ):
+            here = f"{where}[{row}]" if isinstance(conditions, list) else where
             yield condition, here
             if isinstance(condition, Mapping) and not condition.keys() & _KINDS:
                 yield from _conditions(condition, here, level + 1)
@@ -111,8 +114,8 @@ def _require_condition(condition: Any, place: str) -> None:
         raise DataError(f"{place} must be a condition, such as {example}")
     kind = next((kind for name, kind in _KINDS.items() if name in condition), None)
     if kind is None:  # a filter, unless it has what only a field's condition has
-        known = _GROUPS if condition.keys() & set(_GROUPS) else [*_KINDS, *_GROUPS]
-        _require_known(condition, known, place)
+        keys = _GROUPS if condition.keys() & set(_GROUPS) else [*_KINDS, *_GROUPS]
+        _require_known(condition, keys, place)
         return
     _require_known(condition, _names(kind), place)
     if kind is models.FieldCondition:
@@ -135,20 +138,20 @@ def _require_test(condition: Mapping[str, Any], place: str) -> None:
     if all(condition.get(name) is None for name in _OF_FIELDS):
         raise DataError(f"{place} tests nothing; give it one of {', '.join(_OF_FIELDS)}")
     for name, inside in _INSIDE.items():
-        own = condition.get(name)
-        if isinstance(own, Mapping):
-            _require_known(own, inside, f"{place}.{name}")
-            if all(value is None for value in own.values()):
+        test = condition.get(name)
+        if isinstance(test, Mapping):
+            _require_known(test, inside, f"{place}.{name}")
+            if all(value is None for value in test.values()):
                 raise DataError(f"{place}.{name} tests nothing; give it one of {', '.join(inside)}")
 
 
-def _require_known(values: Mapping[str, Any], known: Iterable[str], place: str) -> None:
-    known = list(known)
+def _require_known(values: Mapping[str, Any], names: Iterable[str], place: str) -> None:
+    names = list(names)
     for name in values:
-        if name not in known:
-            hint = did_you_mean(str(name), known)
+        if name not in names:
+            hint = did_you_mean(str(name), names)
             raise DataError(
-                f"{name!r} is not known in {place or 'the filter'}; {hint}it can have: {', '.join(known)}"
+                f"{name!r} is not known in {place or 'the filter'}; {hint}it can have: {', '.join(names)}"
             )
 
 
@@ -163,17 +166,19 @@ def _is_point_id(name: Any) -> bool:
 def _wrong(error: ValidationError, values: Any, place: str) -> str:
     """What is wrong deepest in the JSON; pydantic's places hold the names of classes and types, too."""
     shown: list[tuple[str, str]] = []
-    for own in error.errors(include_url=False):
+    for problem in error.errors(include_url=False):
         where, at = place, values
-        for part in own["loc"]:
+        for part in problem["loc"]:
             if isinstance(at, Mapping) and part in at:
                 where, at = f"{where}.{part}" if where else str(part), at[part]
             elif isinstance(at, list) and isinstance(part, int):
                 where, at = f"{where}[{part}]", at[part]
-        missing = own["type"] == "missing"
-        said = own["msg"].partition(" or instance of")[0].replace("a valid dictionary", "an object")
-        said = f"{own['loc'][-1]} is missing" if missing else said[0].lower() + said[1:]
-        if own["type"] != "extra_forbidden":
+        missing = problem["type"] == "missing"
+        said = problem["msg"].partition(" or instance of")[0].replace("a valid dictionary", "an object")
+        said = f"{problem['loc'][-1]} is missing" if missing else said[0].lower() + said[1:]
+        if problem["type"] != "extra_forbidden":
             shown.append((where, said))
-    where, said = max(shown, key=lambda own: (own[0].count(".") + own[0].count("["), "missing" not in own[1]))
+    where, said = max(
+        shown, key=lambda line: (line[0].count(".") + line[0].count("["), "missing" not in line[1])
+    )
     return f"{where or 'the filter'}: {said}"

@@ -96,32 +96,32 @@ class IndexPools(Pools):
         """
         if not self.splits:
             return super().best(*searches)
-        limits = {i: int(own.wanted * self.density) + 1 for i, own in enumerate(searches)}
+        limits = {i: int(search.wanted * self.density) + 1 for i, search in enumerate(searches)}
         points: dict[int, list[Record]] = {}
         while limits:
-            asked = [self._unskipped(searches[i], limit) for i, limit in limits.items()]
-            points |= zip(limits, self.ask(asked), strict=True)
+            requests = [self._unskipped(searches[i], limit) for i, limit in limits.items()]
+            points |= zip(limits, self.ask(requests), strict=True)
             limits = {
                 i: 2 * limit
                 for i, limit in limits.items()
                 if len(self._documents_of(points[i])) < searches[i].wanted and len(points[i]) >= limit
             }
         kept = [
-            self._documents_of(points[i])[own.options.offset or 0 : own.wanted]
-            for i, own in enumerate(searches)
+            self._documents_of(points[i])[search.options.offset or 0 : search.wanted]
+            for i, search in enumerate(searches)
         ]
         whole = points
         passages = self.storage.manifest.options.passages
         if passages is not None and passages.best > 1:
             # Every passage of these documents with its score, for means that do not depend on the pool.
             narrowed = {
-                str(i): (self._narrowed(own, kept[i]), len(kept[i])) for i, own in enumerate(searches)
+                str(i): (self._narrowed(search, kept[i]), len(kept[i])) for i, search in enumerate(searches)
             }
             whole = dict(enumerate(self.every(narrowed).values()))
         chosen = [frozenset(names) for names in kept]
         return [
-            Found([record for record in whole[i] if self.key(record) in own], points[i])
-            for i, own in enumerate(chosen)
+            Found([record for record in whole[i] if self.key(record) in keys], points[i])
+            for i, keys in enumerate(chosen)
         ]
 
     def request(
@@ -170,11 +170,11 @@ class IndexPools(Pools):
             for number in range(firsts[point_id(keys[name])].payload.get(PASSAGES, 1))
         ]
         others = self._retrieve([point for point in points if point not in firsts], names, fields)
-        found = {**firsts, **others}
+        stored = {**firsts, **others}
         # A document that is being written lacks its last passages for a moment.
-        there = [found[point] for point in points if point in found]
-        answers = self.answered(self.parts(there, fields))
-        return self.made(self.whole(there, fields, answers), fields, {}, answers)
+        records = [stored[point] for point in points if point in stored]
+        answers = self.answered(self.parts(records, fields))
+        return self.made(self.whole(records, fields, answers), fields, {}, answers)
 
     def documents(self, ids: Sequence[str]) -> dict[str, Document]:
         """Documents by id, of their first points; those that are not there are left out."""
@@ -185,8 +185,8 @@ class IndexPools(Pools):
     def _retrieve(
         self, points: Sequence[str], names: Sequence[str], fields: frozenset[Field] = frozenset()
     ) -> dict[str, Record]:
-        found = self.storage.engine.retrieve(points, names, self.vectors_of(fields)) if points else []
-        return {record.id: record for record in found}
+        records = self.storage.engine.retrieve(points, names, self.vectors_of(fields)) if points else []
+        return {record.id: record for record in records}
 
     def firsts(self) -> models.Filter | None:
         """A filter for the first points of documents, each of which has one; None for all points."""
@@ -218,16 +218,16 @@ class IndexPools(Pools):
 
     def points_of(self, pool: Candidates) -> list[PointId]:
         """The points of candidates."""
-        numbers = [0] * len(pool) if pool.passages is None else [own.number for own in pool.passages]
+        numbers = [0] * len(pool) if pool.passages is None else [passage.number for passage in pool.passages]
         keys = self.keys(pool.ids)
         return [point_id(keys[name], number) for name, number in zip(pool.ids, numbers, strict=True)]
 
     def prepared(self, options: SearchOptions) -> SearchOptions:
         """With the tenant as a part of the filter, and what quantised vectors found rescored."""
-        own = self.storage.manifest.options
+        stored_with = self.storage.manifest.options
         if self.tenant is not None:
-            options = options.among(own.tenant_filter(self.tenant))
-        return rescored(options, own.quantization)
+            options = options.among(stored_with.tenant_filter(self.tenant))
+        return rescored(options, stored_with.quantization)
 
     def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """Names of the vectors that fields are made of; a DataError if the index stores none."""
@@ -280,7 +280,7 @@ class IndexPools(Pools):
         payloads = [record.payload for record in records]
         name_field = self._key_field if self._is_of_all else ID
         passages = manifest.options.passages
-        found = Candidates(
+        pool = Candidates(
             ids=tuple(p[name_field] for p in payloads),
             scores=scores,
             dense=self.dense_of(records) if "dense" in fields else None,
@@ -289,9 +289,9 @@ class IndexPools(Pools):
             unit=self.unit,
         )
         if passages is None:
-            return found
+            return pool
         of_each = tuple(to_passage(payload) for payload in payloads)
-        return replace(found, passages=of_each, best=passages.best)
+        return replace(pool, passages=of_each, best=passages.best)
 
     def key(self, record: Record) -> str:
         """What the document is known by; see `schema.document_key`."""
@@ -330,15 +330,15 @@ class IndexPools(Pools):
         """All vectors are of the same points."""
         return False
 
-    def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+    def inclusion(self, question: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in points that a filter lets through."""
-        return asked.among(wanted, limit)
+        return question.among(wanted, limit)
 
     def included(
-        self, pool: Candidates, points: Sequence[str], asked: AskedInclusion, found: Sequence[Record]
+        self, pool: Candidates, points: Sequence[str], question: AskedInclusion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates with what was found by `inclusion`."""
-        return replace(pool, inclusion=asked.inclusion(found, points))
+        return replace(pool, inclusion=question.inclusion(records, points))
 
     def dense_of(self, records: Sequence[Record]) -> Float32Array:
         """(n, d) dense vectors of points that came with them."""

@@ -102,8 +102,8 @@ class Pools(ABC):
     ) -> models.QueryRequest:
         """A request for a number of points of a search, with stages and options in place of its own."""
         vectors = tuple(dict.fromkeys((*self.vectors_of(search.fields), *search.vectors)))
-        asked = request(stages, limit, (), vectors, self.prepared(options))
-        return asked.model_copy(update={"with_payload": payload_selector(self.payload_of(search.fields))})
+        query = request(stages, limit, (), vectors, self.prepared(options))
+        return query.model_copy(update={"with_payload": payload_selector(self.payload_of(search.fields))})
 
     @abstractmethod
     def key(self, record: Record) -> str:
@@ -172,12 +172,12 @@ class Pools(ABC):
 
     def _reading(self, condition: models.Filter, fields: frozenset[Field]) -> Asked:
         """A request for all points that a filter lets through, with these fields."""
-        asked = models.QueryRequest(
+        query = models.QueryRequest(
             filter=condition,
             with_payload=payload_selector(self.payload_of(fields)),
             with_vector=list(self.vectors_of(fields)) or False,
         )
-        return lambda limit: asked.model_copy(update={"limit": limit})
+        return lambda limit: query.model_copy(update={"limit": limit})
 
     @abstractmethod
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
@@ -207,46 +207,46 @@ class Pools(ABC):
         """
 
     @abstractmethod
-    def inclusion(self, asked: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+    def inclusion(self, question: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in points that a filter lets through."""
 
     @abstractmethod
     def included(
-        self, pool: Candidates, points: Sequence[str], asked: AskedInclusion, found: Sequence[Record]
+        self, pool: Candidates, points: Sequence[str], question: AskedInclusion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates, which are n points, with what was found by `inclusion`."""
 
     def run(self, search: Search, name: str | None = None) -> Candidates:
         """The best documents of a search, with their score under a name; that of `near` where None."""
-        (found,) = self.best(search)
-        answers = self.answered(self.parts(found.records, search.fields))
-        records = self.whole(found.records, search.fields, answers)
-        own, values = self.nearness(records) if name is None else (name, scores_of(records))
-        return self.made(records, search.fields, {own: values}, answers)
+        (best,) = self.best(search)
+        answers = self.answered(self.parts(best.records, search.fields))
+        records = self.whole(best.records, search.fields, answers)
+        score, values = self.nearness(records) if name is None else (name, scores_of(records))
+        return self.made(records, search.fields, {score: values}, answers)
 
     def best(self, *searches: Search) -> list[Found]:
         """The points of the best documents of each search; what all of them ask is one request."""
         # A stage must also pass on what is skipped.
-        asked = [self.request(own.plan(own.wanted), own.depth, own, own.options) for own in searches]
-        return [Found(records, records) for records in self.ask(asked)]
+        requests = [self.request(s.plan(s.wanted), s.depth, s, s.options) for s in searches]
+        return [Found(records, records) for records in self.ask(requests)]
 
-    def every(self, asked: Mapping[str, tuple[Asked, int]]) -> dict[str, list[Record]]:
+    def every(self, requests: Mapping[str, tuple[Asked, int]]) -> dict[str, list[Record]]:
         """All points that each of several requests can find; what all of them ask is one request.
 
         Args:
-            asked: name -> number of points -> the request, and how many documents its filter lets through.
+            requests: name -> number of points -> the request, and how many documents its filter lets through.
         """
-        found: dict[str, list[Record]] = {name: [] for name in asked}
+        points: dict[str, list[Record]] = {name: [] for name in requests}
         limits = {
             name: int(_MORE * documents * self.density) + 1
-            for name, (_, documents) in asked.items()
+            for name, (_, documents) in requests.items()
             if documents
         }
         while limits:
-            answers = self.ask([asked[name][0](limit) for name, limit in limits.items()])
-            found |= zip(limits, answers, strict=True)
-            limits = {name: 4 * limit for name, limit in limits.items() if len(found[name]) >= limit}
-        return found
+            answers = self.ask([requests[name][0](limit) for name, limit in limits.items()])
+            points |= zip(limits, answers, strict=True)
+            limits = {name: 4 * limit for name, limit in limits.items() if len(points[name]) >= limit}
+        return points
 
     def answered(self, requests: Mapping[str, models.QueryRequest]) -> dict[str, list[Record]]:
         """Name -> the points that a request finds; all of them are one request."""
@@ -274,7 +274,7 @@ def once(requests: Mapping[str, models.QueryRequest]) -> dict[str, tuple[Asked, 
     def always(request: models.QueryRequest) -> Asked:
         return lambda limit: request
 
-    return {name: (always(own), own.limit or 1) for name, own in requests.items()}
+    return {name: (always(query), query.limit or 1) for name, query in requests.items()}
 
 
 def scores_of(records: Sequence[Record]) -> Float64Array:
@@ -289,17 +289,19 @@ def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:
 
 
 def inclusion_of(
-    asked: AskedInclusion, pools: Pools, records: Sequence[Record], keys: Sequence[str]
+    question: AskedInclusion, pools: Pools, records: Sequence[Record], keys: Sequence[str]
 ) -> tuple[Asked, int]:
     """A request for inclusion in these points and all points of these documents, for `Pools.every`."""
     wanted = pools.these(records)
     if keys:
         wanted = models.Filter(should=[wanted, pools.among(keys)])
-    return (lambda limit: pools.inclusion(asked, wanted, limit)), len(records) + len(keys)
+    return (lambda limit: pools.inclusion(question, wanted, limit)), len(records) + len(keys)
 
 
 def in_order(records: Sequence[Record], keys: Sequence[str], pools: Pools) -> list[Record]:
     """The points of some documents, in the order of the keys and of the passages."""
     place = {key: i for i, key in enumerate(keys)}
-    own = [record for record in records if pools.key(record) in place]
-    return sorted(own, key=lambda r: (place[pools.key(r)], r.payload.get(NUMBER, 0) if pools.splits else 0))
+    points = [record for record in records if pools.key(record) in place]
+    return sorted(
+        points, key=lambda r: (place[pools.key(r)], r.payload.get(NUMBER, 0) if pools.splits else 0)
+    )

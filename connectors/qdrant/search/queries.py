@@ -75,8 +75,8 @@ def rescored(options: SearchOptions, quantization: Quantization | None) -> Searc
     params = options.params or models.SearchParams()
     if quantization is None or params.quantization is not None:
         return options
-    own = models.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING[quantization])
-    return replace(options, params=params.model_copy(update={"quantization": own}))
+    rescoring = models.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING[quantization])
+    return replace(options, params=params.model_copy(update={"quantization": rescoring}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +233,11 @@ class AskedInclusion:
         return request([stage], limit, fields, (), SearchOptions(wanted))
 
     def inclusion(
-        self, found: Sequence[Record], points: Sequence[str], count: str | None = TOKEN_COUNT
+        self, records: Sequence[Record], points: Sequence[str], count: str | None = TOKEN_COUNT
     ) -> Inclusion:
         """Of n points, NaN for one that was not found; `count` is the key of its number of tokens, if any."""
-        scores = {record.id: record.score / max(len(self.tokens), 1) for record in found}
-        counts = {record.id: record.payload[count] for record in found} if count else {}
-        own = np.array([scores.get(point, np.nan) for point in points], np.float64)
+        scores = {record.id: record.score / max(len(self.tokens), 1) for record in records}
+        counts = {record.id: record.payload[count] for record in records} if count else {}
+        values = np.array([scores.get(point, np.nan) for point in points], np.float64)
         lengths = np.array([counts.get(point, 0) for point in points], np.int64)
-        return Inclusion(own, lengths, self.usual, self.usual_lengths if count else 0 * self.usual_lengths)
+        return Inclusion(values, lengths, self.usual, self.usual_lengths if count else 0 * self.usual_lengths)

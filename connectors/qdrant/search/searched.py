@@ -253,13 +253,13 @@ class Searched(ABC):
         """What a reader of a ranking by words must know of these candidates."""
         return ()
 
-    def with_inclusion(self, pool: Candidates, asked: AskedInclusion) -> Candidates:
+    def with_inclusion(self, pool: Candidates, question: AskedInclusion) -> Candidates:
         """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
         pools, (pool, points) = self.pools, self.there(pool)
         wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])
-        asks = {"inclusion": (lambda limit: pools.inclusion(asked, wanted, limit), len(points))}
-        found = pools.every(asks)["inclusion"]
-        return pools.included(pool, [str(point) for point in points], asked, found)
+        asks = {"inclusion": (lambda limit: pools.inclusion(question, wanted, limit), len(points))}
+        records = pools.every(asks)["inclusion"]
+        return pools.included(pool, [str(point) for point in points], question, records)
 
     def search(
         self,

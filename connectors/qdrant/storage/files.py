@@ -150,10 +150,10 @@ class CollectionFiles(Files):
         for batch in self.kept.scroll(fields, batch=4, condition=_named(name)):
             for record in batch:
                 contents[record.payload.get("of", "")][record.payload["part"]] = record.payload
-        whole = [own for own in contents.values() if len(own) == own[min(own)]["parts"]]
+        whole = [parts for parts in contents.values() if len(parts) == parts[min(parts)]["parts"]]
         if not whole:
             return None
-        latest = max(whole, key=lambda own: max(part.get("written", 0.0) for part in own.values()))
+        latest = max(whole, key=lambda parts: max(part.get("written", 0.0) for part in parts.values()))
         try:
             return pybase64.b64decode("".join(latest[i]["data"] for i in sorted(latest)), validate=True)
         except ValueError as error:
@@ -173,14 +173,14 @@ class CollectionFiles(Files):
         if not self.kept.exists():
             self.kept.create_of({}, self._spread())
         text = pybase64.b64encode(content).decode("ascii")
-        own = digest_of(content)
+        digest = digest_of(content)
         starts = range(0, len(text), _PART_BYTES)
-        shared = {"name": name, "of": own, "parts": len(starts), "written": time.time()}
+        shared = {"name": name, "of": digest, "parts": len(starts), "written": time.time()}
         for part, start in enumerate(starts):
             payload = {**shared, "part": part, "data": text[start : start + _PART_BYTES]}
-            self.kept.upsert([Point(_part_id(name, own, part), {}, payload)])
+            self.kept.upsert([Point(_part_id(name, digest, part), {}, payload)])
         stored = self.kept.scroll(("of",), condition=_named(name))
-        self.kept.delete([r.id for batch in stored for r in batch if r.payload.get("of") != own])
+        self.kept.delete([r.id for batch in stored for r in batch if r.payload.get("of") != digest])
 
     def delete_file(self, name: str) -> None:
         """Delete a file; nothing happens if there is none."""

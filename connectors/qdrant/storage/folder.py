@@ -84,13 +84,13 @@ class FolderStorage(NeverCopied, FolderFiles):
                 raise _no_index(folder)
             _require_free(folder)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            made = cls(folder, 1, expected)
+            storage = cls(folder, 1, expected)
             try:
-                made.promote()  # last: where a version is named, all of it has been there
+                storage.promote()  # last: where a version is named, all of it has been there
             except BaseException:
-                made.close()  # or it could not be taken away
+                storage.close()  # or it could not be taken away
                 raise
-            return made
+            return storage
 
     @classmethod
     def anew(cls, folder: Path, manifest: Manifest) -> FolderStorage:
@@ -102,21 +102,21 @@ class FolderStorage(NeverCopied, FolderFiles):
         with disk_errors(str(folder)):
             begun = _versions(folder)
             try:
-                found = _current(folder)
+                before = _current(folder)
             except UnreadableIndexError:
-                found = begun[-1] if begun else None
-            if found is None:
+                before = begun[-1] if begun else None
+            if before is None:
                 raise _no_index(folder)
-            return cls._after(folder, found, manifest)
+            return cls._after(folder, before, manifest)
 
     @classmethod
     def _after(cls, folder: Path, before: int, manifest: Manifest) -> FolderStorage:
-        own = folder / str(before + 1)
+        version = folder / str(before + 1)
         with disk_errors(str(folder)):
-            if own.exists() and not _is_begun(own, manifest):
-                shutil.rmtree(own)
-            elif own.exists():  # whose words have a language already
-                manifest = replace(manifest, language=_read_manifest(own).language)
+            if version.exists() and not _is_begun(version, manifest):
+                shutil.rmtree(version)
+            elif version.exists():  # whose words have a language already
+                manifest = replace(manifest, language=_read_manifest(version).language)
         return cls(folder, before + 1, manifest)
 
     @property
@@ -251,9 +251,9 @@ def _versions(folder: Path) -> list[int]:
     )
 
 
-def _require_whole(own: Path, manifest: Manifest) -> None:
+def _require_whole(version: Path, manifest: Manifest) -> None:
     """Refuse a version in use that has lost its points, before empty ones are made, or a file beside them."""
-    for path in (own / _POINTS, *(own / name for name in manifest.files)):
+    for path in (version / _POINTS, *(version / name for name in manifest.files)):
         if not path.exists() or not path.stat().st_size:
             raise UnreadableIndexError(f"{path} is missing, or empty; {MADE_ANEW}")
 

@@ -114,9 +114,9 @@ class ServerStorage(NeverCopied, CollectionFiles):
                 return cls(nodes, location, version, stored, settings)
         if expected is None:
             raise NoIndexError(f"there is no index at {where}; make one first, or give its name")
-        made = cls(nodes, location, "1", expected, settings)
-        made.promote()
-        return made
+        storage = cls(nodes, location, "1", expected, settings)
+        storage.promote()
+        return storage
 
     @classmethod
     def anew(cls, location: Location, manifest: Manifest, settings: Mapping[str, Any]) -> ServerStorage:
@@ -132,8 +132,8 @@ class ServerStorage(NeverCopied, CollectionFiles):
             if version is None:
                 raise NoIndexError(f"there is no index at {location}; make one first, or give its name")
             spread = ClientEngine(nodes, f"{name}@{version}").spread()
-            own = _next(version, manifest)
-            return cls(nodes, location, own, manifest, {**spread, **settings}, before=version)
+            following = _next(version, manifest)
+            return cls(nodes, location, following, manifest, {**spread, **settings}, before=version)
         except BaseException:
             nodes.close()
             raise
@@ -146,11 +146,11 @@ class ServerStorage(NeverCopied, CollectionFiles):
         """
         if self._is_made_here or not settings:
             return
-        found = difference(settings, self.engine.info().config)
-        if found is not None:
-            name, has, asked = found
+        different = difference(settings, self.engine.info().config)
+        if different is not None:
+            name, has, wanted = different
             raise IndexMismatchError(
-                f"{self.where} was made with {name}={has!r}, asked for is {asked!r}; leave the setting away "
+                f"{self.where} was made with {name}={has!r}, asked for is {wanted!r}; leave the setting away "
                 "to take it as it is, or rebuild the index with the new one"
             )
 
@@ -176,10 +176,10 @@ class ServerStorage(NeverCopied, CollectionFiles):
         self._require_in_use(self._version)
         wanted = {**self._settings, **settings}
         chosen, version = {**self.engine.spread(), **wanted}, _next(self._version, manifest)
-        made = ServerStorage(self._nodes, self._location, version, manifest, chosen, before=self._version)
-        made.check_settings(wanted)
-        made._owns_nodes = False  # until it is in use
-        return made
+        storage = ServerStorage(self._nodes, self._location, version, manifest, chosen, before=self._version)
+        storage.check_settings(wanted)
+        storage._owns_nodes = False  # until it is in use
+        return storage
 
     def release(self) -> None:
         """Nothing: the connection belongs to the version that replaced this one."""
@@ -250,22 +250,22 @@ class ServerStorage(NeverCopied, CollectionFiles):
 
     def _require_in_use(self, version: str | None) -> None:
         """Refuse to build on a version that is not in use."""
-        found = self._asked(lambda client: _version_in_use(client, self._name))
-        if found not in (version, self._version):
+        in_use = self._asked(lambda client: _version_in_use(client, self._name))
+        if in_use not in (version, self._version):
             raise StoreError(
-                f"another process has put version {found} of {self.where} into use, this one knows "
+                f"another process has put version {in_use} of {self.where} into use, this one knows "
                 f"{version}; open it again"
             )
 
 
 def _collections(client: QdrantClient, name: str) -> dict[str, str]:
     """Collection -> version, of all that are an index's own."""
-    found: dict[str, str] = {}
-    for own in client.get_collections().collections:
-        stem, _, version = own.name.removesuffix(".files").rpartition("@")
+    versions: dict[str, str] = {}
+    for entry in client.get_collections().collections:
+        stem, _, version = entry.name.removesuffix(".files").rpartition("@")
         if stem == name and _VERSION.fullmatch(version):
-            found[own.name] = version
-    return found
+            versions[entry.name] = version
+    return versions
 
 
 def _version_in_use(client: QdrantClient, name: str) -> str | None:
@@ -292,18 +292,19 @@ def _naming_rights(name: str, version: str = "1") -> Iterator[None]:
     try:
         yield
     except retries.NoAccess as error:
-        own = f"{name}@{version}"
+        collection = f"{name}@{version}"
         raise retries.NoAccess(
-            f"{error}; a token for this index must reach {name!r}, {own!r} and {own + '.files'!r}, each with "
-            "'r' to search or 'prw' to add documents (a version after the first has another number)"
+            f"{error}; a token for this index must reach {name!r}, {collection!r} and "
+            f"{collection + '.files'!r}, each with 'r' to search or 'prw' to add documents (a version after "
+            "the first has another number)"
         ) from error
 
 
 def _next(version: str, manifest: Manifest) -> str:
     """What the version after one is called: its number, and digits of what it is made with."""
     options = json.dumps(asdict(manifest.options), sort_keys=True)
-    made = (manifest.fingerprint, str(manifest.dimension), manifest.precision, options)
-    return f"{_number(version) + 1}-{hashlib.sha256(chr(0).join(made).encode()).hexdigest()[:8]}"
+    parts = (manifest.fingerprint, str(manifest.dimension), manifest.precision, options)
+    return f"{_number(version) + 1}-{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:8]}"
 
 
 def _number(version: str) -> int:

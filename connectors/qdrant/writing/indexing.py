@@ -110,7 +110,7 @@ class Indexer:
         """Store what is new or changed; see `DocumentIndex.sync`."""
         if self.tenant is not None:
             self.maker.options.tenant_filter(self.tenant)  # refuses an index without tenants
-        known = dict(all_stored(self.engine, self.maker.options, self.tenant)) if prune else None
+        every_stored = dict(all_stored(self.engine, self.maker.options, self.tenant)) if prune else None
         source = instances("documents", documents, Document, "make it of Document(id=..., text=...)")
         self._places = getattr(documents, "places", None)  # as a `DocumentSource` has it
         row = 0
@@ -120,7 +120,7 @@ class Indexer:
                     if not row:
                         self.maker = replace(self.maker, words=self.settle(chunk))
                     part = None if encoded is None else slice_encoded(encoded, row, len(chunk))
-                    self._chunk(chunk, known, part, writer)
+                    self._chunk(chunk, every_stored, part, writer)
                     row += len(chunk)
                 except StoppedError:
                     # Later ids are reported if that needs no reading of a stream, which may have no end.
@@ -128,16 +128,16 @@ class Indexer:
                     writer.give_up(self._seen, list(later))
             writer.finish(self._seen)
         kept = set[str]()
-        if known is not None:
-            if known and not self._seen:
-                raise no_documents(len(known), "the index")
-            gone = gone_documents(known, self._seen, self._sources, self.maker.options, self.tenant)
+        if every_stored is not None:
+            if every_stored and not self._seen:
+                raise no_documents(len(every_stored), "the index")
+            gone = gone_documents(every_stored, self._seen, self._sources, self.maker.options, self.tenant)
             kept = unusable_documents(gone, documents, self.maker.options)
             gone -= kept
             if gone:
                 self.engine.claim()
             self._counts["removed"] = len(gone)
-            delete_documents(self.points, [(key, known[key].passages) for key in sorted(gone)])
+            delete_documents(self.points, [(key, every_stored[key].passages) for key in sorted(gone)])
         if self.changed or self.engine.is_grown:
             self.engine.finish()
         names = ("added", "updated", "unchanged", "removed", "split")
@@ -152,7 +152,7 @@ class Indexer:
     def _chunk(
         self,
         documents: Sequence[Document],
-        known: Mapping[str, Stored] | None,
+        every_stored: Mapping[str, Stored] | None,
         encoded: Encoded | None,
         writer: Writer,
     ) -> None:
@@ -160,11 +160,11 @@ class Indexer:
         # This also finds what cannot be stored before anything is encoded.
         hashes = [stored_hash(d) for d in documents]
         writer.expect(keys)
-        stored = known if known is not None else self._stored(keys, writer)
+        stored = every_stored if every_stored is not None else self._stored(keys, writer)
         current = {
             key: None
-            for key, own in zip(keys, hashes, strict=True)
-            if key in stored and stored[key].hash == own
+            for key, digest in zip(keys, hashes, strict=True)
+            if key in stored and stored[key].hash == digest
         }
         rows = [i for i, key in enumerate(keys) if key not in current]
         if not self.replaces:
@@ -176,12 +176,12 @@ class Indexer:
         rows.sort(key=lambda i: -len(documents[i].content))
         characters = sum(len(documents[i].content) for i in rows) or 1
         for window in self._windows(rows, documents):
-            pieces = [piece for own in window.values() for piece in own]
+            pieces = [piece for pieces_of_one in window.values() for piece in pieces_of_one]
             effort = len(rows) * sum(len(documents[i].content) for i in window) / characters
             jobs = []
-            for i, own in window.items():
+            for i, pieces_of_one in window.items():
                 before = stored[keys[i]].passages if keys[i] in stored else 0
-                jobs.append(Job(keys[i], hashes[i], len(own), before))
+                jobs.append(Job(keys[i], hashes[i], len(pieces_of_one), before))
             if encoded is None and len(pieces) > _WINDOW:
                 self._store_long(jobs[0], pieces, stored.get(jobs[0].key), effort, writer)
             else:
@@ -199,12 +199,12 @@ class Indexer:
         size = 0
         for start in range(0, len(rows), _WINDOW):
             part = rows[start : start + _WINDOW]
-            for i, own in zip(part, self.maker.pieces([documents[i] for i in part]), strict=True):
-                if window and size + len(own) > _WINDOW:
+            for i, pieces in zip(part, self.maker.pieces([documents[i] for i in part]), strict=True):
+                if window and size + len(pieces) > _WINDOW:
                     yield window
                     window, size = {}, 0
-                window[i] = own
-                size += len(own)
+                window[i] = pieces
+                size += len(pieces)
         if window:
             yield window
 
@@ -237,7 +237,8 @@ class Indexer:
             ids = [point_id(job.key, number) for number in range(job.count)]
             records = writer.asking(lambda: self.engine.retrieve(ids, (NUMBER,)))
             numbers = {record.payload[NUMBER] for record in records}
-            job, pieces = replace(job, before=0), [own for i, own in enumerate(pieces) if i not in numbers]
+            job = replace(job, before=0)
+            pieces = [piece for i, piece in enumerate(pieces) if i not in numbers]
         points: list[Point] = []
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
@@ -399,7 +400,7 @@ def unusable_documents(gone: set[str], documents: Iterable[Document], options: I
         DataError: if there is a place that any of them may be of.
     """
     unusable: Sequence[UnusablePlace] = getattr(documents, "unusable", ())  # as a `DocumentSource` has it
-    unclear = [own.place for own in unusable if own.id is None]
+    unclear = [document.place for document in unusable if document.id is None]
     if gone and unclear:
         raise DataError(
             f"{len(unclear)} files, folders or rows could not be read, such as {unclear[0]}, and "
@@ -409,7 +410,7 @@ def unusable_documents(gone: set[str], documents: Iterable[Document], options: I
         )
     slashes = 0 if options.tenant is None else 1  # a key is an id, or has the tenant before it
     ids = {key: key.split("/", slashes)[-1] for key in gone}
-    unusable_ids = {own.id for own in unusable}
+    unusable_ids = {document.id for document in unusable}
     return {key for key, name in ids.items() if not unusable_ids.isdisjoint({name, name.partition("#")[0]})}
 
 
@@ -421,12 +422,14 @@ def require_nothing_lost(before: Storage, after: Storage, documents: Iterable[Do
         EmptySourceError: if it has none at all.
     """
     options = before.manifest.options
-    stored, kept = (dict(all_stored(own.engine, own.manifest.options, None)) for own in (before, after))
+    stored = dict(all_stored(before.engine, before.manifest.options, None))
+    kept = dict(all_stored(after.engine, after.manifest.options, None))
     if stored and not kept:
         raise no_documents(len(stored), before.where)
     if options.tenant != after.manifest.options.tenant:
         return  # keys of one are not those of the other
-    gone = gone_documents(stored, kept, {own.source for own in kept.values() if own.source}, options, None)
+    sources = {document.source for document in kept.values() if document.source}
+    gone = gone_documents(stored, kept, sources, options, None)
     lost = sorted(unusable_documents(gone, documents, options))
     if lost:
         raise DataError(
@@ -462,8 +465,8 @@ class PointMaker:
         split = self.options.passages.split(documents, self.encoder)
         texts = self.options.passages.texts(documents, split, self.encoder)
         return [
-            [Piece(d, p, len(own), text) for p, text in zip(own, shown, strict=True)]
-            for d, own, shown in zip(documents, split, texts, strict=True)
+            [Piece(d, p, len(passages), text) for p, text in zip(passages, shown, strict=True)]
+            for d, passages, shown in zip(documents, split, texts, strict=True)
         ]
 
     def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[Point]:
@@ -483,19 +486,19 @@ class PointMaker:
                 payload[KEY] = key
         if self.options.tokens:
             tokens = pooled_tokens(self._tokens(encoded, len(pieces)), self.options.pooling)
-            for i, own in enumerate(vectors):
-                own[TOKEN_VECTORS] = document_vectors(tokens, i)
+            for i, named in enumerate(vectors):
+                named[TOKEN_VECTORS] = document_vectors(tokens, i)
                 payloads[i].update(token_payload(tokens, i))
         self._add_statistics(encoded.dense, vectors, payloads)
         if self.words is not None:
             sparse = self.words.documents([piece.text for piece in pieces])
-            for own, terms in zip(vectors, sparse, strict=True):
+            for named, terms in zip(vectors, sparse, strict=True):
                 # Engines differ in whether such a text counts in the IDF; one without a vector never does.
                 if len(terms.indices):
-                    own[BM25] = terms
+                    named[BM25] = terms
         return [
-            Point(point_id(key, p.passage.number if p.passage else 0), own, payload)
-            for key, p, own, payload in zip(keys, pieces, vectors, payloads, strict=True)
+            Point(point_id(key, p.passage.number if p.passage else 0), named, payload)
+            for key, p, named, payload in zip(keys, pieces, vectors, payloads, strict=True)
         ]
 
     def _tokens(self, encoded: Encoded, count: int) -> TokenBatch:
@@ -517,14 +520,14 @@ class PointMaker:
         for payload, changes in zip(payloads, self.statistics.payloads(moments), strict=True):
             payload.update(changes)
         if self.options.surprise_vector:
-            for own, vector in zip(vectors, self.statistics.augmented(dense, moments), strict=True):
-                own[SURPRISE] = vector
+            for named, vector in zip(vectors, self.statistics.augmented(dense, moments), strict=True):
+                named[SURPRISE] = vector
 
 
 def _payload(piece: Piece) -> Payload:
     if piece.passage is None:
         return document_payload(piece.document)
-    own = passage_payload(piece.document, piece.passage)
+    payload = passage_payload(piece.document, piece.passage)
     if piece.passage.number:
-        return own
-    return {**document_payload(piece.document), **own, PASSAGES: piece.count}
+        return payload
+    return {**document_payload(piece.document), **payload, PASSAGES: piece.count}

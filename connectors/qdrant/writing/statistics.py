@@ -87,12 +87,12 @@ class Statistics:
         With 0 and 1 the score of such a document is its plain similarity, in every place that computes it.
         """
         record = self.record
-        own = self.ensemble.moments(vectors)
+        measured = self.ensemble.moments(vectors)
         if record.shrink_mean or record.shrink_deviation:
             pooled = Moments(np.asarray(record.pooled_mean), np.asarray(record.pooled_deviation))
-            own = own.shrunk(pooled, mean=record.shrink_mean, deviation=record.shrink_deviation)
-        defined = has_spread(own)
-        return Moments(np.where(defined, own.mean, 0.0), np.where(defined, own.deviation, 1.0))
+            measured = measured.shrunk(pooled, mean=record.shrink_mean, deviation=record.shrink_deviation)
+        defined = has_spread(measured)
+        return Moments(np.where(defined, measured.mean, 0.0), np.where(defined, measured.deviation, 1.0))
 
     def payloads(self, moments: Moments) -> list[Payload]:
         """What each document's payload holds of its moments."""

@@ -222,7 +222,7 @@ class KeptTerms:
             yield writer
         finally:
             if self._is_changing:
-                self._end(known=not writer.is_lost)
+                self._end(counted=not writer.is_lost)
 
     def begin(self) -> None:
         """Before the first change: know what there is, and set the mark."""
@@ -242,13 +242,13 @@ class KeptTerms:
             if sum(len(part.terms) for part in self._pending) > _PENDING:
                 self.statistics()
 
-    def _end(self, *, known: bool) -> None:
+    def _end(self, *, counted: bool) -> None:
         with self._lock.get():
             statistics = self.statistics()
             self._is_changing = False
             # A store that cannot be written keeps the mark. What was done to its points stands.
             with suppress(StoreError):
-                if known and self._storage.holds(FILE, self._seen):
+                if counted and self._storage.holds(FILE, self._seen):
                     self._write(statistics.to_bytes())
                     return
                 self._known = None

@@ -112,7 +112,7 @@ class Writer:
                 list(self._oversized),
             )
 
-    def give_up(self, seen: Iterable[str], rest: Sequence[str]) -> None:
+    def give_up(self, seen: Iterable[str], unread: Sequence[str]) -> None:
         """Raise the error, with the ids that are not known to be stored: of those seen, and of the rest.
 
         Raises:
@@ -124,7 +124,7 @@ class Writer:
         if not isinstance(self._error, StoreError):
             raise self._error
         # What was stored before went with its collection.
-        missing = [*(seen if isinstance(self._error, CollectionGone) else self._missing), *rest]
+        missing = [*(seen if isinstance(self._error, CollectionGone) else self._missing), *unread]
         raise IndexingError(
             f"{self._error}; {_named(missing)} not known to be stored, run it again to store the rest",
             missing,
