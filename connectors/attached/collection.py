@@ -71,7 +71,7 @@ from surprise_rerank.core.process import NeverCopied, PerProcess, require_no_sec
 from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.errors import DataError, IndexingError, StoreError
 from surprise_rerank.rerank.surprise import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -231,6 +231,7 @@ class Collection(NeverCopied, Ranked):
 
         Raises:
             DataError: if it makes no sense, or it was enriched otherwise before.
+            IndexingError: if single documents are too large to store; all others are enriched.
             StoreError: if it cannot be written; what was written before stays, and a call goes on there.
         """
         border.flags(tokens=tokens, dry_run=dry_run, show_progress=show_progress)
@@ -541,7 +542,11 @@ class Collection(NeverCopied, Ranked):
 
     def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
         with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:
-            report = enricher.run(advance)
+            try:
+                report = enricher.run(advance)
+            except IndexingError:  # of single documents: all others can be read now
+                self.reload()
+                raise
         self.reload()
         return report
 

@@ -18,8 +18,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.attached.layouts import PayloadLayout, point_id
-from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, token_params
-from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, token_params
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.multivectors import (
     TOKEN_COUNT,
@@ -39,6 +38,12 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.connectors.qdrant.search.queries import AskedInclusion, by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.qdrant.writing.writer import (
+    UPSERT_BYTES,
+    UPSERT_POINTS,
+    too_large_to_store,
+    upsert_in_halves,
+)
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document
@@ -235,6 +240,7 @@ class Enricher:
     record: EnrichmentRecord  # what is to be there
     encoder: Encoder | None  # of the token vectors; None without them
     changed: Counter[str] = field(default_factory=Counter)  # points that were enriched, or whose are removed
+    oversized: dict[str, str] = field(default_factory=dict)  # points that no request holds, with the reason
 
     @classmethod
     def planned(
@@ -282,6 +288,7 @@ class Enricher:
 
         Raises:
             StoreError: if the collection beside cannot be written to; what was written before stays.
+            IndexingError: if no request can hold a point; all others are enriched then.
             DataError: if that is somebody else's.
         """
         # What is read for a change waits as long for a server that is away as the change itself.
@@ -294,8 +301,9 @@ class Enricher:
         seen: set[str] = set()
         for page, changed in self._waiting():
             seen.update(record.id for record in page)
+            refused_before = len(self.oversized)
             written += self._write(changed)
-            self.changed["enriched"] += len(changed)
+            self.changed["enriched"] += len(changed) - (len(self.oversized) - refused_before)
             unchanged += len(page) - len(changed)
             advance(len(page))
         self.changed["removed"] = removed = self._remove_others(seen)
@@ -307,6 +315,8 @@ class Enricher:
                 files.write_file(WORD_STATISTICS, self._word_statistics(seen).to_bytes())
         if not self.record.complete:
             files.write_file(RECORD, replace(self.record, complete=True).to_bytes())
+        if self.oversized:
+            raise too_large_to_store(self.oversized)
         return EnrichReport(enriched, unchanged, removed, written)
 
     def _prepare(self) -> None:
@@ -360,20 +370,10 @@ class Enricher:
             Point(point_id(record.id), vectors, payload)
             for (record, _), (payload, vectors) in zip(todo, parts, strict=True)
         ]
-        for part in in_batches(points, lambda point: point.size, REQUEST_BYTES):
-            self._upsert(part)
+        for batch in in_batches(points, lambda point: point.size, UPSERT_BYTES, UPSERT_POINTS):
+            refused = upsert_in_halves(self.enriched.points.upsert, batch)
+            self.oversized.update((str(point), reason) for point, reason in refused.items())
         return sum(point.size for point in points)
-
-    def _upsert(self, points: Sequence[Point]) -> None:
-        """Store points in as many requests as the server takes them in."""
-        try:
-            self.enriched.points.upsert(points)
-        except TooLarge:
-            if len(points) == 1:
-                raise
-            half = len(points) // 2
-            self._upsert(points[:half])
-            self._upsert(points[half:])
 
     def _remove_others(self, seen: set[str]) -> int:
         """Remove what was added to points that are gone."""
