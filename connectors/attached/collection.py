@@ -344,7 +344,12 @@ class Collection(NeverCopied, Ranked):
         if self._sparse is None or vectors.sparse is None:
             return None
         return Words(
-            vectors.sparse, self._sparse, self._own_terms, vectors.idf, kind="words", counts=vectors.idf
+            vectors.sparse,
+            self._sparse,
+            lambda: cast(TermStatistics, self._statistics(self._terms_file)),
+            vectors.idf,
+            kind="words",
+            counts=vectors.idf,
         )
 
     @property
@@ -451,9 +456,6 @@ class Collection(NeverCopied, Ranked):
                 self._looked = time.monotonic()
             return self._added[1]
 
-    def _own_terms(self) -> TermStatistics:
-        return cast(TermStatistics, self._statistics(self._terms_file))
-
     def _weighted(self, text: str) -> SparseVector:
         """A question's words with their weights over those that were added."""
         assert self.enriched.words is not None
@@ -483,7 +485,14 @@ class Collection(NeverCopied, Ranked):
         return ensemble if is_same and is_alike and abs(ensemble.count - points) <= _STALE * points else None
 
     def _count(self, name: str) -> Ensemble | TermStatistics:
-        counted = self._counted_vectors() if name == _VECTORS else self._counted_terms()
+        """Count the statistics of a file in one scroll, and keep them."""
+        counted: Ensemble | TermStatistics
+        if name == _VECTORS:
+            counted = self._counted_vectors()
+        else:
+            vector = self.vectors.sparse or ""
+            pages = self.points.scroll((), (vector,), batch=_TERMS_PAGE)
+            counted = TermStatistics.counted(pages, vector)
         self.files.write_file(name, counted.to_bytes())
         return counted
 
@@ -497,10 +506,6 @@ class Collection(NeverCopied, Ranked):
         ):
             ensemble = ensemble.update(vectors.dense_of(page)[0])
         return ensemble
-
-    def _counted_terms(self) -> TermStatistics:
-        vector = self.vectors.sparse or ""
-        return TermStatistics.counted(self.points.scroll((), (vector,), batch=_TERMS_PAGE), vector)
 
     def _sampled(self, size: int) -> tuple[str, ...]:
         """Ids of points: the smallest where ids are random, or else those of the smallest hashes."""

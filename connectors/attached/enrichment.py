@@ -65,7 +65,7 @@ TRIED = 32  # documents that a dry run encodes, for its estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnrichmentRecord:
-    """What was added.
+    """The record of what was added beside a collection.
 
     Attributes:
         model, fingerprint, token_dimension: of the token vectors; empty without them.
@@ -156,10 +156,10 @@ class Enriched:
     def tokens_of(self, points: Sequence[str], records: Sequence[Record]) -> TokenBatch:
         """Token vectors of points, of what was found by `request`; a DataError names damaged ones."""
         assert self.record is not None
-        added = [record if TOKENS in record.vectors else None for record in _of_points(points, records)]
+        added = {record.id: record for record in records if TOKENS in record.vectors}
         return stored_tokens(
-            [() if record is None else record.vectors[TOKENS] for record in added],
-            [_ABSENT if record is None else record.payload for record in added],
+            [added[point].vectors[TOKENS] if point in added else () for point in points],
+            [added[point].payload if point in added else _ABSENT for point in points],
             self.record.token_dimension,
             [f"of point {point}" for point in points],
         )
@@ -190,11 +190,6 @@ def behind(
     )
     note = f"what was added for {old} of {len(points)} documents is missing or of an earlier text; run sync"
     return (note,) if old else ()
-
-
-def _of_points(points: Sequence[str], records: Sequence[Record]) -> list[Record]:
-    by_point = {record.id: record for record in records}
-    return [by_point.get(point, Record(point, {}, {})) for point in points]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +246,7 @@ class Enricher:
         encoder: Encoder | None,
         words: Bm25 | None,
     ) -> Enricher:
-        """What is asked for: token vectors of an encoder, or words; a DataError if that makes no sense."""
+        """Return what adds token vectors of an encoder, or words; a DataError if that makes no sense."""
         if encoder is None and words is None:
             raise DataError("nothing to add; ask for tokens or words")
         before = enriched.record

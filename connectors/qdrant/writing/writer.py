@@ -83,7 +83,7 @@ class Writer:
         self._queue.put(window)
 
     def expect(self, names: Sequence[str]) -> None:
-        """These documents are to be stored, unless they are acknowledged."""
+        """Remember that documents are to be stored, unless they are acknowledged."""
         with self._lock:
             self._missing.update(dict.fromkeys(names))
 
@@ -223,7 +223,7 @@ def _batches(points: Iterable[_Named]) -> Iterator[list[_Named]]:
 
 
 def _named(ids: Sequence[str]) -> str:
-    """How many documents, and the first of them."""
+    """Return the number of documents and the first of them, in words."""
     shown = ", ".join(repr(name) for name in ids[:_NAMED])
     if len(ids) == 1:
         return f"1 document ({shown}) is"
