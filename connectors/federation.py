@@ -16,7 +16,7 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchSettings
-from surprise_rerank.candidates import Query, Ranking, Verdict
+from surprise_rerank.candidates import Query, Ranking
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.errors import NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
@@ -104,6 +104,9 @@ def _merged(answers: Mapping[str, Answer], top_k: int) -> Ranking:
     hits = [answers[name].shown[place] for _, place, name in best_lines]
     names = dict.fromkeys(part for hit in hits for part in hit.parts)
     passages = tuple(hit.passage for hit in hits if hit.passage is not None)
+    # The collection that has most to say: the best status, the largest chance.
+    verdicts = (answer.verdict or NO_MATCH for answer in answers.values())
+    verdict = min(verdicts, key=lambda each: (_STATUSES.index(each.status), -(each.chance or 0.0)))
     return Ranking(
         ids=tuple(hit.id for hit in hits),
         scores=np.array([hit.score for hit in hits]),
@@ -113,11 +116,6 @@ def _merged(answers: Mapping[str, Answer], top_k: int) -> Ranking:
         passages=passages if len(passages) == len(hits) else None,
         percentile=np.array([hit.percentile for hit in hits], np.float64),
         duplicates=tuple(hit.duplicates for hit in hits),
-        verdict=_best_verdict([answer.verdict or NO_MATCH for answer in answers.values()]),
+        verdict=verdict,
         collections=tuple(name for _, _, name in best_lines),
     )
-
-
-def _best_verdict(verdicts: Sequence[Verdict]) -> Verdict:
-    """The verdict of the collection that has most to say: the best status, the largest chance."""
-    return min(verdicts, key=lambda verdict: (_STATUSES.index(verdict.status), -(verdict.chance or 0.0)))

@@ -56,12 +56,12 @@ class StoredCandidates:
         return self.index.pooling
 
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
-        """Those of these documents that the index has, in this order; with BM25's scores, if any."""
+        """Return the documents that the index has of these, in this order, with BM25's scores, if any."""
         pool = self.index.fetch(ids, fields, skip_missing=True)
         return pool if self.words is None else with_words(pool, self.words, query.text)
 
     def of_tenant(self, tenant: str) -> StoredCandidates:
-        """The same of one tenant's documents, which ids are of."""
+        """Return the stored candidates of one tenant's documents, which ids are of."""
         index = self.index.of_tenant(tenant)
         words = None if self.words is None else cast(LexicalIndex, narrowable(self.words).over(index))
         return StoredCandidates(index, words)
@@ -75,7 +75,7 @@ class Ranked(Searched):
         return TenantDocuments(self, tenant)
 
     def by_unit(self, unit: Unit) -> Ranked:
-        """The same where candidates are documents, or passages; the points of others' collections are."""
+        """Return the collection whose candidates are documents, or their passages where these are stored."""
         border.choice("unit", unit, get_args(Unit))
         has_passages = self.storage is not None and self.storage.manifest.options.passages is not None
         return StoredPassages(self) if unit == "passage" and has_passages else self
@@ -279,7 +279,7 @@ class StoredPassages(_View):
         return StoredPassages(self._whole.of_tenant(tenant))
 
     def by_unit(self, unit: Unit) -> Ranked:
-        """The same, or the documents that the passages are of."""
+        """Return these passages, or the documents that they are of."""
         return self if unit == "passage" else self._whole
 
 
@@ -338,7 +338,7 @@ class TenantDocuments(_View):
         return pool, self.pools.points_of(pool)
 
     def of_tenant(self, tenant: str) -> TenantDocuments:
-        """The same documents, or a tenant's of those of all; a DataError for those of another tenant."""
+        """Return a tenant's documents of those of all; a DataError for those of another tenant."""
         if self._whose == ALL != tenant:
             return TenantDocuments(self._whole, tenant)
         if tenant != self._whose:
@@ -390,7 +390,7 @@ class RankedPipelines(Mapping[str, Pipeline]):
 
     @property
     def made(self) -> Mapping[str, Pipeline]:
-        """Those that were asked for."""
+        """The pipelines that were asked for."""
         return dict(self._made)
 
     def summaries(self) -> dict[str, str]:

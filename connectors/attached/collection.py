@@ -71,7 +71,7 @@ from surprise_rerank.core.process import NeverCopied, PerProcess, require_no_sec
 from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
-from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.errors import DataError, IndexingError, StoreError
 from surprise_rerank.rerank.surprise import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -231,6 +231,7 @@ class Collection(NeverCopied, Ranked):
 
         Raises:
             DataError: if it makes no sense, or it was enriched otherwise before.
+            IndexingError: if single documents are too large to store; all others are enriched.
             StoreError: if it cannot be written; what was written before stays, and a call goes on there.
         """
         border.flags(tokens=tokens, dry_run=dry_run, show_progress=show_progress)
@@ -343,7 +344,12 @@ class Collection(NeverCopied, Ranked):
         if self._sparse is None or vectors.sparse is None:
             return None
         return Words(
-            vectors.sparse, self._sparse, self._own_terms, vectors.idf, kind="words", counts=vectors.idf
+            vectors.sparse,
+            self._sparse,
+            lambda: cast(TermStatistics, self._statistics(self._terms_file)),
+            vectors.idf,
+            kind="words",
+            counts=vectors.idf,
         )
 
     @property
@@ -450,9 +456,6 @@ class Collection(NeverCopied, Ranked):
                 self._looked = time.monotonic()
             return self._added[1]
 
-    def _own_terms(self) -> TermStatistics:
-        return cast(TermStatistics, self._statistics(self._terms_file))
-
     def _weighted(self, text: str) -> SparseVector:
         """A question's words with their weights over those that were added."""
         assert self.enriched.words is not None
@@ -482,7 +485,14 @@ class Collection(NeverCopied, Ranked):
         return ensemble if is_same and is_alike and abs(ensemble.count - points) <= _STALE * points else None
 
     def _count(self, name: str) -> Ensemble | TermStatistics:
-        counted = self._counted_vectors() if name == _VECTORS else self._counted_terms()
+        """Count the statistics of a file in one scroll, and keep them."""
+        counted: Ensemble | TermStatistics
+        if name == _VECTORS:
+            counted = self._counted_vectors()
+        else:
+            vector = self.vectors.sparse or ""
+            pages = self.points.scroll((), (vector,), batch=_TERMS_PAGE)
+            counted = TermStatistics.counted(pages, vector)
         self.files.write_file(name, counted.to_bytes())
         return counted
 
@@ -496,10 +506,6 @@ class Collection(NeverCopied, Ranked):
         ):
             ensemble = ensemble.update(vectors.dense_of(page)[0])
         return ensemble
-
-    def _counted_terms(self) -> TermStatistics:
-        vector = self.vectors.sparse or ""
-        return TermStatistics.counted(self.points.scroll((), (vector,), batch=_TERMS_PAGE), vector)
 
     def _sampled(self, size: int) -> tuple[str, ...]:
         """Ids of points: the smallest where ids are random, or else those of the smallest hashes."""
@@ -541,7 +547,11 @@ class Collection(NeverCopied, Ranked):
 
     def _run(self, enricher: Enricher, show_progress: bool) -> EnrichReport:
         with Terminal(quiet=not show_progress).bar("enriching", len(self), "documents") as advance:
-            report = enricher.run(advance)
+            try:
+                report = enricher.run(advance)
+            except IndexingError:  # of single documents: all others can be read now
+                self.reload()
+                raise
         self.reload()
         return report
 

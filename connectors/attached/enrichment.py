@@ -18,8 +18,7 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.attached.layouts import PayloadLayout, point_id
-from surprise_rerank.connectors.qdrant.engines.client import REQUEST_BYTES, ClientEngine, token_params
-from surprise_rerank.connectors.qdrant.engines.retries import TooLarge
+from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, token_params
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.multivectors import (
     TOKEN_COUNT,
@@ -39,6 +38,12 @@ from surprise_rerank.connectors.qdrant.schema import (
 from surprise_rerank.connectors.qdrant.search.queries import AskedInclusion, by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
+from surprise_rerank.connectors.qdrant.writing.writer import (
+    UPSERT_BYTES,
+    UPSERT_POINTS,
+    too_large_to_store,
+    upsert_in_halves,
+)
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document
@@ -60,7 +65,7 @@ TRIED = 32  # documents that a dry run encodes, for its estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnrichmentRecord:
-    """What was added.
+    """The record of what was added beside a collection.
 
     Attributes:
         model, fingerprint, token_dimension: of the token vectors; empty without them.
@@ -151,10 +156,10 @@ class Enriched:
     def tokens_of(self, points: Sequence[str], records: Sequence[Record]) -> TokenBatch:
         """Token vectors of points, of what was found by `request`; a DataError names damaged ones."""
         assert self.record is not None
-        added = [record if TOKENS in record.vectors else None for record in _of_points(points, records)]
+        added = {record.id: record for record in records if TOKENS in record.vectors}
         return stored_tokens(
-            [() if record is None else record.vectors[TOKENS] for record in added],
-            [_ABSENT if record is None else record.payload for record in added],
+            [added[point].vectors[TOKENS] if point in added else () for point in points],
+            [added[point].payload if point in added else _ABSENT for point in points],
             self.record.token_dimension,
             [f"of point {point}" for point in points],
         )
@@ -185,11 +190,6 @@ def behind(
     )
     note = f"what was added for {old} of {len(points)} documents is missing or of an earlier text; run sync"
     return (note,) if old else ()
-
-
-def _of_points(points: Sequence[str], records: Sequence[Record]) -> list[Record]:
-    by_point = {record.id: record for record in records}
-    return [by_point.get(point, Record(point, {}, {})) for point in points]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +235,7 @@ class Enricher:
     record: EnrichmentRecord  # what is to be there
     encoder: Encoder | None  # of the token vectors; None without them
     changed: Counter[str] = field(default_factory=Counter)  # points that were enriched, or whose are removed
+    oversized: dict[str, str] = field(default_factory=dict)  # points that no request holds, with the reason
 
     @classmethod
     def planned(
@@ -245,7 +246,7 @@ class Enricher:
         encoder: Encoder | None,
         words: Bm25 | None,
     ) -> Enricher:
-        """What is asked for: token vectors of an encoder, or words; a DataError if that makes no sense."""
+        """Return what adds token vectors of an encoder, or words; a DataError if that makes no sense."""
         if encoder is None and words is None:
             raise DataError("nothing to add; ask for tokens or words")
         before = enriched.record
@@ -282,6 +283,7 @@ class Enricher:
 
         Raises:
             StoreError: if the collection beside cannot be written to; what was written before stays.
+            IndexingError: if no request can hold a point; all others are enriched then.
             DataError: if that is somebody else's.
         """
         # What is read for a change waits as long for a server that is away as the change itself.
@@ -294,8 +296,9 @@ class Enricher:
         seen: set[str] = set()
         for page, changed in self._waiting():
             seen.update(record.id for record in page)
+            refused_before = len(self.oversized)
             written += self._write(changed)
-            self.changed["enriched"] += len(changed)
+            self.changed["enriched"] += len(changed) - (len(self.oversized) - refused_before)
             unchanged += len(page) - len(changed)
             advance(len(page))
         self.changed["removed"] = removed = self._remove_others(seen)
@@ -307,6 +310,8 @@ class Enricher:
                 files.write_file(WORD_STATISTICS, self._word_statistics(seen).to_bytes())
         if not self.record.complete:
             files.write_file(RECORD, replace(self.record, complete=True).to_bytes())
+        if self.oversized:
+            raise too_large_to_store(self.oversized)
         return EnrichReport(enriched, unchanged, removed, written)
 
     def _prepare(self) -> None:
@@ -360,20 +365,10 @@ class Enricher:
             Point(point_id(record.id), vectors, payload)
             for (record, _), (payload, vectors) in zip(todo, parts, strict=True)
         ]
-        for part in in_batches(points, lambda point: point.size, REQUEST_BYTES):
-            self._upsert(part)
+        for batch in in_batches(points, lambda point: point.size, UPSERT_BYTES, UPSERT_POINTS):
+            refused = upsert_in_halves(self.enriched.points.upsert, batch)
+            self.oversized.update((str(point), reason) for point, reason in refused.items())
         return sum(point.size for point in points)
-
-    def _upsert(self, points: Sequence[Point]) -> None:
-        """Store points in as many requests as the server takes them in."""
-        try:
-            self.enriched.points.upsert(points)
-        except TooLarge:
-            if len(points) == 1:
-                raise
-            half = len(points) // 2
-            self._upsert(points[:half])
-            self._upsert(points[half:])
 
     def _remove_others(self, seen: set[str]) -> int:
         """Remove what was added to points that are gone."""

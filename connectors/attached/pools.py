@@ -74,7 +74,7 @@ class ForeignPools(Pools):
         return [results[id(search)] for search in searches]
 
     def prepared(self, options: SearchOptions) -> SearchOptions:
-        """The same."""
+        """Return the options as they are; there are no tenants."""
         return options
 
     def request(
@@ -166,7 +166,7 @@ class ForeignPools(Pools):
         return vector in _ADDED
 
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
-        """What was added to these points."""
+        """Return the request for the vectors that were added to these points."""
         if not records or "tokens" not in fields or not self.reads_added:
             return {}
         return {"added": self.enriched.request([point_id(record.id) for record in records])}
@@ -174,7 +174,7 @@ class ForeignPools(Pools):
     def whole(
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
     ) -> list[Record]:
-        """Those with a dense vector, where that is asked for."""
+        """Return the points that have a dense vector, where that is asked for."""
         layout = self.vectors
         if "dense" not in fields or not layout.has_dense:
             return list(records)

@@ -198,7 +198,7 @@ class PipelineSettings:
 
     @property
     def search_settings(self) -> SearchSettings:
-        """What is among them of `SearchOptions`."""
+        """Return the settings that are those of `SearchOptions`."""
         return {
             "depth": self.depth,
             "min_percentile": self.min_percentile,

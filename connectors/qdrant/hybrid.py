@@ -315,12 +315,12 @@ class HybridRetriever(ExplainingRetriever):
         return replace(pool, scores=scores, corpus_moments=moments)
 
     def filtered(self, condition: models.Filter | None) -> HybridRetriever:
-        """The same over what a filter lets through, by both."""
+        """Return the retriever whose two searches find only what a filter lets through."""
         words = cast(LexicalIndex, narrowable(self.lexical).filtered(condition))
         return replace(self, options=self.options.among(condition), lexical=words)
 
     def over(self, index: Searched) -> HybridRetriever:
-        """The same over other documents of the same index, by both."""
+        """Return the retriever whose two searches are over other documents of the same index."""
         words = cast(LexicalIndex, narrowable(self.lexical).over(index))
         return replace(self, index=index, lexical=words)
 

@@ -36,7 +36,7 @@ class RetryPolicy:
     search_limit: float = 15.0  # of questions, whose users wait
 
     def for_questions(self) -> RetryPolicy:
-        """The same with the time limit of questions."""
+        """Return the policy with the time limit of questions."""
         return replace(self, time_limit=min(self.search_limit, self.time_limit))
 
 

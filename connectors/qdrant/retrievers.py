@@ -68,7 +68,7 @@ class ExplainingRetriever(ABC):
         """What `retrieve` does, in words."""
 
     def among(self, condition: models.Filter | None, tenant: str | None = None) -> Self:
-        """The same over the documents of a tenant that a filter lets through, beside its own filter.
+        """Return the retriever over the documents of a tenant that another filter lets through, too.
 
         Raises:
             DataError: if the index has no tenants, or something that is asked, too, has no filter.
@@ -76,17 +76,17 @@ class ExplainingRetriever(ABC):
         return (self if tenant is None else self.over(self.index.of_tenant(tenant))).filtered(condition)
 
     def by_unit(self, unit: Unit) -> Self:
-        """The same for documents, or for their passages; a DataError if something asked has none."""
+        """Return the retriever of documents, or of passages; a DataError if a part of it has none."""
         index = self.index.by_unit(unit)
         return self if index is self.index else self.over(index)
 
     def filtered(self, condition: models.Filter | None) -> Self:
-        """The same over what a filter lets through."""
+        """Return the retriever of what a filter lets through."""
         retriever = cast(Any, self)
         return cast(Self, replace(retriever, options=retriever.options.among(condition)))
 
     def over(self, index: Searched) -> Self:
-        """The same over other documents of the same index, such as a tenant's."""
+        """Return the retriever over other documents of the same index, such as a tenant's."""
         return cast(Self, replace(cast(Any, self), index=index))
 
 
@@ -240,7 +240,7 @@ def _ordered(pool: Candidates, z: Float64Array) -> Candidates:
 
 
 def _above(ordered: Candidates, options: SearchOptions) -> Candidates:
-    """Those whose z reaches the threshold, which a formula of an early Qdrant (1.15) does not look at."""
+    """Return the candidates whose z reaches the threshold, which a formula of Qdrant 1.15 ignores."""
     if options.score_threshold is None:
         return ordered
     # JSON has the shortest decimal of a float32, which is another float64.

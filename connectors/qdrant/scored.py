@@ -40,11 +40,11 @@ class InclusionScored(ExplainingRetriever):
         return pool if tokens is None else self.index.with_inclusion(pool, tokens)
 
     def filtered(self, condition: models.Filter | None) -> InclusionScored:
-        """The same over what a filter lets through."""
+        """Return the retriever of what a filter lets through."""
         return replace(self, retriever=narrowable(self.retriever).filtered(condition))
 
     def over(self, index: Searched) -> InclusionScored:
-        """The same over other documents of the same index."""
+        """Return the retriever over other documents of the same index."""
         return replace(self, retriever=narrowable(self.retriever).over(index), index=index)
 
     def steps(self, query: Query, depth: int) -> list[str]:

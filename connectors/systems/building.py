@@ -73,7 +73,7 @@ def build_system(
 def with_scorers(
     built: BuiltSystem, scorers: Sequence[object], weights: Mapping[str, float] = MappingProxyType({})
 ) -> BuiltSystem:
-    """The same with further scorers in its sum, and with these weights by part in place of its own.
+    """Return the system with further scorers in its sum, and with these weights by part.
 
     A scorer is a `Scorer`, or what `CrossEncoderScorer` takes. Feedback is of the ranking without them.
 

@@ -242,7 +242,7 @@ def _matches(
 
 
 def _encoded_texts(index: Searched, encoder: Encoder, stored: Candidates) -> list[str]:
-    """What was encoded for every row of documents that were fetched with all their passages."""
+    """Return the texts that were encoded for every row of documents, fetched with all their passages."""
     documents = stored.documents or ()
     splitting = None if index.storage is None else index.storage.manifest.options.passages
     if splitting is None or stored.passages is None:

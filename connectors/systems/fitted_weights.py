@@ -62,7 +62,7 @@ def load_weights(index: Searched, system: str) -> Mapping[str, float] | None:
 
 
 def fitted_weights(index: Searched, system: str) -> FittedWeights | None:
-    """What is kept for a system, of whatever model; None without, a DataError if it is damaged."""
+    """Return the weights of a system, of whatever model; None without, a DataError if damaged."""
     content = index.files.read_file(_file_name(system))
     if content is None:
         return None

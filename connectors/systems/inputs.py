@@ -36,17 +36,17 @@ class BuiltSystem:
 
     @property
     def scorers(self) -> tuple[str, ...]:
-        """What it adds, by name; nothing, where one score ranks."""
+        """Names of the scores that it adds; none where one score ranks."""
         scorers = self.reranker.scorers if isinstance(self.reranker, FusionReranker) else ()
         return tuple(scorer.name for scorer in scorers)
 
     @property
     def needs(self) -> frozenset[Field]:
-        """What is fetched with the pool."""
+        """The fields of candidates that the re-ranker reads."""
         return frozenset() if self.reranker is None else self.reranker.needs
 
     def steps(self, query: Query, depth: int) -> list[str]:
-        """What is done for a query, a line each."""
+        """Return the steps of a search for a query, a line each."""
         lines = self.retriever.steps(query, depth) if isinstance(self.retriever, ExplainingRetriever) else []
         return [*lines, *([self.reranking] if self.reranking else [])]
 
@@ -87,7 +87,7 @@ class SystemInputs:
 
     @property
     def lacks(self) -> str:
-        """What is left out of a sum of scorers, and what brings it; empty where nothing is."""
+        """The parts that a sum of scorers has to leave out, and their remedy; empty where it has all."""
         index = self.index
         absent = ["words"] * (index.words is None) + ["token vectors"] * (not index.has_tokens)
         return f"without {' and '.join(absent)}: {'; '.join(map(index.remedy, absent))}" if absent else ""

@@ -278,6 +278,29 @@ def test_what_is_too_large_for_a_server_is_written_in_parts(qdrant: Any, name: s
     require_same(contents(qdrant, place), expected, name)
 
 
+@pytest.mark.parametrize("name", ["sync", "enrich"])
+def test_a_document_that_no_request_can_hold_is_named_and_all_others_are_stored(
+    qdrant: Any, name: str
+) -> None:
+    place = f"{qdrant.prefix}giant"
+    giant = Document("7", " ".join(f"word{i}" for i in range(4000)))
+    texts = [giant if document.id == "7" else document for document in documents()]
+    with opened(qdrant, name, place) as index:
+        if name == "enrich":
+            qdrant.store.set_payload(place, {"text": giant.text}, [7], wait=True)
+        qdrant.heal()
+        qdrant.fault("upsert", Status(413, above=30_000), times=1000)
+        with pytest.raises(
+            IndexingError, match=r"1 document \('7'\) is not stored: .*; all others are"
+        ) as error:
+            index.sync(texts, background=False) if name == "sync" else index.enrich()
+        assert error.value.missing == ("7",)
+        assert index.pipeline("bm25").search("purr3", 40).ids
+        qdrant.heal()
+        index.sync(texts, background=False) if name == "sync" else index.enrich()
+        assert index.pipeline("bm25").search("word3999", 3).ids == ("7",)
+
+
 def test_what_was_changed_before_an_error_is_counted(qdrant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """By it a background is known to be old: of changed texts the number of documents says nothing."""
     monkeypatch.setattr(indexing, "_CHUNK", 20)

@@ -122,7 +122,7 @@ def test_an_id_is_of_its_tenant(open_index: Opener) -> None:
         assert candidate == "1"
         with pytest.raises(DataError, match=r"such as '1' \(say tenant=\)"):
             index.fetch(["1"], frozenset())
-        with pytest.raises(DataError, match=r"not in the index, such as '2' of tenant 'acme'"):
+        with pytest.raises(DataError, match=r"not in .*, such as '2' of tenant 'acme'"):
             index.fetch(["2"], frozenset(), tenant="acme")
 
         with pytest.raises(DataError, match="has tenants, and nobody says whose documents"):

@@ -97,9 +97,13 @@ class IndexPools(Pools):
         if not self.splits:
             return super().best(*searches)
         limits = {i: int(search.wanted * self.density) + 1 for i, search in enumerate(searches)}
+        unskipped = [replace(search.options, offset=None) for search in searches]
         points: dict[int, list[Record]] = {}
         while limits:
-            requests = [self._unskipped(searches[i], limit) for i, limit in limits.items()]
+            requests = [
+                self.request(searches[i].plan(limit), limit, searches[i], unskipped[i])
+                for i, limit in limits.items()
+            ]
             points |= zip(limits, self.ask(requests), strict=True)
             limits = {
                 i: 2 * limit
@@ -140,11 +144,8 @@ class IndexPools(Pools):
                 f"tenant= (--tenant NAME), '' for those of no tenant, {ALL!r} for those of all"
             )
 
-    def _unskipped(self, search: Search, limit: int) -> models.QueryRequest:
-        return self.request(search.plan(limit), limit, search, replace(search.options, offset=None))
-
     def _narrowed(self, search: Search, documents: Sequence[str]) -> Asked:
-        """The same search among some documents."""
+        """Return a search as a request that finds only points of some documents."""
         options = replace(search.options.among(self.among(documents)), score_threshold=None, offset=None)
         plain = replace(search, vectors=())
         return lambda limit: self.request(search.plan(limit), limit, plain, options)
@@ -246,7 +247,7 @@ class IndexPools(Pools):
         return (*names, *TOKEN_FIELDS) if "tokens" in fields else names
 
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
-        """What is read of other points to make candidates of these: whole documents."""
+        """Return the request for the whole documents of passages without their first one."""
         if "documents" not in fields:
             return {}
         heads = {self._document(record) for record in records if record.payload.get(NUMBER, 0) == 0}
@@ -260,7 +261,7 @@ class IndexPools(Pools):
     def whole(
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
     ) -> list[Record]:
-        """Those whose document was not deleted between two requests."""
+        """Return the points whose document was not deleted between two requests."""
         if "documents" not in fields:
             return list(records)
         documents = self._documents([*records, *answers.get("documents", ())])

@@ -95,7 +95,7 @@ class Pools(ABC):
 
     @abstractmethod
     def prepared(self, options: SearchOptions) -> SearchOptions:
-        """The same as Qdrant takes them; a DataError if there is no such tenant."""
+        """Return options as Qdrant takes them; a DataError if there is no such tenant."""
 
     def request(
         self, stages: Sequence[Stage], limit: int, search: Search, options: SearchOptions
@@ -181,13 +181,13 @@ class Pools(ABC):
 
     @abstractmethod
     def parts(self, records: Sequence[Record], fields: frozenset[Field]) -> dict[str, models.QueryRequest]:
-        """What is read of other points to make candidates of these."""
+        """Return requests for what candidates of these points need of other points."""
 
     @abstractmethod
     def whole(
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
     ) -> list[Record]:
-        """Those that candidates can be made of; a document can be deleted between two requests."""
+        """Return the points whose document was not deleted between two requests."""
 
     @abstractmethod
     def made(
@@ -283,7 +283,7 @@ def scores_of(records: Sequence[Record]) -> Float64Array:
 
 
 def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:
-    """Those of these points that have an answer, with its payload and vectors and with their own score."""
+    """Return the points that have an answer, with its payload and vectors and with the point's score."""
     by_id = {record.id: record for record in answers}
     return [replace(by_id[point.id], score=point.score) for point in points if point.id in by_id]
 

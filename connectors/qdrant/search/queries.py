@@ -50,7 +50,7 @@ class SearchOptions:
         border.optional(border.count, "offset", self.offset, 0)
 
     def among(self, condition: models.Filter | None) -> SearchOptions:
-        """The same over the points that another filter lets through, too."""
+        """Return the options with another filter that points must pass, too."""
         if condition is None:
             return self
         alone = replace(self, filter=condition)  # which checks it
@@ -59,7 +59,7 @@ class SearchOptions:
         return replace(self, filter=models.Filter(must=[self.filter, condition]))
 
     def exactly(self) -> SearchOptions:
-        """The same without the approximate index."""
+        """Return the options of a search without the approximate index."""
         params = self.params or models.SearchParams()
         return replace(self, params=params.model_copy(update={"exact": True}))
 
@@ -71,7 +71,7 @@ _OVERSAMPLING: Mapping[Quantization, float] = {"int8": 1.5, "binary": 4.0}
 
 
 def rescored(options: SearchOptions, quantization: Quantization | None) -> SearchOptions:
-    """The same, with what quantised vectors found rescored, unless the caller sets how."""
+    """Return options by which results of quantised vectors are rescored, unless the caller sets how."""
     params = options.params or models.SearchParams()
     if quantization is None or params.quantization is not None:
         return options
@@ -206,7 +206,7 @@ class TokenSample:
         )
 
     def step(self, engine: str) -> str:
-        """What is done, in words."""
+        """The comparison in words."""
         return f"{engine}: MaxSim of tokens over the candidates"
 
 

@@ -97,7 +97,7 @@ class Searched(ABC):
         """
 
     def by_unit(self, unit: Unit) -> Searched:
-        """The same where candidates of a search are documents, or their passages where these are stored."""
+        """Return the collection whose candidates are documents, or their passages where these are stored."""
         return self
 
     @property
@@ -183,7 +183,7 @@ class Searched(ABC):
 
     @abstractmethod
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
-        """So many of these with the fields; fewer of documents of many passages, which count more."""
+        """Return a sample of so many documents with the fields; fewer where they have many passages."""
 
     def sample_documents(self, size: int) -> tuple[Document, ...]:
         """A uniform sample of so many documents, the same in every run; see `sample`."""

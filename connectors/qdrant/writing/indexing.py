@@ -394,7 +394,7 @@ def gone_documents(
 
 
 def unusable_documents(gone: set[str], documents: Iterable[Document], options: IndexOptions) -> set[str]:
-    """Those of these documents whose files or rows are still there, and could not be used this time.
+    """Return the documents whose files or rows are still there, and could not be used this time.
 
     Raises:
         DataError: if there is a place that any of them may be of.

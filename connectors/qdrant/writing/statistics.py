@@ -76,7 +76,7 @@ class Statistics:
         return cls(record, ensemble)
 
     def extended(self, members: Float32Array) -> Statistics:
-        """The same with members added; what documents share stays as it was measured."""
+        """Return the statistics with members added; what documents share stays as it was measured."""
         ensemble = self.ensemble.update(members)
         record = replace(self.record, ensemble=ensemble.identity, count=ensemble.count)
         return Statistics(record, ensemble)

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 from surprise_rerank.connectors.qdrant.engines.retries import CollectionGone, TooLarge
-from surprise_rerank.connectors.qdrant.schema import HASH, INCOMPLETE, PASSAGES, Payload, Point, point_id
+from surprise_rerank.connectors.qdrant.schema import (
+    HASH,
+    INCOMPLETE,
+    PASSAGES,
+    Payload,
+    Point,
+    PointId,
+    point_id,
+)
 from surprise_rerank.connectors.qdrant.writing.term_statistics import PointWriter
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.core.computing import using_threads
@@ -18,8 +26,9 @@ from surprise_rerank.errors import IndexingError, StoreError
 T = TypeVar("T")
 _Named: TypeAlias = tuple[str, Point]  # with the document's key
 
-_UPSERT_POINTS = 64
-_UPSERT_BYTES = 8 * 2**20  # a quarter of what a Qdrant server accepts in one request
+# Of a request: a quarter of what a Qdrant server accepts.
+UPSERT_POINTS = 64
+UPSERT_BYTES = 8 * 2**20
 _QUEUED = 1  # beside the window that is stored: its vectors are in memory
 _NAMED = 5  # ids that an error shows
 
@@ -74,7 +83,7 @@ class Writer:
         self._queue.put(window)
 
     def expect(self, names: Sequence[str]) -> None:
-        """These documents are to be stored, unless they are acknowledged."""
+        """Remember that documents are to be stored, unless they are acknowledged."""
         with self._lock:
             self._missing.update(dict.fromkeys(names))
 
@@ -105,12 +114,7 @@ class Writer:
         if self._error is not None:
             self.give_up(seen, [])
         if self._oversized:
-            name, reason = next(iter(self._oversized.items()))
-            raise IndexingError(
-                f"{_named(list(self._oversized))} not stored: {reason}; all others are stored "
-                f"(shorten {name!r}, or raise the server's limit)",
-                list(self._oversized),
-            )
+            raise too_large_to_store(self._oversized)
 
     def give_up(self, seen: Iterable[str], unread: Sequence[str]) -> None:
         """Raise the error, with the ids that are not known to be stored: of those seen, and of the rest.
@@ -168,16 +172,38 @@ class Writer:
 
     def _upsert(self, batch: Sequence[_Named]) -> set[str]:
         """Store points; returns the ids of documents whose point no request can hold."""
-        try:
-            self._points.upsert([point for _, point in batch])
-        except TooLarge as error:
-            if len(batch) > 1:
-                half = len(batch) // 2
-                return self._upsert(batch[:half]) | self._upsert(batch[half:])
-            name = batch[0][0]
-            self._oversized[name] = str(error)
-            return {name}
-        return set()
+        refused = upsert_in_halves(self._points.upsert, [point for _, point in batch])
+        reasons = {name: refused[point.id] for name, point in batch if point.id in refused}
+        self._oversized |= reasons
+        return set(reasons)
+
+
+def upsert_in_halves(
+    upsert: Callable[[Sequence[Point]], None], points: Sequence[Point]
+) -> dict[PointId, str]:
+    """Store points in as few requests as the server takes them in.
+
+    Returns:
+        Of the points that no request can hold, the id and the reason.
+    """
+    try:
+        upsert(points)
+    except TooLarge as error:
+        if len(points) == 1:
+            return {points[0].id: str(error)}
+        half = len(points) // 2
+        return upsert_in_halves(upsert, points[:half]) | upsert_in_halves(upsert, points[half:])
+    return {}
+
+
+def too_large_to_store(reasons: Mapping[str, str]) -> IndexingError:
+    """The error for documents that no request can hold, by id with the reason; all others are stored."""
+    name, reason = next(iter(reasons.items()))
+    return IndexingError(
+        f"{_named(list(reasons))} not stored: {reason}; all others are stored "
+        f"(shorten {name!r}, or raise the server's limit)",
+        list(reasons),
+    )
 
 
 def points_of(key: str, numbers: Iterable[int]) -> list[str]:
@@ -193,11 +219,11 @@ def _incomplete(job: Job, first: Point) -> Point:
 
 
 def _batches(points: Iterable[_Named]) -> Iterator[list[_Named]]:
-    return in_batches(points, lambda named: named[1].size, _UPSERT_BYTES, _UPSERT_POINTS)
+    return in_batches(points, lambda named: named[1].size, UPSERT_BYTES, UPSERT_POINTS)
 
 
 def _named(ids: Sequence[str]) -> str:
-    """How many documents, and the first of them."""
+    """Return the number of documents and the first of them, in words."""
     shown = ", ".join(repr(name) for name in ids[:_NAMED])
     if len(ids) == 1:
         return f"1 document ({shown}) is"
