@@ -582,7 +582,7 @@ class DocumentIndex(NeverCopied, Ranked):
         """Report what the index holds, and how far its statistics are behind its ensemble."""
         latest = self.manifest.latest
         behind = 0 if latest is None else statistics.documents_behind(self.storage, latest)
-        return self.status_of(self.storage.engine.count(), manifest=self.manifest, behind=behind)
+        return self._status_of(self.storage.engine.count(), manifest=self.manifest, behind=behind)
 
     def placement(self) -> Placement | None:
         """How the points are spread over the nodes of a server; None where the index is on this machine."""
