@@ -452,8 +452,8 @@ class DocumentIndex(NeverCopied, Ranked):
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a uniform sample: the smallest point ids, which are hashes."""
         engine, fields = self.storage.engine, (ID, self.manifest.options.key_field, *TOKEN_FIELDS)
-        names = self.pools.vectors_of(frozenset({"tokens"}))
         points = [record.id for record in engine.smallest(border.count("size", size), ())]
+        names = self.pools.vectors_of(frozenset({"tokens"}))
         stored = {record.id: record for record in engine.retrieve(points, fields, names)}
         records = [stored[point] for point in points if point in stored]
         return tuple(map(self.pools.key, records)), self.pools.tokens_of(records)
