@@ -452,8 +452,8 @@ class DocumentIndex(NeverCopied, Ranked):
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
         """Ids and token vectors of a uniform sample: the smallest point ids, which are hashes."""
         engine, fields = self.storage.engine, (ID, self.manifest.options.key_field, *TOKEN_FIELDS)
-        names = self.pools.vectors_of(frozenset({"tokens"}))
         points = [record.id for record in engine.smallest(border.count("size", size), ())]
+        names = self.pools.vectors_of(frozenset({"tokens"}))
         stored = {record.id: record for record in engine.retrieve(points, fields, names)}
         records = [stored[point] for point in points if point in stored]
         return tuple(map(self.pools.key, records)), self.pools.tokens_of(records)
@@ -582,7 +582,7 @@ class DocumentIndex(NeverCopied, Ranked):
         """Report what the index holds, and how far its statistics are behind its ensemble."""
         latest = self.manifest.latest
         behind = 0 if latest is None else statistics.documents_behind(self.storage, latest)
-        return self.status_of(self.storage.engine.count(), manifest=self.manifest, behind=behind)
+        return self._status_of(self.storage.engine.count(), manifest=self.manifest, behind=behind)
 
     def placement(self) -> Placement | None:
         """How the points are spread over the nodes of a server; None where the index is on this machine."""

@@ -156,7 +156,7 @@ class Ranked(Searched):
             self.encoder, ranking.reranker, StoredCandidates(self, words), background, options
         )
 
-    def status_of(self, points: int, **more: Any) -> CollectionStatus:
+    def _status_of(self, points: int, **more: Any) -> CollectionStatus:
         """Return the report on so many points, with what an index or an attached collection adds to it."""
         lacks = SystemInputs(index=self).lacks
         ranks_by = f"{self.default_system} ({lacks})" if lacks else self.default_system

@@ -272,7 +272,7 @@ class Collection(NeverCopied, Ranked):
             ("model", self.model or "none given"),
             ("enriched", "no" if record is None else str(record)),
         )
-        return self.status_of(len(self), layout=layout, notes=self._notes)
+        return self._status_of(len(self), layout=layout, notes=self._notes)
 
     def placement(self) -> Placement | None:
         """How the points are spread over the nodes of a server; None in local mode."""
