@@ -18,7 +18,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from surprise_rerank.core.extras import packaged_folder
-from surprise_rerank.encoders.word_vectors import load_word_vectors
+from surprise_rerank.encoders.static import load_word_vectors
 
 
 @click.command()

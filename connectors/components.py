@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
@@ -66,6 +66,8 @@ class LoadedAdapter(Adapter):
         These are in `attached.settings`: index, system, min_percentile, diversity, ...
         """
         settings, fields_set = cls._settings(options), _taken(options, cls._own)
+        if "unit" in cls._own:  # whose background a threshold needs
+            settings = replace(settings, unit=fields_set.get("unit", "passage"))
         arguments: dict[str, Any] = {cls._takes: cls._made(settings), **fields_set}
         return cls(**arguments)
 
@@ -75,8 +77,8 @@ def _taken(options: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
     return {name: options.pop(name) for name in names if name in options}
 
 
-def told(verdict: Verdict | None) -> dict[str, Any]:
-    """The whole verdict as a host hears of it; empty where nobody asked for one."""
+def verdict_values(verdict: Verdict | None) -> dict[str, Any]:
+    """The fields of a verdict, as hosts get them; empty where nobody asked for one."""
     return verdict_json(verdict) or {}
 
 

@@ -175,7 +175,7 @@ def _dropped(shown: int, count: int, most: int) -> list[str]:
 
 
 def _head(rank: int, document: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"rank": rank, "id": one_line(document["id"]), "title": one_line(document["title"])}
+    named = {"rank": rank, "id": one_line(document["line_id"]), "title": one_line(document["title"])}
     return {**named, "percentile": document["percentile"], "score": document["score"]}
 
 
@@ -213,6 +213,7 @@ def _explained(document: Mapping[str, Any]) -> dict[str, Any]:
     }
     return {
         **_head(document["rank"], document),
+        "citation": one_line(document["citation"]),
         "rank_before": document["before"],
         "scorers": scorers,
         "words": words,

@@ -21,21 +21,19 @@ from surprise_rerank.connectors.components import (
     found_metadata,
     ranked_metadata,
     stored_names,
-    told,
+    verdict_values,
 )
 from surprise_rerank.connectors.filters import from_haystack
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.retrievers import narrowable
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.extras import importing
 from surprise_rerank.core.process import PerProcess
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
-try:
+with importing("haystack"):
     from haystack import Document, component, default_from_dict, default_to_dict
-except ImportError as error:
-    raise MissingExtraError(f"haystack-ai is not installed: run {pip_line('haystack')}") from error
 
 
 # One load at a time: whoever waits for one finds what it loaded.
@@ -63,7 +61,7 @@ class _Component(Adapter):
         if self._object is None:
             with _loading.get():
                 if self._object is None:
-                    self._object = self._made(self._named)
+                    self._object = self._made(replace(self._named, unit=getattr(self, "unit", None)))
         return self._object
 
     # Threads may share it; a copy shares what was loaded or given: models and open indexes cannot be copied.
@@ -154,7 +152,7 @@ class SurpriseRanker(_Component):
             document, duplicates = distinct[line.position], [distinct[i].id for i in line.folded]
             meta = ranked_metadata(document.meta, line, ranked.verdict, duplicates)
             copies.append(replace(document, score=line.relevance, meta=meta))
-        return {"documents": copies, "verdict": told(ranked.verdict)}
+        return {"documents": copies, "verdict": verdict_values(ranked.verdict)}
 
     @component.output_types(documents=list[Document], verdict=dict[str, Any])
     async def run_async(
@@ -215,7 +213,7 @@ class SurpriseRetriever(_Component):
         for hit, name in zip(ranking, ranking.line_ids, strict=True):
             meta = {"source_id": hit.id, **found_metadata(hit, ranking.verdict, "page_number")}
             documents.append(Document(id=name, content=hit.text, meta=meta, score=hit.relevance))
-        return {"documents": documents, "verdict": told(ranking.verdict)}
+        return {"documents": documents, "verdict": verdict_values(ranking.verdict)}
 
     @component.output_types(documents=list[Document], verdict=dict[str, Any])
     async def run_async(

@@ -17,14 +17,13 @@ from surprise_rerank.connectors.components import (
     found_metadata,
     ranked_metadata,
     stored_names,
-    told,
+    verdict_values,
 )
-from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.core.extras import importing
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
-try:
+with importing("langchain"):
     from langchain_core.callbacks import (
         AsyncCallbackManagerForRetrieverRun,
         CallbackManager,
@@ -33,8 +32,6 @@ try:
     )
     from langchain_core.documents import BaseDocumentCompressor, Document
     from langchain_core.retrievers import BaseRetriever
-except ImportError as error:
-    raise MissingExtraError(f"langchain-core is not installed: run {pip_line('langchain')}") from error
 
 if TYPE_CHECKING:
     from langchain_reranker.rerankers import RerankResult
@@ -174,4 +171,4 @@ class SurpriseRetriever(LoadedAdapter, BaseRetriever):
 
 def _tell(callbacks: CallbackManager, verdict: Verdict | None) -> None:
     """Send a verdict to the handlers of a run, or of no run at all, which `dispatch_custom_event` refuses."""
-    callbacks.on_custom_event(VERDICT, told(verdict), run_id=callbacks.parent_run_id)
+    callbacks.on_custom_event(VERDICT, verdict_values(verdict), run_id=callbacks.parent_run_id)

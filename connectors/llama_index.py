@@ -23,17 +23,17 @@ from surprise_rerank.connectors.components import (
     found_metadata,
     ranked_metadata,
     stored_names,
-    told,
+    verdict_values,
 )
 from surprise_rerank.connectors.filters import from_llama_index
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.qdrant.retrievers import narrowable
-from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.core.extras import importing
+from surprise_rerank.errors import DataError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
-try:
+with importing("llama-index"):
     from llama_index.core.base.base_retriever import BaseRetriever
     from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
     from llama_index.core.callbacks import CallbackManager
@@ -53,8 +53,6 @@ try:
         TextNode,
     )
     from llama_index.core.vector_stores.types import MetadataFilters
-except ImportError as error:
-    raise MissingExtraError(f"llama-index-core is not installed: run {pip_line('llama-index')}") from error
 
 _dispatcher = get_dispatcher(__name__)
 
@@ -128,10 +126,9 @@ class SurpriseRerank(LoadedAdapter, BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        if query_bundle is None:
-            raise DataError("there is no question to rank nodes by; give query_bundle= or query_str=")
-        question, model = query_bundle.query_str, self.reranker.encoder.name
-        start = ReRankStartEvent(query=query_bundle, nodes=nodes, top_n=self.top_n, model_name=model)
+        query = border.present("the question", query_bundle, "give query_bundle= or query_str=")
+        question, model = query.query_str, self.reranker.encoder.name
+        start = ReRankStartEvent(query=query, nodes=nodes, top_n=self.top_n, model_name=model)
         _dispatcher.event(start)
         texts = [retrieved.node.get_content(metadata_mode=MetadataMode.EMBED) for retrieved in nodes]
         ids = [stored_names(retrieved.node.node_id, _whole_document(retrieved.node)) for retrieved in nodes]
@@ -219,7 +216,7 @@ def _whole_document(node: BaseNode) -> str | None:
 
 
 def _tell(question: str, verdict: Verdict | None) -> None:
-    _dispatcher.event(VerdictEvent(query=question, verdict=told(verdict)))
+    _dispatcher.event(VerdictEvent(query=question, verdict=verdict_values(verdict)))
 
 
 def _node(hit: Hit, name: str, verdict: Verdict | None, whole: BaseNode | None) -> BaseNode:

@@ -14,18 +14,15 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.systems.register import find_system
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.extras import importing
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
-from surprise_rerank.errors import MissingExtraError
 
-try:
+with importing("mteb"):
     # What writes queries out as all of its own models read them.
     from mteb._create_dataloaders import create_dataloader
     from mteb.models.model_meta import MODEL_TYPES, ModelMeta
     from mteb.types import PromptType
-except ImportError as error:
-    raise MissingExtraError(f"mteb is not installed: run {pip_line('mteb')}") from error
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

@@ -8,17 +8,14 @@ from typing import Any, ClassVar
 from surprise_rerank import border
 from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.components import PERCENTILE, VERDICT, LoadedAdapter, judgement
-from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.core.extras import importing
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.rerank.diversity import falling
 from surprise_rerank.text_reranker import TextReranker
 
-try:
+with importing("pyterrier"):
     import pandas as pd
     import pyterrier as pt
-except ImportError as error:
-    raise MissingExtraError(f"pyterrier is not installed: run {pip_line('pyterrier')}") from error
 
 _RANKED = {"score": "float64", "rank": "int64"}
 _JUDGED = {PERCENTILE: "float64", VERDICT: "object"}

@@ -9,16 +9,13 @@ from typing import Any, ClassVar, TypeAlias
 
 from surprise_rerank import border
 from surprise_rerank.connectors.components import LoadedAdapter, ranked_metadata
-from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import MissingExtraError
+from surprise_rerank.core.extras import importing
 from surprise_rerank.text_reranker import TextReranker
 
-try:
+with importing("rerankers"):
     from rerankers.documents import Document
     from rerankers.models.ranker import BaseRanker
     from rerankers.results import RankedResults, Result
-except ImportError as error:
-    raise MissingExtraError(f"rerankers is not installed: run {pip_line('rerankers')}") from error
 
 # What `rank` takes: one text or document, or several of one kind.
 Documents: TypeAlias = str | Document | Sequence[str] | Sequence[Document]

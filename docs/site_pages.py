@@ -35,7 +35,7 @@ PUBLIC = {
     "surprise_rerank.encoders": """
         base.Encoded base.TokenEncoder base.encode_queries multi_vector.MultiVectorEncoder
         static.StaticEncoder transformer.SentenceTransformerEncoder
-        word_vectors.WordVectors word_vectors.load_word_vectors""",
+        static.WordVectors static.load_word_vectors""",
     "surprise_rerank.surprise": """
         anchor_scores.AnchorScores linear_form.LinearForm linear_form.augmented_documents
         linear_form.augmented_query neighbours.Neighbours neighbours.nearest sampled.SampledEnsemble

@@ -1,4 +1,4 @@
-"""A query engine of LlamaIndex that answers from a bicycle shop's notes, and refuses what they do not tell.
+"""A query engine of LlamaIndex that answers from passages of a bicycle shop's notes, cites them, and refuses.
 
 Retrieval and re-ranking are real; the generator only quotes what it would read.
 
@@ -9,21 +9,31 @@ Retrieval and re-ranking are real; the generator only quotes what it would read.
 from __future__ import annotations
 
 import tempfile
+from pathlib import Path
 
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers.context_only import ContextOnly
 
-from surprise_rerank import Document, load_encoder
-from surprise_rerank.connectors.llama_index import SurpriseRerank, SurpriseRetriever
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank import Passages, load_encoder
+from surprise_rerank.connectors.llama_index import SurpriseRetriever
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.readers import open_documents
 
-NOTES = {
-    "brakes": "Brake pads of rim brakes are due when the grooves in the rubber are gone.",
-    "chain": "Oil the chain every 200 km, and after every ride in the rain.",
-    "battery": "An e-bike battery lasts longest when it is stored half full, in a cool and dry place.",
-    "tyres": "Road tyres take 6 to 8 bar, mountain bike tyres 1.5 to 2.5 bar.",
-}
+NOTES = """# Bicycles
+
+## Brakes
+
+Brake pads of rim brakes are due when the grooves in the rubber are gone. Disc brakes are bled once a year.
+
+## Chain
+
+Oil the chain every 200 km, and after every ride in the rain. A dry chain wears the sprockets.
+
+## Tyres
+
+Road tyres take 6 to 8 bar, mountain bike tyres 1.5 to 2.5 bar. Look at them for cuts once a month.
+"""
 # Questions that have nothing to do with the notes: their best matches are what chance finds.
 OTHERS = """who painted the chapel? what is the capital of Peru? how tall is a giraffe? who won the war?
 how is cheese made? how do I knit a scarf? when was printing invented? which planet has most moons?
@@ -36,21 +46,27 @@ QUESTIONS = ["How often should I oil my chain?", "Who sang the anthem at the fin
 def main() -> None:
     """Index the notes, ask two questions, and show what the answers are made of."""
     with tempfile.TemporaryDirectory() as folder:
-        with DocumentIndex.open(folder, load_encoder("all-MiniLM-L6-v2")) as index:
-            index.sync(Document(name, text) for name, text in NOTES.items())
-            index.measure_background("dynamax", OTHERS.split("?")[:-1])
+        notes, place = Path(folder) / "notes", Path(folder) / "index"
+        notes.mkdir()
+        (notes / "bicycles.md").write_text(NOTES, "utf-8")
+        options = IndexOptions(passages=Passages(tokens=40, overlap=0))  # notes are short
+        with DocumentIndex.open(place, load_encoder("all-MiniLM-L6-v2"), options=options) as index:
+            index.sync(open_documents(notes))
+            index.by_unit("passage").measure_background("dynamax", OTHERS.split("?")[:-1])
         engine = RetrieverQueryEngine(
-            SurpriseRetriever.load(index=folder, system="cosine", similarity_top_k=5),
+            SurpriseRetriever.load(index=place, system="dynamax", min_percentile=0.95, similarity_top_k=1),
             ContextOnly(llm=MockLLM()),
-            node_postprocessors=[
-                SurpriseRerank.load(index=folder, system="dynamax", min_percentile=0.95, top_n=2)
-            ],
         )
         for question in QUESTIONS:
             response = engine.query(question)
-            print(question, response if response.source_nodes else "The notes do not tell.", sep="\n  ")
+            print(
+                question,
+                str(response).strip() if response.source_nodes else "The notes do not tell.",
+                sep="\n",
+            )
             for node in response.source_nodes:
-                print(f"  [{node.node_id}: better than the best of {node.score:.0%} of other questions]")
+                told = f"better than the best of {node.score:.0%} of other questions"
+                print(f"[{node.metadata['citation']}: {told}]")
 
 
 if __name__ == "__main__":

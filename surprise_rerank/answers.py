@@ -8,10 +8,10 @@ from typing import Any, TypedDict, Unpack, get_args
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Query, Ranking, Unit, Verdict
-from surprise_rerank.errors import DataError, refuse_unknown
+from surprise_rerank.errors import refuse_unknown
 from surprise_rerank.packing import PackedContext, Stretch, about_tokens, packed
 from surprise_rerank.rerank.diversity import Diversity
-from surprise_rerank.rerank.grouping import group_path, grouped
+from surprise_rerank.rerank.grouping import group_path, grouped, parent_of
 from surprise_rerank.thresholds.background import QuestionBackground
 
 # What groups are made by where they are of passages of one document.
@@ -49,7 +49,8 @@ class SearchOptions:
         keep_refused: show documents below `min_percentile`, too; the verdict counts them as refused.
         unit: what is found: documents, each with its best passage, or every `passage` by itself. Then depth,
             percentile and the numbers here are of passages, and neighbours that overlap are one.
-        max_per_document: the most passages of one document; any number where None.
+        max_per_document: the most passages of one document; any number where None. Points of others'
+            collections are chunks of what `parent` and the like in their metadata name.
         context: so many neighbours on each side belong to the text of a passage that is shown.
     """
 
@@ -96,7 +97,7 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What a question got.
+    """The answer to a question: candidates, ranking, the lines that are shown, and seconds.
 
     Attributes:
         query: the question with its vectors, where the model was asked.
@@ -122,12 +123,14 @@ class Answer:
     def groups(self, group_by: str, top_k: int = 10, group_size: int = 3) -> dict[str | int, Ranking]:
         """The best groups of what is shown by a value of the metadata, such as `metadata.author`.
 
-        `document` makes groups of the passages of each document, by its id. A DataError if the path names
-        nothing, or a number is below 1.
+        `document` makes groups of the passages, or chunks, of each document, by its id. A DataError if the
+        path names nothing, or a number is below 1.
         """
         limit, size = border.count("top_k", top_k), border.count("group_size", group_size)
         if group_by == BY_DOCUMENT:
-            rows = grouped(({"id": name} for name in self.shown.ids), "id", limit, size)
+            documents = self.shown.documents
+            names = self.shown.ids if documents is None else map(parent_of, documents)
+            rows = grouped(({"id": name} for name in names), "id", limit, size)
         else:
             rows = grouped((hit.metadata for hit in self.shown), group_path(group_by), limit, size)
         return {value: self.shown.take(of_value) for value, of_value in rows.items()}
@@ -150,13 +153,11 @@ def packed_context(
     border.function("count", count)
     stretches = []
     for hit in border.instance("ranking", ranking, Ranking):
-        if hit.document is None:
-            raise DataError(
-                "the ranking has no texts to pack; take one of search(), or of answer(texts=True)"
-            )
-        passage, whole = hit.passage, len(hit.document.content)
+        advice = "take a ranking of search(), or of answer(texts=True)"
+        document = border.present("the document of each line", hit.document, advice)
+        passage, whole = hit.passage, len(document.content)
         start, end = (0, whole) if passage is None else (passage.start, passage.end)
-        stretches.append(Stretch(hit.document, start, end, hit.cited))
+        stretches.append(Stretch(document, start, end, hit.cited))
     return packed(stretches, tokens, count)
 
 

@@ -246,12 +246,12 @@ class Hit:
 
     @property
     def title(self) -> str:
-        """The document's."""
+        """The document's title; empty without a document."""
         return "" if self.document is None else self.document.title
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """The document's."""
+        """The document's metadata; empty without a document."""
         return {} if self.document is None else self.document.metadata
 
 
@@ -413,11 +413,11 @@ class Ranking:
         )
 
     def top(self, k: int) -> Ranking:
-        """The first k lines."""
+        """The ranking of the first k lines."""
         return self.take(range(len(self))[:k])
 
     def take(self, rows: Sequence[int]) -> Ranking:
-        """The lines at these positions."""
+        """The ranking of the lines at these positions."""
         index = np.asarray(rows, dtype=np.int64)
         aligned = (
             *("ids", "scores", "documents", "passages", "percentile", "duplicates"),

@@ -37,7 +37,7 @@ class Histogram:
     counts: IntArray
 
     def to_json(self) -> dict[str, Any]:
-        """As lists."""
+        """Borders and counts as lists, for JSON."""
         return {"borders": self.borders.tolist(), "counts": self.counts.tolist()}
 
 

@@ -23,7 +23,7 @@ _LETTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Cited:
+class CitedPassage:
     """A stretch of a document, as it is shown to a model under its number."""
 
     number: int
@@ -45,7 +45,7 @@ class PackedContext:
         left_out: how many hits had no room, or said nothing new.
     """
 
-    passages: tuple[Cited, ...]
+    passages: tuple[CitedPassage, ...]
     tokens: int
     left_out: int
 
@@ -70,7 +70,7 @@ class Stretch:
 
     @property
     def citation(self) -> str:
-        """Where it stands."""
+        """The line that the stretch is cited by."""
         return self.cite(self.document.place(self.start, self.end))
 
 
@@ -116,7 +116,7 @@ class _Packer:
         return Stretch(stretch.document, start, end, stretch.cite), others
 
     def _cost(self, stretch: Stretch) -> int:
-        return self.count(str(Cited(1, "", stretch.citation, stretch.text)))
+        return self.count(str(CitedPassage(1, "", stretch.citation, stretch.text)))
 
     def _cut(self, stretch: Stretch) -> Stretch:
         """As many of its first sentences as there is room for; none where there is not."""
@@ -145,7 +145,7 @@ def packed(
     documents = list(packer.taken.values())
     shown = [part for stretches in (*documents[::2], *documents[1::2][::-1]) for part in stretches]
     cited = tuple(
-        Cited(number, part.document.id, part.citation, part.text)
+        CitedPassage(number, part.document.id, part.citation, part.text)
         for number, part in enumerate(shown, start=1)
     )
     return PackedContext(cited, tokens - packer.room, packer.left_out)

@@ -22,7 +22,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import FusionReranker
-from surprise_rerank.rerank.grouping import at_most_of_each, merged_neighbours, with_neighbours
+from surprise_rerank.rerank.grouping import at_most_of_each, merged_neighbours, parent_of, with_neighbours
 from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.rerank.weight_fitting import WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -222,7 +222,8 @@ class Pipeline:
                 ranking = replace(ranking, verdict=NO_WORD)
             if not len(pool) and getattr(self.retriever, "is_empty", False):
                 ranking = replace(ranking, verdict=EMPTY)
-            shown = _first_of(ranking, pool, replace(options, min_percentile=least), last)
+            options = replace(options, min_percentile=least)
+            shown = _first_of(ranking, pool, options, last, pipeline.retriever)
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))
             passages = getattr(pipeline.retriever, "passages", None)
@@ -378,10 +379,6 @@ class Pipeline:
                 "FusionReranker (the systems auto and fusion)"
             )
         names = [name for name, gains in qrels.items() if any(gain > 0 for gain in gains.values())]
-        if not names:
-            raise DataError(
-                f"none of {len(qrels)} judged questions has a relevant document; give judgements above 0"
-            )
 
         def judged() -> Iterator[tuple[Query, Candidates, Mapping[str, float]]]:
             for start in range(0, len(names), _ENCODED):
@@ -400,7 +397,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class FittedPipeline(WeightFit):
-    """What became of `Pipeline.fit`; as a string, a sentence that tells.
+    """The result of `Pipeline.fit`; as a string, a sentence that says it.
 
     Attributes:
         pipeline: with the fitted weights where they were accepted, else the one that there was.
@@ -428,7 +425,9 @@ def ranked(
     return replace(ranking, verdict=NOT_MEASURED_PASSAGES if has_passages else NOT_MEASURED)
 
 
-def _first_of(ranking: Ranking, pool: Candidates, options: SearchOptions, last: int) -> Ranking:
+def _first_of(
+    ranking: Ranking, pool: Candidates, options: SearchOptions, last: int, retriever: Retriever
+) -> Ranking:
     """What is shown of a ranking of the whole pool: the lines from the offset up to the last one."""
     if not len(ranking):
         return ranking
@@ -440,7 +439,13 @@ def _first_of(ranking: Ranking, pool: Candidates, options: SearchOptions, last: 
     most = options.max_per_document
     if most is None:
         return options.variety.applied(ranking, pool, reach, last)[options.offset : last]
-    return at_most_of_each(options.variety.applied(ranking, pool, reach), most)[options.offset : last]
+    parents: dict[str, str] = {}
+    if ranking.passages is None:  # what was indexed are chunks that somebody made, perhaps
+        read = getattr(retriever, "documents", None)
+        documents = ranking.documents or (() if read is None else read(ranking.ids).values())
+        parents = {document.id: parent_of(document) for document in documents}
+    varied = options.variety.applied(ranking, pool, reach)
+    return at_most_of_each(varied, most, parents)[options.offset : last]
 
 
 def _with_texts(shown: Ranking, documents: Mapping[str, Document]) -> Ranking:

@@ -127,7 +127,7 @@ def places_json(places: Places) -> list[list[Any]]:
 
 
 def places_from(values: Sequence[Sequence[Any]]) -> Places:
-    """What `places_json` gave."""
+    """The places that `places_json` has written."""
     return tuple((offset, Place(**place)) for offset, place in values)
 
 

@@ -49,7 +49,7 @@ class StoredDocuments(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class GivenTexts:
+class TextBatch:
     """n texts with what came with them: the ids each may be stored under, best first, and vectors by row."""
 
     texts: Sequence[str]
@@ -60,7 +60,7 @@ class GivenTexts:
     @classmethod
     def checked(
         cls, texts: Iterable[str], ids: Ids | None = None, vectors: Vectors | None = None
-    ) -> GivenTexts:
+    ) -> TextBatch:
         """Texts with what came with them, once it is clear that it fits together."""
         listed = border.texts("texts", texts)
         for name, values in (("ids", ids), ("vectors", vectors)):
@@ -101,7 +101,7 @@ class TextPools:
     # What was said once, and what was found out of given vectors. Threads that write it write the same.
     facts: dict[str, bool] = field(default_factory=dict)
 
-    def pool(self, query: Query, batch: GivenTexts, needs: frozenset[Field]) -> tuple[Candidates, int]:
+    def pool(self, query: Query, batch: TextBatch, needs: frozenset[Field]) -> tuple[Candidates, int]:
         """The candidates of these texts, by position, with these fields; and how many are not stored."""
         positions, rows, notes = batch.positions, list(range(len(batch.texts))), []
         stored = None
@@ -140,7 +140,7 @@ class TextPools:
 
     def _fresh(
         self,
-        batch: GivenTexts,
+        batch: TextBatch,
         parts: Sequence[_Part],
         vectors: Mapping[int, Float32Array],
         needs: frozenset[Field],
@@ -199,7 +199,7 @@ class TextPools:
                 ]
         return parts_by_row
 
-    def _usable_vectors(self, batch: GivenTexts, rows: Sequence[int]) -> tuple[dict[int, Float32Array], str]:
+    def _usable_vectors(self, batch: TextBatch, rows: Sequence[int]) -> tuple[dict[int, Float32Array], str]:
         """Row -> its given vector as the encoder would scale it, where they are of its model; and a note."""
         vectors = {row: batch.vectors[row] for row in rows if row in batch.vectors}
         if not vectors:
@@ -229,7 +229,7 @@ class TextPools:
         _logger.debug("vectors of %d of %d texts were given", len(vectors), len(batch.texts))
         return vectors, f"vectors of {len(vectors)} of {len(batch.texts)} texts were given"
 
-    def _note_on_stored(self, batch: GivenTexts, wanted_ids: Sequence[str], stored: int) -> str:
+    def _note_on_stored(self, batch: TextBatch, wanted_ids: Sequence[str], stored: int) -> str:
         """A note on how many texts are stored; a warning, too, the first time that none is."""
         count = len(batch.texts)
         _logger.debug("stored %d of %d", stored, count)
@@ -254,7 +254,7 @@ class TextRetriever:
     """
 
     pools: TextPools
-    batch: GivenTexts
+    batch: TextBatch
     judges_stored_alone: bool = False
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:

@@ -16,7 +16,7 @@ from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimensi
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.pipeline import Background, Pipeline
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, Reranker
-from surprise_rerank.text_pool import GivenTexts, Ids, StoredDocuments, TextPools, TextRetriever, Vectors
+from surprise_rerank.text_pool import Ids, StoredDocuments, TextBatch, TextPools, TextRetriever, Vectors
 from surprise_rerank.thresholds.background import QuestionBackground
 
 
@@ -61,7 +61,7 @@ class TextReranker:
         border.instance("options", self.options, SearchOptions)
         if not callable(self.background):
             border.optional(border.instance, "background", self.background, QuestionBackground)
-        self._pipeline(GivenTexts.checked([]))  # refuses options that cannot be kept
+        self._pipeline(TextBatch.checked([]))  # refuses options that cannot be kept
 
     def __repr__(self) -> str:
         stored = "nothing stored" if self.stored is None else "stored vectors"
@@ -109,7 +109,7 @@ class TextReranker:
         **settings: Unpack[SearchSettings],
     ) -> Answer:
         """As `rank`, with all that `Pipeline.answer` gives; ids of pool and ranking are positions."""
-        batch = GivenTexts.checked(texts, ids, vectors)
+        batch = TextBatch.checked(texts, ids, vectors)
         answer = self._pipeline(batch).answer(question, top_k, texts=False, **settings)
         shown = _named(answer.shown, batch)
         if not batch.texts:
@@ -134,14 +134,14 @@ class TextReranker:
 
         def answers() -> Iterator[tuple[str, Ranking]]:
             for query in encode_queries(self.encoder, border.texts("questions", questions)):
-                batch = GivenTexts.checked(retrieve(query.text))
+                batch = TextBatch.checked(retrieve(query.text))
                 yield query.text, unjudged._pipeline(batch).answer(query, None, texts=False).ranking
 
         unjudged = replace(self, background=None, options=replace(self.options, min_percentile=None))
         return replace(self, background=QuestionBackground.of(answers(), scorer))
 
-    def _pipeline(self, batch: GivenTexts) -> Pipeline:
-        """What ranks these texts."""
+    def _pipeline(self, batch: TextBatch) -> Pipeline:
+        """The pipeline that ranks these texts."""
         background = self.current_background()
         is_of_index = self.stored is not None and (background is None or background.documents > 0)
         pools = TextPools(self.encoder, self.stored, self.passages, self._known)
@@ -151,7 +151,7 @@ class TextReranker:
         return Pipeline(self.encoder, retriever, self.reranker, options, self.background)
 
 
-def _named(shown: Ranking, batch: GivenTexts) -> Ranking:
+def _named(shown: Ranking, batch: TextBatch) -> Ranking:
     """Lines by the ids that came with the texts, with their positions."""
     names = [ids[0] if ids else str(position) for position, ids in enumerate(batch.ids)]
     positions = tuple(map(int, shown.ids))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,15 @@ class WordEncoder:
         return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in spans_of_texts]
 
     def _words(self, text: str) -> np.ndarray:
-        vectors = [self._vector(word) for word in text.lower().split()[: self.window]]
+        vectors = [_vector(word, self.dimension) for word in text.lower().split()[: self.window]]
         return np.array(vectors, dtype=np.float32).reshape(len(vectors), self.dimension)
 
-    def _vector(self, word: str) -> np.ndarray:
-        seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
-        return np.random.default_rng(seed).normal(size=self.dimension)
+
+@cache
+def _vector(word: str, dimension: int) -> np.ndarray:
+    """The vector of a word, the same in every process."""
+    seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "little")
+    return np.random.default_rng(seed).normal(size=dimension)
 
 
 class Acting(WordEncoder):

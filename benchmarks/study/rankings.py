@@ -117,7 +117,7 @@ class Rankings:
 
     def pool(self, system: str) -> BoolArray:
         """(q, m) the candidates of a system; without words these are the first 100 by cosine."""
-        return self.inside if "bm25" in SYSTEMS[system] else self._near
+        return ~np.isnan(self.scores[system]) if "bm25" in SYSTEMS[system] else self._near
 
     def raw(self, system: str) -> dict[str, Float64Array]:
         """Scorer -> (q, m) its scores; NaN outside the system's pool."""
@@ -235,32 +235,37 @@ class _Reader:
 
     def _case(self, asked: Asked, query: Query, *, gone: Sequence[str] | None) -> dict[str, object]:
         judged, rankings = asked.judged or {}, []
-        for system in (self.auto, self.fusion):  # of the same pool; inclusion is weighted in one of them
+        # Systems without words have pools of their own, which are among the first candidates of a larger one.
+        for system, depth in ((self.fusion, 2 * DEPTH), (self.auto, DEPTH), (self.fusion, DEPTH)):
             retriever = system.retriever
             if gone is not None:
                 without = models.HasIdCondition(has_id=[point_id(name) for name in gone])
                 retriever = retriever.among(models.Filter(must_not=[without]))
-            pool = retriever.retrieve(query, DEPTH, system.reranker.needs)
+            pool = retriever.retrieve(query, depth, system.reranker.needs)
             # BEIR's rule: a question that is a document does not find itself.
             rankings.append(system.reranker.rerank(query, pool.without(query.id) if query.id else pool))
-        auto, fusion = rankings
-        by_name = {name: place for place, name in enumerate(fusion.ids)}
-        order = np.array([by_name[name] for name in auto.ids], np.int64)
+        every, auto, fusion = rankings
         return {
-            "rows": np.array([self.places[name] for name in auto.ids], np.int32),
-            "auto": auto.scores.astype(np.float32),
-            "bm25": _raw(auto, "bm25"),
-            "cosine": _raw(auto, "cosine"),
-            "incl": _raw(auto, "dynamax"),
-            "dynamax": _raw(fusion, "dynamax")[order],
-            "fusion": fusion.scores[order].astype(np.float32),
-            "rel": np.array([judged.get(name, 0) for name in auto.ids], np.int8),
+            "rows": np.array([self.places[name] for name in every.ids], np.int32),
+            "auto": _totals(auto, every),
+            "bm25": _raw(every, "bm25"),
+            "cosine": _raw(every, "cosine"),
+            "incl": _raw(every, "dynamax"),
+            "dynamax": _raw(every, "dynamax"),
+            "fusion": _totals(fusion, every),
+            "rel": np.array([judged.get(name, 0) for name in every.ids], np.int8),
             "terms": np.asarray(self.bm25.query(asked.text).indices, np.int64),
             "q": query.require_dense().astype(np.float32),
             "source": asked.source,
             "text": asked.text,
             "removed": gone is not None,
         }
+
+
+def _totals(ranking: Ranking, every: Ranking) -> np.ndarray:
+    """The scores of all candidates by a system; NaN for those that are not in its pool."""
+    scores = dict(zip(ranking.ids, ranking.scores.tolist(), strict=True))
+    return np.array([scores.get(name, np.nan) for name in every.ids], np.float32)
 
 
 def _raw(ranking: Ranking, scorer: str) -> np.ndarray:

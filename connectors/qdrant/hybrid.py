@@ -42,7 +42,7 @@ from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
-from surprise_rerank.rerank.feedback import Chosen, Feedback, chosen
+from surprise_rerank.rerank.feedback import Feedback, FeedbackRows, best_and_others
 
 T = TypeVar("T")
 
@@ -302,7 +302,7 @@ class HybridRetriever(ExplainingRetriever):
             [record.id for record in part if record.id in vectors and record.id in place]
             for part in chosen_points
         )
-        rows = Chosen([place[point] for point in best], [place[point] for point in others])
+        rows = FeedbackRows([place[point] for point in best], [place[point] for point in others])
         question = feedback.question(
             query, pool, rows, {place[point]: vector for point, vector in vectors.items() if point in place}
         )
@@ -344,9 +344,9 @@ def in_turn(count: int, *lists: Iterable[T]) -> dict[T, None]:
 
 
 def _to_read(*lists: Sequence[Record]) -> tuple[list[Record], list[Record]]:
-    """The points of several searches whose vectors make a second question; see `feedback.chosen`."""
+    """The points of several searches whose vectors make a second question; see `feedback.best_and_others`."""
     points = {record.id: record for records in lists for record in records}
-    best, others = chosen(*([record.id for record in records] for records in lists))
+    best, others = best_and_others(*([record.id for record in records] for records in lists))
     return [points[name] for name in best], [points[name] for name in others]
 
 

@@ -1,10 +1,11 @@
 """BM25 as sparse vectors: Qdrant's own implementation, computed in this process.
 
 A document's value for a term is its saturated frequency, tf (k + 1) / (tf + k (1 - b + b length / average)),
-a query's is 1. The inverse document frequency, ln(1 + (N - n + .5) / (n + .5)), is what Qdrant's IDF modifier
-would multiply with when it searches. What the modifier counts changes while Qdrant works on its segments, so
-a query brings the same weights from an index's own `TermStatistics`. The same vectors work in Edge, in local
-mode and on a server, and need neither Java nor a server with an inference service.
+a query's is how often it has the term. The inverse document frequency, ln(1 + (N - n + .5) / (n + .5)), is
+what Qdrant's IDF modifier would multiply with when it searches. What the modifier counts changes while Qdrant
+works on its segments, so a query brings the same weights from an index's own `TermStatistics`. The same
+vectors work in Edge, in local mode and on a server, and need neither Java nor a server with an inference
+service.
 
 Terms are stemmed words without stop words, identified by a hash of 31 bits. Where a script has no spaces, as
 Chinese, or writes particles on to its words, as Korean, a term is two characters in a row, as Lucene's
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,9 @@ LANGUAGES = (
     "swedish", "tajik", "turkish",
 )  # fmt: skip
 AUTO = "auto"  # what an index finds from its first documents; without one it is English
+
+# Any k will do: Qdrant's value of a term without lengths, v = tf (k + 1) / (tf + k), is solved for tf.
+_COUNTING = 1000.0
 
 # Scripts without spaces between words, and Korean, which has particles at the ends of its words.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ーｰ"
@@ -98,9 +102,12 @@ class Bm25:
         ]
 
     def query(self, text: str) -> SparseVector:
-        """Vector of a query: 1 for each of its terms, however often it occurs."""
+        """Vector of a query: how often each of its terms occurs, as Lucene has it; Qdrant has 1 for all."""
         ready, is_cut = _cut_where_needed(text)
-        return _sparse(_model(self, is_cut=is_cut).embed_query(ready))
+        vector = _sparse(_model(replace(self, k=_COUNTING, b=0), is_cut=is_cut).embed_document(ready))
+        saturated = vector.values.astype(np.float64)
+        counts = (saturated * _COUNTING / (_COUNTING + 1 - saturated)).round()
+        return SparseVector(vector.indices, counts.astype(np.float32))
 
 
 def words(text: str) -> Iterator[tuple[int, int]]:

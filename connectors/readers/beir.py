@@ -45,21 +45,21 @@ class BeirFolder:
         if not self.path.is_dir():
             problem = "is not a folder" if self.path.exists() else "no such folder"
             raise DatasetError(f"{self.path}: {problem}; {_LAYOUT}")
-        found = {file.stem for file in (self.path / "qrels").glob("*.tsv")}
-        return tuple(sorted(found | ({DEFAULT_SPLIT} if jsonl_in(self.path, "qrels") else set())))
+        names = {file.stem for file in (self.path / "qrels").glob("*.tsv")}
+        return tuple(sorted(names | ({DEFAULT_SPLIT} if jsonl_in(self.path, "qrels") else set())))
 
     @cached_property
     def split(self) -> str:
         """The split that is judged by; DatasetError if it is missing, or was not named among several."""
         splits = self.splits()
-        asked = DEFAULT_SPLIT if self.asked_split is None else self.asked_split
+        name = DEFAULT_SPLIT if self.asked_split is None else self.asked_split
         if self.asked_split is None and len(splits) == 1:
             return splits[0]
-        if asked in splits:
-            return asked
-        what = f"no split {asked!r}" if splits else "no judgements"
-        there = f"there is {', '.join(splits)}" if splits else _LAYOUT
-        raise DatasetError(f"{self.path}: {what}: qrels/{asked}.tsv is missing; {there}")
+        if name in splits:
+            return name
+        what = f"no split {name!r}" if splits else "no judgements"
+        instead = f"there is {', '.join(splits)}" if splits else _LAYOUT
+        raise DatasetError(f"{self.path}: {what}: qrels/{name}.tsv is missing; {instead}")
 
     def at(self, split: str) -> BeirFolder:
         """The same documents with the questions of another split."""
@@ -92,10 +92,10 @@ class BeirFolder:
 
     def _find(self, name: str) -> Path:
         self.splits()  # which tells whether there is such a folder
-        found = jsonl_in(self.path, name)
-        if found is None:
+        file = jsonl_in(self.path, name)
+        if file is None:
             raise DatasetError(f"{self.path}: no {name}.jsonl and no {name}.jsonl.gz; {_LAYOUT}")
-        return found
+        return file
 
 
 def read_corpus(path: Path, skipped: Skipped) -> Iterator[Document]:

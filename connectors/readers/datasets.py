@@ -50,23 +50,23 @@ class IrDataset:
     def find(cls, dataset_id: str, split: str | None = None) -> IrDataset:
         """Look an id up in the catalogue, which comes with ir_datasets and needs no network."""
         with _reading(dataset_id):
-            known = list(_catalogue().registry)
-            found = _lookup(dataset_id)
-        if found is None:
-            close = difflib.get_close_matches(dataset_id, known, n=3)
+            every_id = list(_catalogue().registry)
+            dataset = _lookup(dataset_id)
+        if dataset is None:
+            close = difflib.get_close_matches(dataset_id, every_id, n=3)
             hint = f"did you mean {' or '.join(close)}?" if close else f"the ids are listed at {_CATALOGUE}"
             raise DatasetError(f"{dataset_id!r} is not {DEMO!r}, no folder, and no id of ir_datasets; {hint}")
-        if not found.has_docs():
-            family = [name for name in known if name.startswith(f"{dataset_id}/")]
+        if not dataset.has_docs():
+            family = [name for name in every_id if name.startswith(f"{dataset_id}/")]
             raise DatasetError(f"{dataset_id!r} has no documents of its own; {_choice(family)}")
         with _reading(dataset_id):
             name = str(_catalogue().docs_parent_id(dataset_id))
-        own = dataset_id.removeprefix(name).removeprefix("/") or None
-        if own is not None and split not in (None, own):
+        split_of_id = dataset_id.removeprefix(name).removeprefix("/") or None
+        if split_of_id is not None and split not in (None, split_of_id):
             raise DatasetError(
-                f"{dataset_id!r} names the split {own!r}, but {split!r} was asked for; leave one out"
+                f"{dataset_id!r} names the split {split_of_id!r}, but {split!r} was asked for; leave one out"
             )
-        return cls(name, split or own)
+        return cls(name, split or split_of_id)
 
     @property
     def split(self) -> str:
@@ -77,8 +77,8 @@ class IrDataset:
         """The splits of these documents that have judgements, in alphabetical order."""
         with _reading(self.name):
             names = sorted(name for name in _catalogue().registry if f"{name}/".startswith(f"{self.name}/"))
-            own = [name.removeprefix(self.name).removeprefix("/") for name in names if self._judges(name)]
-        return tuple(split or DEFAULT_SPLIT for split in own)
+            judged = [name.removeprefix(self.name).removeprefix("/") for name in names if self._judges(name)]
+        return tuple(split or DEFAULT_SPLIT for split in judged)
 
     def at(self, split: str) -> IrDataset:
         """The same documents with the questions of another split."""
@@ -92,8 +92,8 @@ class IrDataset:
         """How many documents the catalogue says that there are."""
         with _reading(self.name):
             described = _lookup(self.name).metadata()
-        found = described.get("docs", {}).get("count") if isinstance(described, dict) else None
-        return found if isinstance(found, int) else None
+        number = described.get("docs", {}).get("count") if isinstance(described, dict) else None
+        return number if isinstance(number, int) else None
 
     def queries(self) -> dict[str, str]:
         """The split's questions, id -> text."""
@@ -124,8 +124,8 @@ class IrDataset:
 
     def _judges(self, dataset_id: str) -> bool:
         """Whether an id exists, has judgements, and they are about these documents."""
-        found = _lookup(dataset_id)
-        return bool(found and found.has_qrels() and _catalogue().docs_parent_id(dataset_id) == self.name)
+        dataset = _lookup(dataset_id)
+        return bool(dataset and dataset.has_qrels() and _catalogue().docs_parent_id(dataset_id) == self.name)
 
     def _read(self, dataset_id: str, part: str) -> Iterator[Any]:
         with _reading(dataset_id):

@@ -172,11 +172,11 @@ def split_docstring(docstring: str, names: Iterable[str]) -> tuple[str, str]:
     if not paragraphs:
         return "", ""
     summary = " ".join(paragraphs[0].split())
-    rest = "\n\n".join(paragraphs[1:])
-    if _DEPRECATED.search(summary) or _DEPRECATED.search(_SECTION.split(rest)[0]):
+    text = "\n\n".join(paragraphs[1:])
+    if _DEPRECATED.search(summary) or _DEPRECATED.search(_SECTION.split(text)[0]):
         return "", ""
-    rest = _BY_CHANCE.sub("", rest)
-    return summary, re.sub(rf"(?<!\w)(?:\w+\.)*(?:{alternatives})(?!\w)", "", rest).strip()
+    text = _BY_CHANCE.sub("", text)
+    return summary, re.sub(rf"(?<!\w)(?:\w+\.)*(?:{alternatives})(?!\w)", "", text).strip()
 
 
 def distinct(entries: Iterable[Entry]) -> list[Entry]:

@@ -34,6 +34,7 @@ from surprise_rerank.places import Places, places_from, places_json
 SECONDS = 30  # for one file
 _MEMORY = 4 * 2**30  # bytes of the process
 _CHARACTERS = 32 * 2**20  # of a text; small files can unfold to more
+_SHOWN = 160  # characters of a library's message
 
 
 def office_text(suffix: str, raw: bytes) -> Extracted:
@@ -47,32 +48,32 @@ def office_text(suffix: str, raw: bytes) -> Extracted:
         include_document_structure=suffix in (".docx", ".epub", ".xlsx"),
     )
     try:
-        found = kreuzberg.extract_bytes_sync(raw, _OFFICE[suffix], config=config)
+        result = kreuzberg.extract_bytes_sync(raw, _OFFICE[suffix], config=config)
     except kreuzberg.KreuzbergError as error:
         if "password" in str(error):
             raise RefusedError("encrypted", "is encrypted; save it without a password") from error
-        raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:160]}") from error
-    text, known = found.content.replace("\r\n", "\n"), found.metadata
+        raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:_SHOWN]}") from error
+    text, about = result.content.replace("\r\n", "\n"), result.metadata
     if suffix in (".eml", ".msg"):
         # What a header says is in the metadata: in the text it would be half of a short mail's vector.
-        return Extracted(_HEADER.sub("", text), str(known.get("subject") or ""), _mail_metadata(known))
-    pages, title = known.get("page_count"), str(known.get("title") or "")
+        return Extracted(_HEADER.sub("", text), str(about.get("subject") or ""), _mail_metadata(about))
+    pages, title = about.get("page_count"), str(about.get("title") or "")
     places: Places = ()
     if suffix == ".pdf":
-        places = pdf_places(raw, text, found.pages or ())
+        places = pdf_places(raw, text, result.pages or ())
     elif suffix == ".pptx":
-        places = slide_places(found.content, (known.get("pages") or {}).get("boundaries") or ())
-    elif found.document:
-        places = structure_places(text, found.document["nodes"], title, is_workbook=suffix == ".xlsx")
+        places = slide_places(result.content, (about.get("pages") or {}).get("boundaries") or ())
+    elif result.document:
+        places = structure_places(text, result.document["nodes"], title, is_workbook=suffix == ".xlsx")
     return Extracted(text, title, {"pages": pages} if pages else {}, places)
 
 
-def _mail_metadata(known: Mapping[str, Any]) -> dict[str, Any]:
+def _mail_metadata(mail: Mapping[str, Any]) -> dict[str, Any]:
     """Who wrote a mail to whom, and when; the names of what is attached."""
-    names = {"from_email": "from", "to_emails": "to"} | {own: own for own in ("message_id", "attachments")}
-    metadata = {name: known[key] for key, name in names.items() if known.get(key)}
+    names = {"from_email": "from", "to_emails": "to"} | {name: name for name in ("message_id", "attachments")}
+    metadata = {name: mail[key] for key, name in names.items() if mail.get(key)}
     try:
-        date = email.utils.parsedate_to_datetime(str(known.get("created_at"))).isoformat()
+        date = email.utils.parsedate_to_datetime(str(mail.get("created_at"))).isoformat()
     except ValueError:
         return metadata
     return {**metadata, "date": date}
@@ -190,8 +191,8 @@ def _serve(seconds: float) -> None:
 
 def _answer(raw: bytes, reader: Callable[[bytes], Extracted]) -> list[Any]:
     try:
-        found = reader(raw)
-        if len(found.text) > _CHARACTERS:
+        extracted = reader(raw)
+        if len(extracted.text) > _CHARACTERS:
             return ["refused", "too complex", f"unfolds to more than {_CHARACTERS} characters"]
     except MissingExtraError as error:
         return ["missing", str(error)]
@@ -199,7 +200,10 @@ def _answer(raw: bytes, reader: Callable[[bytes], Extracted]) -> list[Any]:
         return ["refused", refused.reason, refused.detail, refused.is_gone]
     except (MemoryError, RecursionError):
         return ["refused", "too complex", "is too complex for the memory that a file may take"]
-    return ["text", found.text, found.title, found.metadata, places_json(found.places)]
+    except Exception as error:  # noqa: BLE001 - whatever a library raises, the next file may be read
+        reason = " ".join(str(error).split())[:_SHOWN]
+        return ["refused", "damaged", f"is damaged: {type(error).__name__}: {reason}"]
+    return ["text", extracted.text, extracted.title, extracted.metadata, places_json(extracted.places)]
 
 
 if __name__ == "__main__":

@@ -64,20 +64,20 @@ class Columns(NamedTuple):
     @classmethod
     def find(cls, fields: Fields, names: Iterable[str], *, keyed: bool = False) -> Columns:
         """Find the columns among those of a row; `keyed` rows have ids where no column is one."""
-        known = list(names)
-        made, found = "row" if keyed else "", None
-        if fields.id in ("content", "row") and fields.id not in known:
-            made = fields.id
-        elif not keyed or fields.id is not None or _match(ID_NAMES, known):
+        columns = list(names)
+        made_id, id_column = "row" if keyed else "", None
+        if fields.id in ("content", "row") and fields.id not in columns:
+            made_id = fields.id
+        elif not keyed or fields.id is not None or _match(ID_NAMES, columns):
             advice = "name it (--id-field NAME), or take a hash of title and text (--id-field content)"
-            found = _find("id", fields.id, ID_NAMES, known, advice)
+            id_column = _find("id", fields.id, ID_NAMES, columns, advice)
         texts = [fields.text]
-        if fields.text is not None and fields.text not in known:
+        if fields.text is not None and fields.text not in columns:
             texts = [name.strip() for name in fields.text.split(",")]
         advice = "name it (--text-field NAME)"
-        text_columns = [_find("text", name, TEXT_NAMES, known, advice) for name in texts]
+        text_columns = [_find("text", name, TEXT_NAMES, columns, advice) for name in texts]
         chosen = None if fields.metadata is None else frozenset(fields.metadata)
-        return cls(found, made, text_columns, fields.title, chosen)
+        return cls(id_column, made_id, text_columns, fields.title, chosen)
 
     @classmethod
     def of_table(cls, fields: Fields, names: Sequence[str], where: object) -> Columns:
@@ -144,8 +144,8 @@ def _document(row: Mapping[str, Any], columns: Columns, number: str) -> Document
     title = _text(row, [title_column], "title") if title_column else ""
     text = _text(row, columns.texts, "text")
     if text is None:
-        there = f"`{'`, `'.join(columns.texts)}` is missing or null; there is {shown(row)}"
-        raise RefusedError("no text", there)
+        missing = f"`{'`, `'.join(columns.texts)}` is missing or null; there is {shown(row)}"
+        raise RefusedError("no text", missing)
     name = number if columns.id is None else _id(row, columns.id)
     taken = {columns.id, *columns.texts, title_column}
     try:
@@ -215,24 +215,24 @@ def shown(names: Iterable[object]) -> str:
     return f"{', '.join(listed[:_SHOWN_COLUMNS])}{more}" or "nothing"
 
 
-def _find(what: str, asked: str | None, usual: Sequence[str], known: Sequence[str], advice: str) -> str:
+def _find(what: str, wanted: str | None, usual: Sequence[str], columns: Sequence[str], advice: str) -> str:
     """The column that was asked for, or the first usual one."""
-    if asked is not None and asked in known:
-        return asked
-    found = _match(usual, known) if asked is None else None
-    if found is None:
-        column = "" if asked is None else f" {asked!r}"
-        looked = f"; looked for {', '.join(usual)}; {advice}" if asked is None else ""
-        detail = f"no column{column} for the {what} among {shown(known)}{looked}"
+    if wanted is not None and wanted in columns:
+        return wanted
+    column_name = _match(usual, columns) if wanted is None else None
+    if column_name is None:
+        column = "" if wanted is None else f" {wanted!r}"
+        looked = f"; looked for {', '.join(usual)}; {advice}" if wanted is None else ""
+        detail = f"no column{column} for the {what} among {shown(columns)}{looked}"
         # Such a table is none of documents.
         raise NoColumnError(f"no column for the {what}", detail, is_gone=True)
-    return found
+    return column_name
 
 
-def _match(usual: Sequence[str], known: Iterable[object]) -> str | None:
+def _match(usual: Sequence[str], columns: Iterable[object]) -> str | None:
     """The first of the usual names that is there, as it is written there."""
     written: dict[str, str] = {}
-    for name in known:
+    for name in columns:
         if isinstance(name, str):
             written.setdefault(name.strip().lower(), name)
     return next((written[name] for name in usual if name in written), None)
@@ -314,13 +314,13 @@ def from_iterable(
     opened: list[Iterator[Item]] = []
 
     def read(skipped: Skipped) -> Iterator[Document]:
-        found = iter(items() if callable(items) else items)
-        if any(found is own for own in opened):
+        stream = iter(items() if callable(items) else items)
+        if any(stream is earlier for earlier in opened):
             raise DataError(
                 "the iterator of documents was read already; give a list, or a function that makes one"
             )
-        opened[:] = [found]
-        return documents_of(_rows(found, name, skipped), fields or Fields(), skipped)
+        opened[:] = [stream]
+        return documents_of(_rows(stream, name, skipped), fields or Fields(), skipped)
 
     count = len(items) if isinstance(items, Sized) else None
     return DocumentSource(name, read, on_error=on_error, count=lambda: count)
@@ -331,8 +331,8 @@ def _rows(items: Iterator[Item], name: str, skipped: Skipped) -> Iterator[Row]:
         where = f"{name}, item {n}"
         if isinstance(item, Document | Mapping):
             yield Row(where, str(n), item)
-        elif (own := _pair(item)) is not None:
-            yield Row(where, str(n), own)
+        elif (pair := _pair(item)) is not None:
+            yield Row(where, str(n), pair)
         else:
             detail = f"must be {_KINDS}, got {type(item).__name__}"
             skipped.refuse(where, RefusedError("no document", detail))
@@ -342,5 +342,5 @@ def _pair(item: object) -> Document | None:
     """A pair of id and text as a document."""
     if not isinstance(item, tuple | list) or len(item) != 2:
         return None
-    found, text = id_string(item[0]), item[1]
-    return Document(found, text) if found and isinstance(text, str) else None
+    name, text = id_string(item[0]), item[1]
+    return Document(name, text) if name and isinstance(text, str) else None

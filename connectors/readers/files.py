@@ -17,7 +17,7 @@ from surprise_rerank.connectors.readers.extraction import KINDS, MANUAL, Extract
 from surprise_rerank.connectors.readers.lines import decompressed, open_bytes, open_regular, uncompressed_name
 from surprise_rerank.connectors.readers.pages import plain_text
 from surprise_rerank.connectors.readers.patterns import Patterns
-from surprise_rerank.connectors.readers.source import RefusedError, Skipped
+from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
@@ -26,7 +26,7 @@ MAX_BYTES = 32 * 2**20
 _IGNORE_FILE = ".gitignore"
 _IGNORE_BYTES = 2**20  # of a .gitignore
 # What is read in this process: texts, and programs whose functions are not told.
-_PLAIN_NAMES = "txt text log clj dart el erl f90 hs lua m ml pl pm r scala sh sql tcl v vb"
+_PLAIN_NAMES = "txt text log debian clj dart el erl f90 hs lua m ml pl pm r scala sh sql tcl v vb"
 _PLAIN = frozenset(f".{suffix}" for suffix in _PLAIN_NAMES.split())
 _MAILBOXES = (".mbox", ".mbx")
 _IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".tif", ".tiff", ".bmp", ".webp", ".heic", ".svg"})
@@ -43,8 +43,8 @@ def kind_of(name: str) -> str:
 
 
 def is_document(name: str) -> bool:
-    """Whether a file is one of text by its name."""
-    return kind_of(name) in {*_PLAIN, *_MAILBOXES, *KINDS}
+    """Whether a file is one of text by its name; one without an ending may be."""
+    return kind_of(name) in {"", *_PLAIN, *_MAILBOXES, *KINDS}
 
 
 def unread(name: str) -> RefusedError:
@@ -107,17 +107,20 @@ def _mails(stream: IO[bytes], most: int) -> Iterator[bytes]:
 
 
 def _document(raw: bytes, name: str, status: os.stat_result, extractor: Extractor, kind: str) -> Document:
-    extracted = extractor.read(raw, kind) if kind in KINDS else plain_text(raw)
+    try:
+        extracted = extractor.read(raw, kind) if kind in KINDS else plain_text(raw)
+    except RefusedError as refused:  # README is a text; a program, or lib.so.1, is none
+        raise unread(name) if refused.reason == BINARY and kind in ("", MANUAL) else refused from refused
     if not extracted.text.strip():
         raise RefusedError("no text", "holds no text; scanned pages need OCR first")
     try:
         modified = datetime.fromtimestamp(int(status.st_mtime), UTC)
     except (ValueError, OverflowError, OSError):
         modified = datetime.fromtimestamp(0, UTC)  # a date that Python does not have
-    known = {"path": name, "bytes": status.st_size, "modified": modified.isoformat()}
+    about = {"path": name, "bytes": status.st_size, "modified": modified.isoformat()}
     stem = PurePosixPath(uncompressed_name(name)).stem
     title = " ".join(extracted.title.split()) or ("" if kind == ".eml" else stem)
-    metadata = {**known, **extracted.metadata}
+    metadata = {**about, **extracted.metadata}
     return Document(id=name, text=extracted.text, title=title, metadata=metadata, places=extracted.places)
 
 
@@ -155,8 +158,8 @@ class FileRules:
 
     def __post_init__(self) -> None:
         if isinstance(self.include, str) or isinstance(self.exclude, str):
-            given = f"include={self.include!r}, exclude={self.exclude!r}"
-            raise DataError(f"FileRules must have lists of patterns, got {given}")
+            values = f"include={self.include!r}, exclude={self.exclude!r}"
+            raise DataError(f"FileRules must have lists of patterns, got {values}")
         if self.max_bytes < 1:
             raise DataError(f"FileRules.max_bytes must be positive, got {self.max_bytes}")
 
@@ -205,8 +208,9 @@ def _is_index(entries: Sequence[os.DirEntry[str]]) -> bool:
     """Whether a folder holds an index: each version of one is a folder with a number for its name."""
     versions = [entry.path for entry in entries if entry.name.isdecimal()]
     return any(
-        os.path.isfile(os.path.join(own, "manifest.json")) and os.path.isdir(os.path.join(own, "edge"))
-        for own in versions
+        os.path.isfile(os.path.join(version, "manifest.json"))
+        and os.path.isdir(os.path.join(version, "edge"))
+        for version in versions
     )
 
 
@@ -225,7 +229,7 @@ class _Chosen:
 
     def enter(self, folder: Path, prefix: str, *, has_ignore_file: bool) -> None:
         """Read a folder's `.gitignore`, which is counted where it cannot be used."""
-        self._ignored = [own for own in self._ignored if prefix.startswith(own[0])]
+        self._ignored = [entry for entry in self._ignored if prefix.startswith(entry[0])]
         if not has_ignore_file:
             return
         try:
@@ -242,12 +246,12 @@ class _Chosen:
 
     def _is_ignored(self, shown: str) -> bool:
         """Whether the nearest .gitignore that says something leaves this out."""
-        for own in [*reversed(self._ignored)]:
-            prefix, patterns = own
+        for entry in [*reversed(self._ignored)]:
+            prefix, patterns = entry
             try:
                 decision = patterns.decide(shown.removeprefix(prefix))
             except TimeoutError:
-                self._ignored.remove(own)
+                self._ignored.remove(entry)
                 self._refuse(prefix, ".gitignore not respected: its patterns take too long")
                 continue
             if decision is not None:

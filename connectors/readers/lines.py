@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, Any
 
-from surprise_rerank.connectors.readers.source import RefusedError, Skipped
+from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import encodable
 from surprise_rerank.errors import DataError, DatasetError
@@ -47,7 +47,7 @@ def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
     """A file's text and its encoding: by a byte order mark, else UTF-8, what it declares, or a guess."""
     marked = _marked(raw)
     if marked is None and b"\0" in raw[:8000]:  # where git looks for one
-        raise RefusedError("binary", "is binary, not text")
+        raise RefusedError(BINARY, "is binary, not text")
     for encoding in [marked] if marked else ["utf-8", declared]:
         try:
             if encoding:
@@ -56,7 +56,7 @@ def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
             continue
     guess = None if marked else _guessed(raw[:_SAMPLE])
     if guess is None:
-        raise RefusedError("binary", "is binary, or in no encoding that is known; save it as UTF-8")
+        raise RefusedError(BINARY, "is binary, or in no encoding that is known; save it as UTF-8")
     return raw.decode(guess, "replace"), guess
 
 
@@ -72,13 +72,14 @@ def _guessed(sample: bytes) -> str | None:
     # Half a character at the end would rule its encoding out; no character but a line's end has that byte.
     sample = sample[: sample.rfind(b"\n") + 1] or sample
     # Without a mark and without a NUL it is not UTF-16, which short texts are taken for.
-    found = normalizer.from_bytes(sample, cp_exclusion=["utf_16", "utf_16_le", "utf_16_be"])
-    best = found.best()
+    matches = normalizer.from_bytes(sample, cp_exclusion=["utf_16", "utf_16_le", "utf_16_be"])
+    best = matches.best()
     if best is None:
         return None
     # Languages of western Europe come out as Central European or Baltic by chance. That is rarer by far.
     is_western = not utils.is_multi_byte_encoding(best.encoding) and any(
-        _WESTERN in match.could_be_from_charset and match.chaos <= best.chaos + _TOLERANCE for match in found
+        _WESTERN in match.could_be_from_charset and match.chaos <= best.chaos + _TOLERANCE
+        for match in matches
     )
     return _WESTERN if is_western else str(best.encoding)
 

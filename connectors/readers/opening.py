@@ -74,15 +74,15 @@ def open_documents(
         return from_iterable(objects, fields=fields, on_error=on_error)
     name = os.fspath(spec)
     if "://" in name:
-        if _file_format(name) is not None:
+        if kind_of(name) and _file_format(name) is not None:
             raise DataError(f"{name} is a file of a web server; download it first")
         place = Location.at(name)
         urls = ",".join(place.urls)
         return from_collection(urls, place.collection, fields=fields, api_key=api_key, on_error=on_error)
     if isinstance(spec, str) and format is None and not _is_path(spec):
         _refuse_fields(name, fields)
-        found = open_source(name)
-        shown, origin, read, count = found.name, name, lambda _: found.documents(), found.count
+        dataset = open_source(name)
+        shown, origin, read, count = dataset.name, name, lambda _: dataset.documents(), dataset.count
     else:
         path = Path(name).expanduser()
         origin = encodable(str(path.resolve()))
@@ -103,8 +103,8 @@ def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileR
         _refuse_fields(str(path), fields)
         return partial(read_corpus, corpus), partial(count_table, corpus, "jsonl")
     if not os.path.exists(path):
-        there = f"expected a path, `{DEMO}`, an id of ir_datasets, or the url of a Qdrant server"
-        raise DatasetError(f"{path}: no such file or folder; {there}")
+        expected = f"expected a path, `{DEMO}`, an id of ir_datasets, or the url of a Qdrant server"
+        raise DatasetError(f"{path}: no such file or folder; {expected}")
     if not os.path.isfile(path):  # it is read from the beginning more than once
         raise DatasetError(f"{path} is a pipe or a device; write it to a file first")
     kind = form or _file_format(path.name)
@@ -127,8 +127,8 @@ def _read_single(path: Path, fields: Fields, rules: FileRules, skipped: Skipped)
 def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
     """The documents of a folder's files: what cannot be used is counted, whatever malformed rows are."""
     with contextlib.closing(Extractor()) as extractor:
-        for file, found in walk(path, rules, skipped):
-            name, kind = encodable(found), _file_format(found)
+        for file, path_below in walk(path, rules, skipped):
+            name, kind = encodable(path_below), _file_format(path_below)
             skipped.place = str(file)
             try:
                 if kind is None and not rules.include:
@@ -177,8 +177,8 @@ def _of_table(path: Path, kind: Table, fields: Fields, skipped: Skipped, name: s
 
 def _count_folder(path: Path, rules: FileRules) -> int:
     """How many documents its files have at most."""
-    found = [(file, _file_format(name)) for file, name in walk(path, rules, Skipped())]
-    return sum(1 if kind == "text" else count_table(file, kind) for file, kind in found if kind is not None)
+    files = [(file, _file_format(name)) for file, name in walk(path, rules, Skipped())]
+    return sum(1 if kind == "text" else count_table(file, kind) for file, kind in files if kind is not None)
 
 
 def _refuse_fields(name: str, fields: Fields | None) -> None:
@@ -190,7 +190,7 @@ def _is_path(spec: str) -> bool:
     """Whether a name is that of a file or folder rather than an id of ir_datasets."""
     if spec == DEMO or not spec.strip():
         return False
-    return is_path(spec) or os.path.exists(spec) or _file_format(spec) is not None
+    return is_path(spec) or os.path.exists(spec) or bool(kind_of(spec) and _file_format(spec))
 
 
 def _file_format(name: str) -> Table | Literal["text"] | None:

@@ -241,7 +241,7 @@ def markdown_text(raw: bytes) -> Extracted:
     if not title and heading is not None:
         title, *_ = _shown(parser.renderer.render(tokens[heading : heading + 3], parser.options, {}))
         tokens = tokens[3:] if heading == 0 else tokens
-    for token in (child for own in tokens for child in own.children or ()):
+    for token in (child for block in tokens for child in block.children or ()):
         if token.type == "image":
             token.type, token.tag = "text", ""  # what it is called
     text, _, headings = _shown(parser.renderer.render(tokens, parser.options, {}))
@@ -264,12 +264,12 @@ def _shown(page: str) -> tuple[str, str, list[tuple[int, int, str]]]:
     try:
         for start in range(0, len(page), _PART):
             parser.feed(page[start : start + _PART])
-        found = parser.close() if page.strip() else _Page()
+        page_shown = parser.close() if page.strip() else _Page()
     except etree.LxmlError as error:
         raise RefusedError("damaged", f"is damaged, or no HTML: {error}") from error
-    lines = (line.rstrip() for line in "".join(found.pieces).split("\n"))
+    lines = (line.rstrip() for line in "".join(page_shown.pieces).split("\n"))
     text = _GAPS.sub("\n\n", "\n".join(lines)).strip()
-    return text, _SPACES.sub(" ", found.title).strip(), _headings(found, text)
+    return text, _SPACES.sub(" ", page_shown.title).strip(), _headings(page_shown, text)
 
 
 def _headings(page: _Page, text: str) -> list[tuple[int, int, str]]:
@@ -277,7 +277,7 @@ def _headings(page: _Page, text: str) -> list[tuple[int, int, str]]:
     words = re.finditer(r"\S+", text)
     headings, piece, behind, word = [], 0, 0, next(words, None)  # characters between here and there
     for level, begun, ended in page.headings:
-        behind += sum(len("".join(own.split())) for own in page.pieces[piece:begun])
+        behind += sum(len("".join(text_piece.split())) for text_piece in page.pieces[piece:begun])
         piece = begun
         while word is not None and behind >= len(word[0]):
             behind -= len(word[0])

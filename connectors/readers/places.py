@@ -24,7 +24,7 @@ def pdf_places(raw: bytes, text: str, pages: Sequence[Mapping[str, Any]]) -> Pla
         pages: number and text of each, with headers and page numbers that `text` may not have.
     """
     labels, outline = _labels_and_outline(raw)
-    starts = page_starts(text, [(own["page_number"], own["content"]) for own in pages])
+    starts = page_starts(text, [(page["page_number"], page["content"]) for page in pages])
     placed = tuple((start, _page(number, labels)) for start, number in starts)
     marks = sorted(
         _outline_marks(text, {number: start for start, number in starts}, outline), key=lambda mark: mark[0]
@@ -39,8 +39,10 @@ def page_starts(text: str, pages: Sequence[tuple[int, str]]) -> list[tuple[int, 
     at the bottom may be left out. So each is taken for the next one of its kind, on this page or the next
     one; only a long line may skip a page.
     """
-    filled = [(number, [line.strip() for line in own.splitlines() if line.strip()]) for number, own in pages]
-    filled = [own for own in filled if own[1]]
+    filled = [
+        (number, [line.strip() for line in lines.splitlines() if line.strip()]) for number, lines in pages
+    ]
+    filled = [page for page in filled if page[1]]
     page_of = [place for place, (_, lines) in enumerate(filled) for _ in lines]
     where: dict[str, list[int]] = {}
     for row, line in enumerate(line for _, lines in filled for line in lines):
@@ -64,11 +66,11 @@ def slide_places(content: str, boundaries: Sequence[Mapping[str, Any]]) -> Place
     """The slides of a presentation, from where they begin in bytes of the text, or just before."""
     raw = content.encode()
     places = []
-    for own in boundaries:
-        before = raw[: own["byte_start"]].decode("utf-8", "ignore")
+    for slide in boundaries:
+        before = raw[: slide["byte_start"]].decode("utf-8", "ignore")
         gap = re.compile(r"\s*").match(content, len(before))
         start = len(content[: gap.end() if gap else 0].replace("\r\n", "\n"))
-        places.append((start, Place(slide=own["page_number"])))
+        places.append((start, Place(slide=slide["page_number"])))
     return tuple(places)
 
 
@@ -126,7 +128,7 @@ def _outline_marks(
     text: str, starts: Mapping[int, int], outline: Sequence[tuple[int, int, str]]
 ) -> Iterator[tuple[int, int, str]]:
     """Where headings of an outline stand: on a line that ends with them, or else where the page begins."""
-    ends = dict(zip(starts, [*list(starts.values())[1:], len(text)], strict=True))
+    ends = dict(zip(starts, [*list(starts.values())[1:], len(text)], strict=False))  # none of scanned pages
     position = 0
     for page, level, heading in outline:
         if page not in starts or not heading:

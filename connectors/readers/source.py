@@ -13,6 +13,7 @@ from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 OnError: TypeAlias = Literal["raise", "skip"]
 
 _PLACES = 5
+BINARY = "binary"  # why a file is refused that is no text
 _WAY_OUT = "mend it, or leave such ones out and have them counted: on_error='skip' (--set on_error=skip)"
 
 
@@ -143,7 +144,7 @@ class DocumentSource:
     def unusable(self) -> list[Unusable]:
         """What the last iteration could not use; its documents are not pruned."""
         places = self.skipped.unusable
-        return [own if own.id is None else own._replace(id=self.id_prefix + own.id) for own in places]
+        return [one if one.id is None else one._replace(id=self.id_prefix + one.id) for one in places]
 
     def __repr__(self) -> str:
         return f"DocumentSource({self.name!r})"

@@ -49,7 +49,7 @@ def table_format(name: str) -> Table | None:
     suffix = PurePath(uncompressed_name(name.lower())).suffix
     kind = "jsonl" if suffix == ".ndjson" else suffix.removeprefix(".")
     is_whole = kind != "parquet" or name.lower().endswith(".parquet")
-    return next((known for known in get_args(Table) if known == kind and is_whole), None)
+    return next((table for table in get_args(Table) if table == kind and is_whole), None)
 
 
 def count_table(path: Path, kind: Table) -> int:
@@ -99,7 +99,7 @@ def _of_parquet(path: Path, fields: Fields, skipped: Skipped, prefix: str) -> It
         columns = Columns.of_table(fields, file.schema_arrow.names, path)
         batches = file.iter_batches(batch_size=_BATCH)
         values = itertools.chain.from_iterable(_in_microseconds(batch).to_pylist() for batch in batches)
-        rows = (Row(f"{path}, row {n}", f"{prefix}{n}", own) for n, own in enumerate(values, start=1))
+        rows = (Row(f"{path}, row {n}", f"{prefix}{n}", row) for n, row in enumerate(values, start=1))
         yield from documents_of(rows, fields, skipped, columns=columns)
 
 
@@ -124,10 +124,10 @@ def _in_microseconds(batch: Any) -> Any:
     """Python's dates have no nanoseconds, in which pandas writes them."""
     pyarrow = import_extra("pyarrow", EXTRA)
     kinds = [
-        own.with_type(pyarrow.timestamp("us", own.type.tz))
-        if pyarrow.types.is_timestamp(own.type) and own.type.unit == "ns"
-        else own
-        for own in batch.schema
+        column.with_type(pyarrow.timestamp("us", column.type.tz))
+        if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns"
+        else column
+        for column in batch.schema
     ]
     return batch.cast(pyarrow.schema(kinds), safe=False)
 
@@ -155,9 +155,14 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
     # pandas writes its row numbers into a column without a name.
     names = [name.strip() or f"column_{i}" for i, name in enumerate(first, start=1)]
     columns = Columns.of_table(fields, names, path)
-    texts = {columns.id, columns.title, *columns.texts, *(own for own in names if own.lower() in TITLE_NAMES)}
+    texts = {
+        columns.id,
+        columns.title,
+        *columns.texts,
+        *(name for name in names if name.lower() in TITLE_NAMES),
+    }
 
-    def found() -> Iterator[Row]:
+    def numbered() -> Iterator[Row]:
         number = 0
         while True:
             where = f"{path}:{blank + rows.line_num + 1}"
@@ -174,7 +179,7 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
             except RefusedError as refused:
                 skipped.refuse(where, refused)
 
-    yield from documents_of(found(), fields, skipped, columns=columns)
+    yield from documents_of(numbered(), fields, skipped, columns=columns)
 
 
 def _short(line: str) -> str:

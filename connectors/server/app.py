@@ -13,10 +13,18 @@ from pydantic import BaseModel
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import TEI_ROUTE, RefusedError, to_json
 from surprise_rerank.connectors.server.documents import add_documents
-from surprise_rerank.connectors.server.door import Door, json_response, label_of, record_of, route_path
+from surprise_rerank.connectors.server.door import (
+    DEADLINE,
+    Door,
+    json_response,
+    label_of,
+    record_of,
+    route_path,
+)
 from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.options import ServerOptions, said_of
 from surprise_rerank.connectors.server.page import page_routes
+from surprise_rerank.connectors.server.page.files import file_route
 from surprise_rerank.connectors.server.schemas import (
     AnyRerankRequest,
     ChosenDocuments,
@@ -72,7 +80,7 @@ _BODIES: dict[str, type[BaseModel]] = {
     "/v1/documents/delete": ChosenDocuments,
     "/v1/documents/ids": ListRequest,
 }
-_ERRORS = {status: {**own, "model": ErrorResponse} for status, own in _TEI_ERRORS.items()}
+_ERRORS = {status: {**errors, "model": ErrorResponse} for status, errors in _TEI_ERRORS.items()}
 
 
 def create_app(
@@ -104,7 +112,7 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
             if inside is not None:
                 await stack.enter_async_context(inside.router.lifespan_context(inside))
             yield
-        service.workers.close()
+        service.end()
 
     app = FastAPI(
         title="surprise-rerank",
@@ -120,14 +128,16 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
     )
     _add_probes(app, service)
     # The door checks the token before a body is read; this tells readers of the schema.
-    asked = [Depends(HTTPBearer(auto_error=False))] if service.options.asks_for_tokens else []
-    guarded = APIRouter(dependencies=asked, responses=_ERRORS)
+    needs = [Depends(HTTPBearer(auto_error=False))] if service.options.asks_for_tokens else []
+    guarded = APIRouter(dependencies=needs, responses=_ERRORS)
     _add_views(guarded, service)
     _add_reranking(guarded, service)
     if service.searches:
         _add_search(guarded, service)
         add_documents(guarded, service)
         app.router.routes.extend(page_routes())
+        if service.options.files is not None:
+            app.router.routes.append(file_route(service))
     # As routes of its own, which log and metrics know by their paths.
     app.router.routes.extend([*guarded.routes, *([] if inside is None else inside.routes)])
     app.add_exception_handler(HTTPException, _http_refused)
@@ -139,7 +149,7 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
             CORSMiddleware,
             allow_origins=service.options.origins,
             allow_methods=["GET", "POST", "PUT", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
+            allow_headers=["Authorization", "Content-Type", "X-Request-Id", DEADLINE],
             expose_headers=["X-Request-Id", VERDICT_HEADER],
         )
     return app
@@ -165,23 +175,23 @@ def _count(service: Service, request: Request, documents: int, verdict: Mapping[
 def _add_reranking(router: APIRouter, service: Service) -> None:
     @router.post("/v1/rerank", response_model=RerankResponse)
     @router.post("/v2/rerank", response_model=RerankResponse)
-    async def rerank(request: Request, asked: RerankRequest) -> Response:
+    async def rerank(request: Request, body: RerankRequest) -> Response:
         """Documents in order, as Cohere and Jina define it."""
-        return await _reranked(service, request, asked)
+        return await _reranked(service, request, body)
 
     @router.post("/rerank", response_model=list[TeiRank] | RerankResponse, responses=_TEI_ERRORS)
-    async def tei_rerank(request: Request, asked: AnyRerankRequest) -> Response:
+    async def tei_rerank(request: Request, body: AnyRerankRequest) -> Response:
         """Texts in order, as Text Embeddings Inference defines it; the verdict is in a header, as JSON.
 
         For `documents` in place of `texts` the answer is that of /v1/rerank.
         """
-        if isinstance(asked, RerankRequest):
-            return await _reranked(service, request, asked)
-        ranking.require_allowed(service.options, asked.query, asked.texts, "texts", ranking.TEI_TOO_MANY)
+        if isinstance(body, RerankRequest):
+            return await _reranked(service, request, body)
+        ranking.require_allowed(service.options, body.query, body.texts, "texts", ranking.TEI_TOO_MANY)
         opened, tenant = service.required(), record_of(request.scope).owner.tenant
-        compute = functools.partial(ranking.tei_rerank, opened, asked, tenant=tenant)
+        compute = functools.partial(ranking.tei_rerank, opened, body, tenant=tenant)
         ranks, verdict = await _computed(service, request, opened.reranker.encoder, compute)
-        _count(service, request, len(asked.texts), verdict)
+        _count(service, request, len(body.texts), verdict)
         answer = json_response(ranks)
         if verdict is not None:
             answer.headers[VERDICT_HEADER] = to_json(verdict).decode("ascii")
@@ -189,27 +199,27 @@ def _add_reranking(router: APIRouter, service: Service) -> None:
 
     @router.post("/score", response_model=ScoreResponse)
     @router.post("/v1/score", response_model=ScoreResponse)
-    async def score(request: Request, asked: ScoreRequest) -> Response:
+    async def score(request: Request, body: ScoreRequest) -> Response:
         """Similarities of pairs of texts, from 0 to 1, as vLLM defines it."""
         opened = service.required()
         try:
-            texts = [text for own in asked.pairs.values() for _, text in own]
+            texts = [text for pairs in body.pairs.values() for _, text in pairs]
         except ValueError as error:
             raise RefusedError(422, str(error)) from error
-        ranking.require_allowed(service.options, max(asked.pairs, key=len), texts, "text_2")
-        compute = functools.partial(ranking.scores, opened, asked)
+        ranking.require_allowed(service.options, max(body.pairs, key=len), texts, "text_2")
+        compute = functools.partial(ranking.scores, opened, body)
         answer = await _computed(service, request, opened.reranker.encoder, compute)
         _count(service, request, len(texts), None)
         return json_response({**_head(request, service), **answer})
 
 
-async def _reranked(service: Service, request: Request, asked: RerankRequest) -> Response:
+async def _reranked(service: Service, request: Request, body: RerankRequest) -> Response:
     """The answer of Cohere and Jina."""
-    ranking.require_allowed(service.options, asked.query, ranking.texts_of(asked), "documents")
-    opened, tenant = service.required(), record_of(request.scope).owner.tenant_for(asked.tenant)
-    compute = functools.partial(ranking.rerank, opened, asked, tenant=tenant)
+    ranking.require_allowed(service.options, body.query, ranking.texts_of(body), "documents")
+    opened, tenant = service.required(), record_of(request.scope).owner.tenant_for(body.tenant)
+    compute = functools.partial(ranking.rerank, opened, body, tenant=tenant)
     answer = await _computed(service, request, opened.reranker.encoder, compute)
-    _count(service, request, len(asked.documents), answer["verdict"])
+    _count(service, request, len(body.documents), answer["verdict"])
     version = {"version": "2" if route_path(request.scope).startswith("/v2/") else "1"}
     meta = {"api_version": version, "billed_units": {"search_units": 1}}
     return json_response({**_head(request, service), **answer, "meta": meta})
@@ -217,18 +227,18 @@ async def _reranked(service: Service, request: Request, asked: RerankRequest) ->
 
 def _add_search(router: APIRouter, service: Service) -> None:
     @router.post("/v1/search", response_model=SearchResponse)
-    async def search(request: Request, asked: SearchRequest) -> Response:
+    async def search(request: Request, body: SearchRequest) -> Response:
         """The best documents of the server's index for a question."""
         options = service.options
-        ranking.require_allowed(options, asked.query, [], "documents")
-        if "top_k" not in asked.model_fields_set:
-            asked.top_k = min(asked.top_k, options.max_documents)
-        for name, count in (("top_k", asked.top_k), ("depth", asked.depth or 0)):
+        ranking.require_allowed(options, body.query, [], "documents")
+        if "top_k" not in body.model_fields_set:
+            body.top_k = min(body.top_k, options.max_documents)
+        for name, count in (("top_k", body.top_k), ("depth", body.depth or 0)):
             if count > options.max_documents:
                 raise RefusedError(422, f"{name} is {count}, and at most {options.max_documents} are given")
         opened = service.required()
-        asked.tenant = record_of(request.scope).owner.tenant_for(asked.tenant)
-        compute = functools.partial(ranking.search, opened, asked, conditions=options.max_conditions)
+        body.tenant = record_of(request.scope).owner.tenant_for(body.tenant)
+        compute = functools.partial(ranking.search, opened, body, conditions=options.max_conditions)
         answer = await _computed(service, request, opened.pipeline_of().encoder, compute)
         _count(service, request, len(answer["results"]), answer["verdict"])
         return json_response({**_head(request, service), **answer})
@@ -265,6 +275,8 @@ def _add_views(router: APIRouter, service: Service) -> None:
                 "system": opened.system,
                 "search": service.searches,
                 "documents": documents,
+                "collection": opened.collection,
+                "files": options.files is not None and not options.asks_for_tokens,
                 "tenants": opened.has_tenants,
                 "systems": opened.systems,
                 "measured": measured,
@@ -275,7 +287,7 @@ def _add_views(router: APIRouter, service: Service) -> None:
                 "max_input_length": opened.reranker.encoder.window,
                 "max_client_batch_size": options.max_documents,
                 "max_concurrent_requests": options.max_requests,
-                "limits": options.model_dump(exclude={"token", "tokens", "hosts", "logs", "tried"}),
+                "limits": options.model_dump(exclude={"token", "tokens", "hosts", "logs", "tried", "files"}),
             }
         )
 
@@ -314,10 +326,10 @@ async def _invalid(request: Request, error: Exception) -> Response:
     place = 1
     if route_path(request.scope) == TEI_ROUTE and len(first["loc"]) > 1:
         place = 2  # behind the form of the body
-    known = _BODIES.get(route_path(request.scope), NewDocument)
+    model = _BODIES.get(route_path(request.scope), NewDocument)
     if request.method == "PUT" and len(first["loc"]) >= 3:
-        known = NewDocument
-    raise RefusedError(422, said_of(error.errors(), known.model_fields, place))
+        model = NewDocument
+    raise RefusedError(422, said_of(error.errors(), model.model_fields, place))
 
 
 def _version() -> str:

@@ -24,6 +24,7 @@ if sys.platform != "win32":
 _log = logging.getLogger("uvicorn.error")
 # Descriptors beside those of connections: an index's files, a Qdrant's connections, the log.
 _OTHER_FILES = 256
+_LAST_LOOK = 0.2  # seconds
 _SHORTEST_QUEUE = 128  # connections that wait to be accepted
 
 
@@ -87,6 +88,17 @@ class LimitedConnection(H11Protocol):
         if self._is_answering:
             self._is_idle = False
             self._stop_clock()
+
+    def shutdown(self) -> None:
+        """Read on for a moment before an idle connection is closed: a request may be on its way."""
+        if self._is_answering:
+            super().shutdown()
+        else:
+            self.loop.call_later(_LAST_LOOK, self._end)
+
+    def _end(self) -> None:
+        if not self.transport.is_closing():
+            super().shutdown()
 
     def pause_writing(self) -> None:
         """Begin to wait for the client to read."""

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
+from typing import Any
 
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.writing.indexing import SyncReport
 from surprise_rerank.connectors.server import ranking
 from surprise_rerank.connectors.server.answers import RefusedError, refusing
-from surprise_rerank.connectors.server.door import json_response, record_of
+from surprise_rerank.connectors.server.door import json_response, record_of, refusal
+from surprise_rerank.connectors.server.owners import Owner
 from surprise_rerank.connectors.server.schemas import (
     ChosenDocuments,
     DocumentsRequest,
     DocumentsResponse,
     IdsResponse,
+    JobResponse,
     ListRequest,
 )
 from surprise_rerank.connectors.server.service import Service
+from surprise_rerank.connectors.server.work import Job
 from surprise_rerank.core.extras import pip_line
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, IndexMismatchError, MissingExtraError
@@ -27,17 +34,51 @@ try:
 except ImportError as error:
     raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
 
+_COUNTS = ("added", "updated", "unchanged")
+_PART = 64  # documents of a job that are stored together, while what others send waits
+
 
 def add_documents(router: APIRouter, service: Service) -> None:
     """Add the routes that list and change the documents of the server's own index."""
 
-    @router.put("/v1/documents", response_model=DocumentsResponse)
-    async def put(request: Request, asked: DocumentsRequest) -> Response:
+    @router.put("/v1/documents", response_model=DocumentsResponse, responses={202: {"model": JobResponse}})
+    async def put(request: Request, body: DocumentsRequest) -> Response:
         """Store documents, or replace those of the same id; searches find them when this answers."""
-        texts = [own.text for own in asked.documents]
+        texts = [document.text for document in body.documents]
         ranking.require_allowed(service.options, "documents", texts, "documents")
-        return await _changed(service, request, _storing(asked, record_of(request.scope).owner.tenant))
+        owner, index = record_of(request.scope).owner, service.required().written()
+        documents = _documents(index, body, owner.tenant)
+        if not body.wait:
+            return _begun(service, index, documents, owner)
+        return await _changed(service, request, lambda index: _stored(index, documents, owner.tenant))
 
+    @router.get("/v1/jobs/{id}", response_model=JobResponse)
+    async def job(request: Request, id: str) -> Response:  # noqa: A002 - as the path has it
+        """How far the documents of a PUT with `wait: false` are stored; jobs end with the server."""
+        wanted = service.jobs.of(id, record_of(request.scope).owner.name)
+        if wanted is None:
+            raise RefusedError(404, "there is no such job, or the server has started anew; send them again")
+        return json_response(_shown(wanted))
+
+    @router.post("/v1/documents/delete", response_model=DocumentsResponse)
+    async def delete_chosen(request: Request, body: ChosenDocuments) -> Response:
+        """Remove documents of ids, those that a filter lets through, or all of a tenant."""
+        return await _removed(service, request, body)
+
+    @router.post("/v1/documents/ids", response_model=IdsResponse)
+    async def ids(request: Request, body: ListRequest) -> Response:
+        """List the ids of documents, or of those that a filter lets through."""
+        index, tenant = service.required().written(), record_of(request.scope).owner.tenant_for(body.tenant)
+        condition = ranking.condition_of(body.filter, service.options.max_conditions)
+
+        def listed() -> list[str]:
+            with refusing():
+                named = index.ids(filter=condition, tenant=tenant)
+                return list(islice(named, body.offset, body.offset + body.limit))
+
+        return json_response({"ids": await service.workers.run(lambda stop: listed(), request.receive)})
+
+    # After the two above, which are not refused as if they were documents of these names.
     @router.delete("/v1/documents/{id:path}", response_model=DocumentsResponse)
     async def delete(
         request: Request,
@@ -47,46 +88,75 @@ def add_documents(router: APIRouter, service: Service) -> None:
         """Remove the document of an id, and of a tenant where there are some; an unknown one is no error."""
         return await _removed(service, request, ChosenDocuments(ids=[id], tenant=tenant))
 
-    @router.post("/v1/documents/delete", response_model=DocumentsResponse)
-    async def delete_chosen(request: Request, asked: ChosenDocuments) -> Response:
-        """Remove documents of ids, those that a filter lets through, or all of a tenant."""
-        return await _removed(service, request, asked)
 
-    @router.post("/v1/documents/ids", response_model=IdsResponse)
-    async def ids(request: Request, asked: ListRequest) -> Response:
-        """List the ids of documents, or of those that a filter lets through."""
-        index, tenant = service.required().written(), record_of(request.scope).owner.tenant_for(asked.tenant)
-        condition = ranking.condition_of(asked.filter, service.options.max_conditions)
-
-        def listed() -> list[str]:
-            with refusing():
-                named = index.ids(filter=condition, tenant=tenant)
-                return list(islice(named, asked.offset, asked.offset + asked.limit))
-
-        return json_response({"ids": await service.workers.run(lambda stop: listed(), request.receive)})
-
-
-def _storing(asked: DocumentsRequest, tenant: str | None) -> Callable[[DocumentIndex], SyncReport]:
-    """What stores documents, which are the tenant's if the token has one."""
-
-    def store(index: DocumentIndex) -> SyncReport:
-        documents = [Document(**document.model_dump()) for document in asked.documents]
+def _documents(index: DocumentIndex, body: DocumentsRequest, tenant: str | None) -> list[Document]:
+    """The documents of a request, which are the tenant's if the token has one; refused if an id is twice."""
+    with _refusing():
+        documents = [Document(**document.model_dump()) for document in body.documents]
         if tenant is not None:
             documents = [index.manifest.options.owned(document, tenant) for document in documents]
-        return index.sync(documents, tenant=tenant, background=False)
+        keys = list(map(index.manifest.options.key_of, documents))
+    if len(set(keys)) < len(keys):
+        (key, _), *_ = Counter(keys).most_common(1)
+        name = documents[keys.index(key)].id
+        raise RefusedError(422, f"documents: the id {name!r} occurs twice; send each document once")
+    return documents
 
-    return store
+
+def _stored(index: DocumentIndex, documents: Sequence[Document], tenant: str | None) -> SyncReport:
+    return index.sync(documents, tenant=tenant, background=False)
 
 
-async def _removed(service: Service, request: Request, asked: ChosenDocuments) -> Response:
+def _begun(service: Service, index: DocumentIndex, documents: Sequence[Document], owner: Owner) -> Response:
+    """The answer to documents that are stored a part after the other, when those before them are."""
+    job = Job(str(uuid.uuid4()), owner.name, len(documents))
+
+    def store() -> None:
+        start, job.state = job.counts.total(), "running"
+        try:
+            with _refusing():
+                report = _stored(index, documents[start : start + _PART], owner.tenant)
+        except Exception as error:  # noqa: BLE001 - who asks for the job is told
+            job.error, job.state = refusal(error, service.logger, job.id, "PUT").message, "failed"
+        else:
+            job.counts.update({name: getattr(report, name) for name in _COUNTS})
+            if job.counts.total() < job.total:
+                service.writer.begin(store)  # behind what others have sent meanwhile
+            else:
+                job.state = "done"
+        service.upkeep.ask()
+
+    if not service.jobs.add(job):
+        raise RefusedError(429, "too many jobs wait; send these when one is done", {"Retry-After": "10"})
+    service.writer.begin(store)
+    answer = json_response(_shown(job))
+    answer.status_code, answer.headers["Location"] = 202, f"/v1/jobs/{job.id}"
+    return answer
+
+
+def _shown(job: Job) -> dict[str, Any]:
+    counts = {name: job.counts[name] for name in _COUNTS}
+    return {"id": job.id, "state": job.state, "total": job.total, **counts, "error": job.error}
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """Refuse the request by what the block finds wrong with documents, or with the model of the index."""
+    try:
+        yield
+    except (DataError, IndexMismatchError) as error:
+        raise RefusedError(422, str(error)) from error
+
+
+async def _removed(service: Service, request: Request, body: ChosenDocuments) -> Response:
     owner = record_of(request.scope).owner
-    tenant = owner.tenant_for(asked.tenant)
-    if asked.ids is None and asked.filter is None:
+    tenant = owner.tenant_for(body.tenant)
+    if body.ids is None and body.filter is None:
         owner.require("admin", "deleting all documents of a tenant")
-    condition = ranking.condition_of(asked.filter, service.options.max_conditions)
+    condition = ranking.condition_of(body.filter, service.options.max_conditions)
 
     def remove(index: DocumentIndex) -> SyncReport:
-        return SyncReport(0, 0, 0, index.delete(asked.ids, filter=condition, tenant=tenant))
+        return SyncReport(0, 0, 0, index.delete(body.ids, filter=condition, tenant=tenant))
 
     return await _changed(service, request, remove)
 
@@ -98,11 +168,9 @@ async def _changed(
     opened, record = service.required(), record_of(request.scope)
     index, shown = opened.written(), opened.documents_of(record.owner.tenant)
     assert shown is not None
-    try:
-        report = await service.workers.run(lambda stop: change(index), request.receive)
-    except (DataError, IndexMismatchError) as error:
-        raise RefusedError(422, str(error)) from error
+    with _refusing():
+        report = await service.writer.run(lambda stop: change(index), request.receive)
     service.upkeep.ask()
-    counts = {name: getattr(report, name) for name in ("added", "updated", "unchanged")}
+    counts = {name: getattr(report, name) for name in _COUNTS}
     held = {"deleted": report.removed, "documents": len(shown)}
     return json_response({"id": record.request_id, **counts, **held})

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.server.service import Service
 
 MCP_ROUTE = "/mcp"
+DEADLINE = "X-Request-Timeout"  # seconds for which the client waits
 # What nginx writes down for a client that hangs up; nobody receives it.
 CLIENT_GONE = 499
 # Probes carry no token, nor does a browser that fetches a page.
@@ -51,6 +52,7 @@ _RIGHTS: dict[str, Right | None] = {
     "/v1/documents": "write",
     "/v1/documents/{id:path}": "write",
     "/v1/documents/delete": "write",
+    "/v1/jobs/{id}": "write",
     "/metrics": "admin",
     "/info": None,
     "/v1/models": None,
@@ -65,6 +67,7 @@ class Record:
 
     request_id: str
     owner: Owner = ANYBODY
+    seconds: float = 0.0  # for the answer
     status: int | None = None
     documents: int = 0
 
@@ -98,8 +101,9 @@ def label_of(scope: Scope) -> str:
 
 def _matched(scope: Scope) -> tuple[Match, str]:
     """How far a route of the application fits a request, and the route that fits best."""
-    fits = ((own.matches(scope)[0], str(getattr(own, "path", "other"))) for own in scope["app"].routes)
-    best = max(fits, key=lambda own: own[0].value)
+    routes = scope["app"].routes
+    fits = ((route.matches(scope)[0], str(getattr(route, "path", "other"))) for route in routes)
+    best = max(fits, key=lambda fit: fit[0].value)
     return best if best[0] is not Match.NONE else (Match.NONE, "other")
 
 
@@ -119,8 +123,8 @@ class Door:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        given = headers.get("x-request-id", "")
-        record = scope[_KEY] = Record(given if _ID.fullmatch(given) else str(uuid.uuid4()))
+        request_id = headers.get("x-request-id", "")
+        record = scope[_KEY] = Record(request_id if _ID.fullmatch(request_id) else str(uuid.uuid4()))
 
         REQUEST_ID.set(record.request_id)
 
@@ -136,6 +140,7 @@ class Door:
             with continuing(scope["headers"]):
                 self._require_name(headers)
                 record.owner = self._require_owner(scope, headers)
+                record.seconds = self._seconds(scope, headers)
                 if scope["method"] not in ("GET", "HEAD"):
                     await self._admitted(scope, headers, receive, tagged)
                 else:
@@ -158,8 +163,8 @@ class Door:
         origin = headers.get("origin")
         if origin in self._options.origins:
             origin = None
-        for kind, given in (("Host", f"//{headers.get('host', '')}"), ("Origin", origin)):
-            if given is not None and not self._is_own(given):
+        for kind, name in (("Host", f"//{headers.get('host', '')}"), ("Origin", origin)):
+            if name is not None and not self._is_own(name):
                 raise RefusedError(
                     403,
                     f"the {kind} of the request is no name of this machine; use http://localhost, give the "
@@ -213,16 +218,30 @@ class Door:
             raise RefusedError(429, f"{self._inside} requests are being worked on; try again soon", _SOON)
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # A tool of an agent says in its own words that the time is over.
-        seconds = self._options.timeout * (1 + (route_path(scope) == MCP_ROUTE))
+        seconds = record_of(scope).seconds
         try:
             async with asyncio.timeout(seconds) as timer:
                 await self._app(scope, receive, send)
         except TimeoutError:
             if not timer.expired():
                 raise
+            if seconds < self._options.timeout:
+                said = f"no answer within the {seconds:g} s of the request's {DEADLINE}"
+                raise RefusedError(504, said) from None
             said = f"no answer within {seconds:g} s; send fewer documents, or try again later"
             raise RefusedError(503, said, _SOON) from None
+
+    def _seconds(self, scope: Scope, headers: Headers) -> float:
+        """How long an answer may take: as long as the server lets it, and no longer than the client waits."""
+        # A tool of an agent says in its own words that the time is over.
+        most = self._options.timeout * (1 + (route_path(scope) == MCP_ROUTE))
+        try:
+            wanted = float(headers.get(DEADLINE, most))
+        except ValueError:
+            wanted = 0.0
+        if not wanted > 0:
+            raise RefusedError(422, f"{DEADLINE} is no number of seconds above 0; send such as 2.5")
+        return min(wanted, most)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """A body, counted while it arrives: a wrong or missing Content-Length changes nothing."""

@@ -17,27 +17,27 @@ class Metrics:
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-        own = self.registry = CollectorRegistry()
-        ProcessCollector(registry=own)
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
         route, status = ["route"], ["route", "status"]
         name = "surprise_rerank_{}".format
-        self.requests = Counter(name("requests"), "Answered requests.", status, registry=own)
+        self.requests = Counter(name("requests"), "Answered requests.", status, registry=registry)
         self.seconds = Histogram(
             name("request_seconds"),
             "From a request's head to its end.",
             route,
             buckets=_SECONDS,
-            registry=own,
+            registry=registry,
         )
         self.documents = Counter(
-            name("documents"), "Documents that were ranked or found.", route, registry=own
+            name("documents"), "Documents that were ranked or found.", route, registry=registry
         )
-        self.verdicts = Counter(name("verdicts"), "Questions by verdict.", status, registry=own)
+        self.verdicts = Counter(name("verdicts"), "Questions by verdict.", status, registry=registry)
         self.in_flight = Gauge(
-            name("in_flight"), "Requests that are read, wait or are worked on.", registry=own
+            name("in_flight"), "Requests that are read, wait or are worked on.", registry=registry
         )
         self.rejections = Counter(
-            name("queue_rejections"), "Requests refused because of too many others.", registry=own
+            name("queue_rejections"), "Requests refused because of too many others.", registry=registry
         )
 
         self.stages = Histogram(
@@ -45,19 +45,22 @@ class Metrics:
             "Of a question: encoding, retrieval (asking Qdrant) and re-ranking.",
             ["route", "stage"],
             buckets=_SECONDS,
-            registry=own,
+            registry=registry,
         )
         self.pools = Histogram(
-            name("pool_size"), "Candidates of a question.", route, buckets=_SIZES, registry=own
+            name("pool_size"), "Candidates of a question.", route, buckets=_SIZES, registry=registry
         )
         model = ["model", "system", "version"]
-        self.model = Gauge(name("model_info"), "What is served; the value is 1.", model, registry=own)
+        self.model = Gauge(name("model_info"), "What is served; the value is 1.", model, registry=registry)
         kept = ["system"]
         self.stale = Gauge(
-            name("background_stale"), "Whether a background must be measured again.", kept, registry=own
+            name("background_stale"), "Whether a background must be measured again.", kept, registry=registry
         )
         self.changed = Gauge(
-            name("background_changed_documents"), "Documents that came or went since.", kept, registry=own
+            name("background_changed_documents"),
+            "Documents that came or went since.",
+            kept,
+            registry=registry,
         )
 
     def note(self, route: str, answer: Answer) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, DirectoryPath, Field, TypeAdapter, ValidationError
 
 from surprise_rerank.connectors.attached.settings import PipelineSettings, read_toml
 from surprise_rerank.errors import DataError, did_you_mean, refuse_unknown
@@ -16,7 +16,7 @@ from surprise_rerank.errors import DataError, did_you_mean, refuse_unknown
 MOST_DOCUMENTS = 10_000
 # What is an option of the command, or has no form in a file; the token is in the environment.
 _NOT_HERE = {"index", "encoder", "config", "token"}
-_RANKS = [own.name for own in fields(PipelineSettings) if own.name not in _NOT_HERE]
+_RANKS = [field.name for field in fields(PipelineSettings) if field.name not in _NOT_HERE]
 
 
 def _cores() -> int:
@@ -55,6 +55,7 @@ class ServerOptions(BaseModel):
     logs: Literal["json", "console"] | None = None  # for people on a terminal, else JSON by default
     # Questions that the page offers, the last one of another topic; of the documents by default.
     tried: tuple[str, ...] = ()
+    files: DirectoryPath | None = None  # the folder that was indexed, whose files citations of the page open
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -74,13 +75,13 @@ class ServerOptions(BaseModel):
         return bool(self.token or self.tokens)
 
 
-def said_of(errors: Sequence[Mapping[str, Any]], known: Iterable[str], skipped: int = 0) -> str:
+def said_of(errors: Sequence[Mapping[str, Any]], names: Iterable[str], skipped: int = 0) -> str:
     """The first thing that is wrong with values, by its place and kind; not what stands there."""
     first = errors[0]
     where = list(first["loc"])[skipped:]
     if first["type"] == "extra_forbidden":
-        hint = did_you_mean(str(where[-1]), known)
-        return f"a field is not known; {hint}there are: {', '.join(known)}"
+        hint = did_you_mean(str(where[-1]), names)
+        return f"a field is not known; {hint}there are: {', '.join(names)}"
     said = first["msg"].partition(" or instance of")[0].partition(" or object to")[0]
     said = said.removeprefix("Value error, ").replace("a valid dictionary", "an object")
     named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where).lstrip(".")
@@ -95,18 +96,18 @@ def read_config(
     Other parts of the file are those of a collection that somebody else made.
     """
     said = {} if file is None else read_toml(file)
-    own, where = said.pop("server", {}), f"{file}: [server]"
-    if not isinstance(own, Mapping):
-        raise DataError(f"{file}: server = {own!r}; expected a table [server]")
-    known = [name for name in ServerOptions.model_fields if name not in _NOT_HERE]
-    refuse_unknown(own, [*_RANKS, *known], where)
-    ranks: dict[str, Any] = {name: value for name, value in own.items() if name in _RANKS}
+    table, where = said.pop("server", {}), f"{file}: [server]"
+    if not isinstance(table, Mapping):
+        raise DataError(f"{file}: server = {table!r}; expected a table [server]")
+    names = [name for name in ServerOptions.model_fields if name not in _NOT_HERE]
+    refuse_unknown(table, [*_RANKS, *names], where)
+    ranks: dict[str, Any] = {name: value for name, value in table.items() if name in _RANKS}
     ranks |= {"index": target, "config": file if said else None}
-    rules = {name: value for name, value in own.items() if name in known}
+    rules = {name: value for name, value in table.items() if name in names}
     try:
         settings = TypeAdapter(PipelineSettings).validate_python(ranks)
         return settings, ServerOptions(token=token, **rules)
     except ValidationError as error:
         raise DataError(f"{where}: {said_of(error.errors(), _RANKS)}") from None
     except DataError as error:
-        raise DataError(f"{where}: {error}" if own else str(error)) from error
+        raise DataError(f"{where}: {error}" if table else str(error)) from error

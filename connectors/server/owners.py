@@ -98,8 +98,8 @@ class Tokens:
         self._look_again()
         if not self._owners:
             return ANYBODY
-        scheme, _, given = header.partition(" ")
-        digest = _digest(given.strip().encode("latin-1")) if scheme.lower() == "bearer" else b""
+        scheme, _, token = header.partition(" ")
+        digest = _digest(token.strip().encode("latin-1")) if scheme.lower() == "bearer" else b""
         # All are compared, each in constant time: how long it takes tells nothing of them.
         same = [owner for kept, owner in self._owners.items() if hmac.compare_digest(kept, digest)]
         return same[0] if same else None
@@ -141,8 +141,8 @@ def _entries(path: Path) -> Mapping[str, _Entry]:
     try:
         entries = TypeAdapter(dict[str, _Entry]).validate_python(read_toml(path))
     except ValidationError as error:
-        known = tuple(_Entry.model_fields)
-        raise DataError(f"{path}: {said_of(error.errors(include_input=False), known)}") from None
+        names = tuple(_Entry.model_fields)
+        raise DataError(f"{path}: {said_of(error.errors(include_input=False), names)}") from None
     if not entries:
         raise DataError(f"{path} has no tokens; give it a table such as [me] with tokens and rights")
     return entries

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import logging
 import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surprise_rerank.connectors.server.logs import EventLog
+from surprise_rerank.core.files import whole_file
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
@@ -21,34 +24,60 @@ if TYPE_CHECKING:
 
 # Where the token is; an option would be seen by other users.
 TOKEN_VARIABLE = "SURPRISE_RERANK_TOKEN"
+_SERVED = "served.json"  # in the folder of an index: where documents for it can be sent
+
+
+def served_at(folder: Path) -> str | None:
+    """Return the address of the server that has an index's folder open, as far as that is noted there."""
+    with contextlib.suppress(OSError, ValueError, LookupError):
+        return str(json.loads((folder / _SERVED).read_bytes())["url"])
+    return None
+
+
+@contextlib.contextmanager
+def noting_served(folder: Path | None) -> Iterator[Callable[[str], None]]:
+    """While the block serves an index: what it gets notes the address in the folder, if that is possible."""
+    if folder is None:
+        yield lambda url: None
+        return
+
+    def note(url: str) -> None:
+        with contextlib.suppress(OSError), whole_file(folder / _SERVED, private=True) as file:
+            file.write(json.dumps({"url": url}).encode())
+
+    try:
+        yield note
+    finally:
+        with contextlib.suppress(OSError):
+            (folder / _SERVED).unlink(missing_ok=True)
 
 
 def listen(host: str, port: int, *, asks_for_tokens: bool) -> socket.socket:
     """A socket that listens; port 0 takes a free one."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise DataError(
             f"{host!r} is no address of this machine; 127.0.0.1 is what only it reaches"
         ) from error
-    addresses = [str(own[4][0]) for own in found]
+    addresses = [str(address[4][0]) for address in infos]
     if not asks_for_tokens and not all(
-        ipaddress.ip_address(own.partition("%")[0]).is_loopback for own in addresses
+        ipaddress.ip_address(address.partition("%")[0]).is_loopback for address in addresses
     ):
         raise DataError(
             f"{host!r} can be reached from other machines, and there is no token; set SURPRISE_RERANK_TOKEN "
             "to a long random one, name a file of tokens in the settings, or listen on 127.0.0.1"
         )
     try:
-        made = socket.create_server((addresses[0], port), family=found[0][0], backlog=2048)
+        listening = socket.create_server((addresses[0], port), family=infos[0][0], backlog=2048)
     except OSError as error:
         raise DataError(
             f"cannot listen on port {port} of {host!r} ({error.strerror or error}); choose another"
         ) from error
     # asyncio sets this for sockets whose protocol number says TCP, which those of `create_server` do not: an
     # answer's second packet would wait for the client's delayed acknowledgement, 40 ms.
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def make_server(app: Any, options: ServerOptions) -> uvicorn.Server:

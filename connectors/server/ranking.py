@@ -38,54 +38,54 @@ TOO_MANY, TEI_TOO_MANY = 422, 413
 
 
 def rerank(
-    opened: Opened, asked: RerankRequest, encoder: RequestEncoder, note: Note, tenant: str | None
+    opened: Opened, body: RerankRequest, encoder: RequestEncoder, note: Note, tenant: str | None
 ) -> dict[str, Any]:
     """Results and usage of a request in Cohere's or Jina's form."""
-    texts, most = texts_of(asked), asked.max_tokens_per_doc
+    texts, most = texts_of(body), body.max_tokens_per_doc
     if most is not None and (encoder.window is None or most < encoder.window):
         texts = _cut(encoder, texts, most)
-    names = [encodable(own.id) if isinstance(own.id, str) else None for own in asked.documents]
-    settings = asked.search_settings()
+    names = [encodable(document.id) if isinstance(document.id, str) else None for document in body.documents]
+    settings = body.search_settings()
     settings.pop("tenant", None)  # it says which vectors are taken
     reranker = opened.reranker_of(tenant)
-    ranked = _of_texts(opened, reranker, encoder, note, asked.query, texts, names, asked.top_n, settings)
-    folds = asked.collapse is not None or opened.reranker.options.collapse is not None
+    ranked = _of_texts(opened, reranker, encoder, note, body.query, texts, names, body.top_n, settings)
+    folds = body.collapse is not None or opened.reranker.options.collapse is not None
     results: list[dict[str, Any]] = []
     for text, score in zip(ranked, shown_scores(ranked), strict=True):
         result: dict[str, Any] = {"index": text.position, "relevance_score": score}
         if folds:
             result["duplicates"] = list(text.folded)
-        if asked.return_documents:
-            result["document"] = asked.documents[text.position].model_dump(exclude_unset=True)
+        if body.return_documents:
+            result["document"] = body.documents[text.position].model_dump(exclude_unset=True)
         results.append(result)
     usage = {"total_tokens": encoder.tokens}
     return {"results": results, "verdict": verdict_json(ranked.verdict), "usage": usage}
 
 
 def tei_rerank(
-    opened: Opened, asked: TeiRequest, encoder: RequestEncoder, note: Note, tenant: str | None
+    opened: Opened, body: TeiRequest, encoder: RequestEncoder, note: Note, tenant: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict."""
     # Its clients expect a rank for each text, whatever the server's own options are.
-    settings: SearchSettings = {"min_percentile": asked.min_percentile or 0.0, "diversity": 0.0}
-    texts = _cut_as_asked(encoder, asked)
+    settings: SearchSettings = {"min_percentile": body.min_percentile or 0.0, "diversity": 0.0}
+    texts = _cut_as_asked(encoder, body)
     names, reranker = [None] * len(texts), opened.reranker_of(tenant)
-    ranked = _of_texts(opened, reranker, encoder, note, asked.query, texts, names, None, settings, plain=True)
-    scores = [text.score for text in ranked] if asked.raw_scores else shown_scores(ranked, bounded=True)
+    ranked = _of_texts(opened, reranker, encoder, note, body.query, texts, names, None, settings, plain=True)
+    scores = [text.score for text in ranked] if body.raw_scores else shown_scores(ranked, bounded=True)
     ranks: list[dict[str, Any]] = [
         {"index": text.position, "score": score} for text, score in zip(ranked, scores, strict=True)
     ]
-    if asked.return_text:
+    if body.return_text:
         for rank in ranks:
-            rank["text"] = asked.texts[rank["index"]]
+            rank["text"] = body.texts[rank["index"]]
     return ranks, verdict_json(ranked.verdict)
 
 
-def scores(opened: Opened, asked: ScoreRequest, encoder: RequestEncoder, note: Note) -> dict[str, Any]:
+def scores(opened: Opened, body: ScoreRequest, encoder: RequestEncoder, note: Note) -> dict[str, Any]:
     """Similarities of pairs, from 0 to 1, on one scale: no index and no background has a part in them."""
     ranks = replace(opened.bounded, encoder=encoder.as_encoder, options=SearchOptions(), background=None)
     data = []
-    for question, texts in asked.pairs.items():
+    for question, texts in body.pairs.items():
         with refusing():
             answer = ranks.answer(question, [text for _, text in texts])
         note(answer)
@@ -93,7 +93,7 @@ def scores(opened: Opened, asked: ScoreRequest, encoder: RequestEncoder, note: N
             place, _ = texts[line.position]
             data.append({"index": place, "object": "score", "score": min(max(line.score, 0.0), 1.0)})
     usage = {"prompt_tokens": encoder.tokens, "total_tokens": encoder.tokens}
-    return {"object": "list", "data": sorted(data, key=lambda own: own["index"]), "usage": usage}
+    return {"object": "list", "data": sorted(data, key=lambda document: document["index"]), "usage": usage}
 
 
 def _of_texts(
@@ -130,33 +130,33 @@ def _of_texts(
 
 
 def search(
-    opened: Opened, asked: SearchRequest, encoder: RequestEncoder, note: Note, conditions: int
+    opened: Opened, body: SearchRequest, encoder: RequestEncoder, note: Note, conditions: int
 ) -> dict[str, Any]:
     """Hits of a search, and the verdict; beside those of another system, where that was asked for."""
-    settings = asked.search_settings()
-    settings["filter"] = condition_of(asked.filter, conditions)
-    if asked.min_percentile is None:  # the server's holds for every system
+    settings = body.search_settings()
+    settings["filter"] = condition_of(body.filter, conditions)
+    if body.min_percentile is None:  # the server's holds for every system
         settings["min_percentile"] = opened.pipeline_of().options.min_percentile
-    pipeline = replace(opened.pipeline_of(asked.system), encoder=encoder.as_encoder)
-    other = None if asked.compare_with is None else opened.pipeline_of(asked.compare_with, "compare_with")
+    pipeline = replace(opened.pipeline_of(body.system), encoder=encoder.as_encoder)
+    other = None if body.compare_with is None else opened.pipeline_of(body.compare_with, "compare_with")
     with refusing():
-        answer = pipeline.answer(asked.query, asked.top_k, **settings)
+        answer = pipeline.answer(body.query, body.top_k, **settings)
     note(answer)
-    shown = _order(opened, asked, asked.system, answer.shown)
-    if asked.tokens is not None:
-        shown["packed"] = str(packed_context(answer.shown, asked.tokens))
+    shown = _order(opened, body, body.system, answer.shown)
+    if body.tokens is not None:
+        shown["packed"] = str(packed_context(answer.shown, body.tokens))
     if other is None:
         return shown
     if other.current_background() is None:  # what the other system cannot measure, it does not refuse
         settings["min_percentile"] = 0.0
     query = answer.query
     if query.dense is None:  # words alone ranked first
-        query = replace(other, encoder=encoder.as_encoder).encoded([asked.query])[0]
-    compared = other.answer(query, asked.top_k, **settings)
+        query = replace(other, encoder=encoder.as_encoder).encoded([body.query])[0]
+    compared = other.answer(query, body.top_k, **settings)
     ranks = {name: rank for rank, name in enumerate(compared.ranking.line_ids, start=1)}
-    for hit, name in zip(shown["results"], answer.shown.line_ids, strict=True):
-        hit["rank_compared"] = ranks.get(name)
-    return {**shown, "compared": _order(opened, asked, asked.compare_with, compared.shown)}
+    for hit in shown["results"]:
+        hit["rank_compared"] = ranks.get(hit["line_id"])
+    return {**shown, "compared": _order(opened, body, body.compare_with, compared.shown)}
 
 
 def condition_of(values: dict[str, Any] | None, most: int) -> models.Filter | None:
@@ -165,16 +165,18 @@ def condition_of(values: dict[str, Any] | None, most: int) -> models.Filter | No
         return None if values is None else filter_of(values, most)
 
 
-def texts_of(asked: RerankRequest) -> list[str]:
+def texts_of(body: RerankRequest) -> list[str]:
     """What is ranked of each document; a RefusedError if one has none of the fields."""
-    return [_text_of(row, own, asked.rank_fields or ["text"]) for row, own in enumerate(asked.documents)]
+    return [
+        _text_of(row, document, body.rank_fields or ["text"]) for row, document in enumerate(body.documents)
+    ]
 
 
 def _text_of(row: int, document: DocumentObject, fields: Sequence[str]) -> str:
     if document.model_fields_set == {"text"} and document.text is not None:
         return document.text  # a string has no other field
-    given = {"text": document.text, "id": document.id, **(document.model_extra or {})}
-    parts = [value for name in fields if isinstance(value := given.get(name), str)]
+    values = {"text": document.text, "id": document.id, **(document.model_extra or {})}
+    parts = [value for name in fields if isinstance(value := values.get(name), str)]
     if not parts:
         todo = "a `text`" if fields == ["text"] else "one of the fields in rank_fields"
         raise RefusedError(422, f"documents[{row}] has no string to rank; give it {todo}")
@@ -222,35 +224,38 @@ def _cut(encoder: RequestEncoder, texts: Sequence[str], most: int, *, keep_end: 
     return cut
 
 
-def _cut_as_asked(encoder: RequestEncoder, asked: TeiRequest) -> list[str]:
-    window, keep_end = encoder.window, asked.truncation_direction.lower() == "left"
-    if window is None or (asked.truncate is None and not keep_end):
-        return asked.texts  # of a longer one, the best passage counts
-    if asked.truncate is not False:
-        return _cut(encoder, asked.texts, window, keep_end=keep_end)
-    for i, spans in enumerate(encoder.token_spans(asked.texts)):
+def _cut_as_asked(encoder: RequestEncoder, body: TeiRequest) -> list[str]:
+    window, keep_end = encoder.window, body.truncation_direction.lower() == "left"
+    if window is None or (body.truncate is None and not keep_end):
+        return body.texts  # of a longer one, the best passage counts
+    if body.truncate is not False:
+        return _cut(encoder, body.texts, window, keep_end=keep_end)
+    for i, spans in enumerate(encoder.token_spans(body.texts)):
         if len(spans) > window:
             said = f"texts[{i}] has {len(spans)} tokens, and the model reads {window}; send truncate=true"
             raise RefusedError(TEI_TOO_MANY, said)
-    return asked.texts
+    return body.texts
 
 
-def _order(opened: Opened, asked: SearchRequest, system: str | None, shown: Ranking) -> dict[str, Any]:
-    results = [_hit(hit) for hit in shown]
-    if asked.excerpts:
+def _order(opened: Opened, body: SearchRequest, system: str | None, shown: Ranking) -> dict[str, Any]:
+    results = [_hit(hit, line_id) for hit, line_id in zip(shown, shown.line_ids, strict=True)]
+    if body.excerpts:
         bodies = [
-            without_title(own.text, own.title, 0 if own.passage is None else own.passage.start)
-            for own in shown
+            without_title(
+                document.text, document.title, 0 if document.passage is None else document.passage.start
+            )
+            for document in shown
         ]
         language = Bm25().language if opened.index is None else opened.index.index.language
-        for hit, excerpt in zip(results, excerpts(asked.query, bodies, language), strict=True):
+        for hit, excerpt in zip(results, excerpts(body.query, bodies, language), strict=True):
             hit["excerpt"] = excerpt.to_json()
     return {"system": system or opened.system, "results": results, "verdict": verdict_json(shown.verdict)}
 
 
-def _hit(hit: Hit) -> dict[str, Any]:
+def _hit(hit: Hit, line_id: str) -> dict[str, Any]:
     return {
         "id": hit.id,
+        "line_id": line_id,
         "relevance_score": hit.relevance,
         "score": hit.score,
         "percentile": hit.percentile,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal, TypeAlias, cast
 
 from pydantic import (
@@ -31,10 +32,11 @@ _DEEPEST = 100
 def _shallow(value: Any) -> Any:
     level: Sequence[Any] = [value]
     for _ in range(_DEEPEST + 2):
-        inner = [own for own in level if isinstance(own, Mapping | list)]
+        inner = [part for part in level if isinstance(part, Mapping | list)]
         if not inner:
             return value
-        level = [one for own in inner for one in (own.values() if isinstance(own, Mapping) else own)]
+        parts = (part.values() if isinstance(part, Mapping) else part for part in inner)
+        level = list(chain.from_iterable(parts))
     raise ValueError(f"has fields of more than {_DEEPEST} levels; send flatter ones")
 
 
@@ -190,6 +192,9 @@ class DocumentsRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     documents: Annotated[list[NewDocument], Field(fail_fast=True, max_length=MOST_DOCUMENTS)]
+    wait: StrictBool = Field(
+        True, description="False is answered at once by 202 and a job, which /v1/jobs/ID tells of."
+    )
 
 
 # Answers, as /openapi.json describes them.
@@ -265,6 +270,7 @@ class SearchHit(BaseModel):
     """A document that was found, or a passage: the text of that, and what each scorer gave it."""
 
     id: str
+    line_id: str
     relevance_score: float | None
     score: float | None
     percentile: float | None
@@ -333,6 +339,18 @@ class DocumentsResponse(BaseModel):
     unchanged: int
     deleted: int
     documents: int
+
+
+class JobResponse(BaseModel):
+    """What has become of the documents of a job so far."""
+
+    id: str
+    state: Literal["waiting", "running", "done", "failed"]
+    total: int
+    added: int
+    updated: int
+    unchanged: int
+    error: str = Field(description="Why it failed; what was stored before stays.")
 
 
 class ErrorResponse(BaseModel):

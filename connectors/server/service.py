@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import sys
 import threading
 import time
@@ -24,7 +25,7 @@ from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.owners import Tokens
-from surprise_rerank.connectors.server.work import Later, Workers
+from surprise_rerank.connectors.server.work import Jobs, Later, Workers
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, title_questions
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.process import PerProcess
@@ -96,7 +97,7 @@ class Opened:
             raise RefusedError(404, "the server has no index of its own; start it with --index FOLDER")
         return index
 
-    def pipeline_of(self, system: str | None = None, asked: str = "system") -> Pipeline:
+    def pipeline_of(self, system: str | None = None, field: str = "system") -> Pipeline:
         """The pipeline of a system that a request's field asks for; the first one by default."""
         if self.pipeline is None:
             raise RefusedError(404, "the server has no index to search; start it with one")
@@ -106,10 +107,10 @@ class Opened:
         if system not in self.systems or self.index is None:
             hint = did_you_mean(system, self.systems)
             raise RefusedError(
-                422, f"{asked}: the index has none of that name; {hint}there are {', '.join(self.systems)}"
+                422, f"{field}: the index has none of that name; {hint}there are {', '.join(self.systems)}"
             )
         try:
-            with refusing(f"{asked}: "):
+            with refusing(f"{field}: "):
                 return self.index[system]
         except TimeoutError as error:
             said = f"the system {system} is being made ready; try again in some seconds"
@@ -143,10 +144,18 @@ class Opened:
             return [*self.tried]
         sampled = self.index.index.sample_documents(_SAMPLED)
         # A title of a word or two, such as a file's name, says less than the first sentence.
-        named = (own if len(own.title.split()) > 2 else replace(own, title="") for own in sampled)
+        named = (
+            document if len(document.title.split()) > 2 else replace(document, title="")
+            for document in sampled
+        )
         texts = {text.casefold(): text for text in title_questions(named) if len(text.split()) > 2}
         near = sorted(texts.values(), key=len)
         return [*near[len(near) // 2 :][:3], *varied_questions(1)]
+
+    @property
+    def collection(self) -> str | None:
+        """The name of what is searched, without its place; None without an index."""
+        return None if self.index is None else re.split(r"[/\\]", self.index.index.where.rstrip("/\\"))[-1]
 
     @property
     def measured(self) -> list[str]:
@@ -176,6 +185,8 @@ class Service:
         self.tokens = Tokens(self.options, self.logger)
         self.metrics = Metrics()
         self.workers = Workers(self.options.workers)
+        self.writer = Workers(1)  # changes wait for each other, and would keep the threads of searches
+        self.jobs = Jobs()
         self.upkeep = Later(self._measure_stale, self.options.background_after)
         self.opened: Opened | None = None
         self._prober = PerProcess(lambda: ThreadPoolExecutor(1, thread_name_prefix="surprise-rerank-probe"))
@@ -208,6 +219,11 @@ class Service:
                 503, "the model is being loaded; try again in some seconds", {"Retry-After": "5"}
             )
         return self.opened
+
+    def end(self) -> None:
+        """Finish what has begun; of a job the part."""
+        for threads in (self.workers, self.writer):
+            threads.close()
 
     @property
     def tenant(self) -> str | None:
@@ -251,7 +267,9 @@ class Service:
             backgrounds = {
                 name: pipeline.current_background() for name, pipeline in self.opened.index.made.items()
             }
-            self.metrics.show_backgrounds({name: own for name, own in backgrounds.items() if own is not None})
+            self.metrics.show_backgrounds(
+                {name: background for name, background in backgrounds.items() if background is not None}
+            )
 
     @contextmanager
     def loading(self, settings: PipelineSettings, stop: Callable[[], object]) -> Iterator[None]:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import math
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast
 
 from surprise_rerank.core.computing import using_threads
 from surprise_rerank.encoders.base import Encoded, Encoder, Kind, Progress, token_dimension
 
 T = TypeVar("T")
+
+_MOST_WAITING, _REMEMBERED = 16, 1000  # jobs: their documents are in memory until they are stored
 
 
 class AbandonedError(Exception):
@@ -71,6 +76,11 @@ class Workers:
             with self._lock:
                 self._running -= 1
 
+    def begin(self, work: Callable[[], object]) -> None:
+        """Compute in a thread what nobody waits for; nothing once the threads end."""
+        with contextlib.suppress(RuntimeError):
+            self._pool.submit(self._shared, lambda stop: work(), threading.Event())
+
     def close(self) -> None:
         """Wait for what has begun; the threads end."""
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -86,6 +96,40 @@ async def _closed(receive: Callable[[], Awaitable[Any]] | None) -> None:
         return
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+@dataclass(slots=True)
+class Job:
+    """Documents that are stored after their request was answered: how many of them are, and how it ended."""
+
+    id: str
+    owner: str  # whose token asked for it
+    total: int
+    state: Literal["waiting", "running", "done", "failed"] = "waiting"
+    counts: Counter[str] = field(default_factory=Counter)
+    error: str = ""
+
+
+class Jobs:
+    """Jobs of this process, the latest ones."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+
+    def add(self, job: Job) -> bool:
+        """Remember a job, unless too many wait already."""
+        ended = [name for name, other in self._jobs.items() if other.state in ("done", "failed")]
+        if len(self._jobs) - len(ended) >= _MOST_WAITING:
+            return False
+        for name in ended[: max(0, len(self._jobs) - _REMEMBERED)]:
+            del self._jobs[name]
+        self._jobs[job.id] = job
+        return True
+
+    def of(self, name: str, owner: str) -> Job | None:
+        """Return the job of an id, if this owner asked for it."""
+        job = self._jobs.get(name)
+        return job if job is not None and job.owner == owner else None
 
 
 class Later:
@@ -162,8 +206,8 @@ class RequestEncoder:
 
         advanced(0)
         encoded = self._encoder.encode(texts, kind, advanced)
-        known = encoded.tokens
-        counts = map(len, self.token_spans(texts, kind)) if known is None else known.lengths
+        tokens = encoded.tokens
+        counts = map(len, self.token_spans(texts, kind)) if tokens is None else tokens.lengths
         self.tokens += int(sum(counts))
         return encoded
 

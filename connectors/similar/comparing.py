@@ -111,7 +111,13 @@ class _Comparer:
         same = rows if self._is_one else None
         if self._settings.search == "exact":
             return nearest(
-                queries, self._keys.dense, self._form, k=k, above=above, own=same, device=self._task.device
+                queries,
+                self._keys.dense,
+                self._form,
+                k=k,
+                above=above,
+                query_rows=same,
+                device=self._task.device,
             )
         assert k is not None  # the settings refuse it
         query, key = self._asked(queries, _MORE * k + 1)

@@ -39,7 +39,7 @@ from surprise_rerank.encoders.base import Encoder, encode_queries, token_dimensi
 from surprise_rerank.errors import DataError, NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.background import QuestionBackground
-from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
+from surprise_rerank.thresholds.varied_questions import ORIGIN, translated_questions, varied_questions
 from surprise_rerank.thresholds.verdicts import AnswerChance, scripts_of
 
 # Seconds after which a pipeline looks whether another process has changed documents or backgrounds.
@@ -131,10 +131,10 @@ def kept_background(
     whose, option = (" of passages", " --passages") if of_passages else ("", "")
     if kept() is None and min_percentile:
         others = [name for name in all_systems() if has_background(index, name) and name != built.name]
-        other = f" (there is one for {', '.join(others)})" if others else ""
+        of_others = f" (there is one for {', '.join(others)})" if others else ""
         raise NoBackgroundError(
             f"{index.where} has no background{whose} of other questions for the system {built.name!r}"
-            f"{other}, which min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune "
+            f"{of_others}, which min_percentile={min_percentile!r} needs; make one ('surprise-rerank tune "
             f"background{option}', or measure_background({built.name!r})), or leave it out"
         )
     if kept() is None and find_system(built.name).encodes and is_automatic():
@@ -202,7 +202,7 @@ def measure_background(
     built, encodes, model = build_system(system, index), find_system(system).encodes, index.encoder
     options = SearchOptions(depth=depth, tenant=index.every_tenant, unit=index.pools.unit)
     pipeline = Pipeline(model, built.retriever, built.reranker, options, encodes=encodes)
-    texts = border.texts("questions", varied_questions() if questions is None else questions)
+    texts = border.texts("questions", package_questions(index) if questions is None else questions)
     queries = encoded_questions(model, texts) if pipeline.reads_vectors else list(map(Query, texts))
     changed = index.changes().documents
     scorer, documents = f"{_made_by(index, system)}pools of {depth}", len(index)
@@ -224,10 +224,18 @@ def measure_background(
     return background
 
 
+def package_questions(index: Searched) -> tuple[str, ...]:
+    """Return the questions of the package in the language of the documents, or else those in English."""
+    sample = [document.content for document in index.sample_documents(_SAMPLED)]
+    return translated_questions(language_of(sample)) or varied_questions()
+
+
 def _doubt(model: str, documents: Sequence[str], questions: Sequence[str]) -> str:
     """Why a background of these questions says nothing of documents; empty where it may."""
     language, asked_in = language_of(documents), language_of(questions)
-    if (problem := unread(model, language)) or language == asked_in or UNKNOWN in (language, asked_in):
+    is_translated = set(questions) <= set(translated_questions(language))  # whose language few words tell
+    is_same = is_translated or language == asked_in or UNKNOWN in (language, asked_in)
+    if (problem := unread(model, language)) or is_same:
         return problem
     return (
         f"the documents are in {in_words(language)}, and the background questions are in "
@@ -304,14 +312,13 @@ def _measured(
     index: Searched, system: str, kept: QuestionBackground | None, *, show_progress: bool
 ) -> QuestionBackground:
     """A new background, of the questions of one that is kept or the package's, with a bar."""
-    count = USUAL if kept is None else kept.count
-    _log.info("%s: asking %d background questions for %s", index.where, count, system)
-    same: dict[str, Any] = {}
+    texts = package_questions(index) if kept is None else kept.texts
+    _log.info("%s: asking %d background questions for %s", index.where, len(texts), system)
+    same: dict[str, Any] = {"origin": ORIGIN}
     if kept is not None:
         same = {"depth": kept.depth, "origin": kept.origin}
         same |= {"chance": kept.chance} if kept.scorer.startswith(f"{system} of ") else {}
-    texts = None if kept is None else kept.texts
-    with Terminal(quiet=not show_progress).bar("background", count, "questions") as advance:
+    with Terminal(quiet=not show_progress).bar("background", len(texts), "questions") as advance:
         return measure_background(index, system, texts, on_progress=advance, **same)
 
 
@@ -356,13 +363,13 @@ def encoded_questions(encoder: Encoder, questions: Sequence[str]) -> list[Query]
 
     Questions of the caller's own are nobody else's business, and are not kept.
     """
-    usual = varied_questions()
-    if set(usual) != set(questions) or not encoder.fingerprint:
+    packaged = varied_questions()
+    if set(packaged) != set(questions) or not encoder.fingerprint:
         return encode_queries(encoder, questions)
-    path = _path(encoder, usual)
-    kept = _read(path, usual, encoder)
+    path = _path(encoder, packaged)
+    kept = _read(path, packaged, encoder)
     if kept is None:
-        kept = encode_queries(encoder, usual)
+        kept = encode_queries(encoder, packaged)
         _write(path, kept)
     return kept
 
@@ -389,7 +396,7 @@ def _read(path: Path, questions: Sequence[str], encoder: Encoder) -> list[Query]
         if tokens.shape != (ends[-1], size) or len(ends) != len(questions):
             raise ValueError("of another shape")
         parts = np.split(tokens, ends[:-1])
-        return [Query(*fields) for fields in zip(questions, dense, parts, strict=True)]
+        return [Query(*row) for row in zip(questions, dense, parts, strict=True)]
     except UNREADABLE_ARCHIVE as error:
         _log.warning("%s is damaged (%s); the background questions are encoded again", path, error)
         return None

@@ -39,8 +39,8 @@ def to_html(report: Report) -> str:
     tables = [
         ([*map(table.is_numeric, range(len(table.columns)))], table, _cells(table)) for table in report.tables
     ]
-    own = {"title", "tables", "verdict", "notes", *provenance()}
-    facts = {name: value for name, value in report_values(report).items() if name not in own}
+    shown_apart = {"title", "tables", "verdict", "notes", *provenance()}
+    facts = {name: value for name, value in report_values(report).items() if name not in shown_apart}
     page: str = environment.from_string(source).render(
         report=report,
         tables=sorted(tables, key=lambda shown: shown[1].detail),

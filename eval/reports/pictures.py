@@ -46,8 +46,8 @@ def to_svg(plot: Plot) -> str:
     style = import_extra("matplotlib.style", "report")
     figures = import_extra("matplotlib.figure", "report")
     draw = {"line": _lines, "scatter": _points, "bars": _bars, "histogram": _histogram}[plot.kind]
-    own = {**_STYLE, "svg.hashsalt": one_line(plot.title)}
-    with style.context(["default", own]), warnings.catch_warnings():
+    drawing_style = {**_STYLE, "svg.hashsalt": one_line(plot.title)}
+    with style.context(["default", drawing_style]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font|Matplotlib currently does not")
         figure = figures.Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
         axes = figure.subplots()
@@ -161,7 +161,7 @@ def _element(file: str, plot: Plot) -> str:
     # Its style is for all elements of a page.
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)
     referred = set(re.findall(r"#([\w-]+)", svg))
-    svg = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in referred else "", svg)
+    svg = re.sub(r' id="([^"]*)"', lambda attribute: attribute[0] if attribute[1] in referred else "", svg)
     svg = re.sub(r' (?:width|height)="[^"]*pt"', "", svg, count=2)
     name = markupsafe.escape(_clean(plot.title))
     return svg.replace("<svg", f'<svg role="img" aria-label="{name}" stroke-linejoin="round"', 1)

@@ -68,10 +68,10 @@ def _print_rows(report: Report, tables: Sequence[Table], quiet: bool) -> None:
 
 def _parts(table: Table, room: int) -> Iterator[list[int]]:
     """The columns in as many parts as have room, the keys before each of them."""
-    keys, rest = list(range(table.keys)), list(range(table.keys, len(table.columns)))
+    keys, others = list(range(table.keys)), list(range(table.keys, len(table.columns)))
     least = [_least(table, j) + _GAP for j in range(len(table.columns))]
     part = list(keys)
-    for j in rest:
+    for j in others:
         if len(part) > len(keys) and sum(least[k] for k in (*part, j)) - _GAP > room:
             yield part
             part = list(keys)

@@ -19,11 +19,11 @@ from surprise_rerank.eval.stats.significance import difference_interval, holm, p
 # What the columns mean, by the names of measures without their cutoffs.
 _MEANINGS = {
     "nDCG": "gain of the relevant documents found, less the later they come, as a share of the possible",
-    "R": "share of the relevant documents that is found",
-    "RR": "1 / the rank of the first relevant document",
+    "R": "share of the relevant that is found (recall)",
+    "RR": "1 / the rank of the first relevant one (MRR)",
     "AP": "mean precision at the ranks of the relevant documents",
     "P": "share of the documents found that is relevant",
-    "Success": "share of questions with a relevant document",
+    "Success": "share of questions with a relevant one (hit rate)",
 }
 
 
@@ -100,10 +100,16 @@ def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]
 
 def _meanings(measures: Sequence[str], baseline: str) -> Iterator[str]:
     """What the columns mean, in lines below the tables."""
-    families = {measure: measure.partition("@")[0].partition("(")[0] for measure in measures}
-    known = [f"{measure}: {_MEANINGS[name]}" for measure, name in families.items() if name in _MEANINGS]
-    if known:
-        yield "; ".join(known)
+    families: dict[str, list[str]] = {}
+    for measure in measures:
+        families.setdefault(measure.partition("@")[0].partition("(")[0], []).append(measure)
+    described = [
+        f"{', '.join(names)}: {_MEANINGS[family]}"
+        for family, names in families.items()
+        if family in _MEANINGS
+    ]
+    if described:
+        yield "; ".join(described)
     if baseline:
         yield (
             f"p (Holm): how likely chance alone makes such a difference to {baseline} in {measures[0]} "

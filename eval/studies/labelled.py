@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,8 @@ from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.files import disk_errors, whole_file
 from surprise_rerank.documents import Document
-from surprise_rerank.encoders.base import Encoder, Kind
+from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.encoders.text_vectors import dense_vectors
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.studies.sentence_models import load_each
 from surprise_rerank.surprise.score import SurpriseModel
@@ -33,6 +32,7 @@ SURPRISE: Mapping[str, SurpriseModel] = {
     "empirical": "empirical",
 }
 _SAMPLE_SEED = 0
+_UNLABELLED = "name the one that has (--label-field), or give --set answers=yes, which needs none"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +83,7 @@ def read_labelled(
     source = open_documents(path, fields=Fields(id="content", text=text, metadata=[label]), on_error=on_error)
     rows: list[tuple[str, str]] = []
     missing = 0
-    for number, document in enumerate(source, start=1):
+    for number, document in enumerate(_with_column(source, label), start=1):
         found = _label(document, label)
         if found is not None:
             rows.append((document.text, found))
@@ -95,11 +95,30 @@ def read_labelled(
                 f"a whole number; the text is {document.text[:40]!r}"
             )
     if not rows:
-        raise DataError(
-            f"{path}: no row has a label in the column {label!r}; name the one that has (--label-field)"
-        )
+        raise DataError(f"{path}: no row has a label in the column {label!r}; {_UNLABELLED}")
     texts, labels = zip(*rows, strict=True)
     return LabelledTexts(source.name, texts, labels, source.skipped.total + missing)
+
+
+def _with_column(source: Iterable[Document], label: str) -> Iterator[Document]:
+    """The rows; a file that lacks the column is told what to do without one."""
+    try:
+        yield from source
+    except DataError as error:
+        if f"column {label!r}" not in str(error):
+            raise
+        raise DataError(f"{error}: {_UNLABELLED}") from error
+
+
+def read_unlabelled(path: Path, *, text: str | None = None, on_error: OnError = "raise") -> LabelledTexts:
+    """Read texts of a file as `read_labelled` does, without labels: each has the label ``?``."""
+    if not path.exists():
+        raise DatasetError(f"{path}: no such file; texts are read from JSONL, CSV, TSV and Parquet")
+    source = open_documents(path, fields=Fields(id="content", text=text), on_error=on_error)
+    texts = tuple(document.text for document in source)
+    if not texts:
+        raise DataError(f"{path}: there is no text in it")
+    return LabelledTexts(source.name, texts, ("?",) * len(texts), source.skipped.total)
 
 
 def _label(document: Document, column: str) -> str | None:

@@ -11,17 +11,19 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray
 from surprise_rerank.encoders.base import Encoder, Progress
 from surprise_rerank.encoders.loading import load_encoder
-from surprise_rerank.encoders.static import StaticEncoder
-from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.similarities.definitions import Removal
 
 # What EvalRank gives a sentence of which no word is known, in every dimension.
 _NOTHING = 1e-9
 # Behind the name of a model whose vectors are post-processed.
 POST_PROCESSED = "+pp"
+WHITENED = "+white"
+# Of the largest variance, what is rounding.
+_NO_VARIANCE = 1e-10
 
 Model = TypeVar("Model")
 
@@ -114,6 +116,36 @@ def lower_cased(vectors: WordVectors) -> WordVectors:
         rows.setdefault(word.lower(), row)
     kept = np.fromiter(rows.values(), dtype=np.int64, count=len(rows))
     return WordVectors(list(rows), vectors.vectors[kept], vectors.name)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Whitening:
+    """v -> (v - c) W, after which the vectors it was fitted on have the identity as covariance.
+
+    (Su et al., 'Whitening Sentence Representations for Better Semantics and Faster Retrieval', 2021.)
+    """
+
+    centre: Float64Array  # (d,)
+    matrix: Float64Array  # (d, k); directions without variance are left out
+
+    @classmethod
+    def of(cls, centre: Float64Array, covariance: Float64Array) -> Whitening:
+        """The whitening of vectors with this mean and (d, d) covariance."""
+        values, axes = np.linalg.eigh(covariance)
+        varies = values > _NO_VARIANCE * values[-1]
+        return cls(centre, axes[:, varies] / np.sqrt(values[varies]))
+
+    def __call__(self, vectors: FloatArray) -> Float64Array:
+        """(n, k) the vectors, whitened."""
+        whitened: Float64Array = (vectors - self.centre) @ self.matrix
+        return whitened
+
+
+def whitened(vectors: Float32Array) -> Float32Array:
+    """(n, k) sentence vectors, whitened over themselves."""
+    wide = vectors.astype(np.float64)
+    fitted = Whitening.of(wide.mean(axis=0), np.cov(wide.T, bias=True))
+    return fitted(wide).astype(np.float32)
 
 
 def post_processed(vectors: Float32Array) -> Float32Array:

@@ -45,11 +45,14 @@ class RankSettings(BenchmarkSettings):
     """How items are ranked.
 
     Attributes:
+        whiten: measure once more, with whitened vectors (Su et al., 2021): centred, without correlations, all
+            of variance 1; `+white` after the model's name marks it.
         as_published: let the last bits of cosine and l2 decide between equal similarities, and count no word
             without a vector against another, as in the published figures.
     """
 
     similarities: tuple[str, ...] = ("cosine", "l2", "surprise-crossover")
+    whiten: bool = False
     as_published: bool = False
 
 
@@ -86,6 +89,15 @@ class StsSettings(BenchmarkSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PapersSettings:
+    """Which published figures are measured again."""
+
+    data: Path | None = None
+    only: tuple[str, ...] | None = None
+    list: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamSettings(BenchmarkSettings):
     """What is classified: tasks of SentEval."""
 
@@ -98,6 +110,7 @@ class LabelledStudy:
 
     Attributes:
         on_error: what becomes of malformed rows; those that are skipped are counted.
+        answers: show the label (by names=) or the cluster (of clusters=) of each text, which needs none.
         cache: folder of vectors; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
     """
 
@@ -105,6 +118,7 @@ class LabelledStudy:
     text: str | None = None
     label: str = "label"
     on_error: Literal["raise", "skip"] = "raise"
+    answers: bool = False
     cache: Path | None = None
 
     def columns(self) -> dict[str, Any]:

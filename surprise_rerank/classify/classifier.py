@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self, TypeAlias, cast, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -45,9 +45,8 @@ from surprise_rerank.classify.labels import (
 from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray
 from surprise_rerank.core.files import disk_errors, staged_folder
 from surprise_rerank.encoders.adapting import as_encoder
-from surprise_rerank.encoders.base import Encoder, Kind
+from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors, texts_of
 from surprise_rerank.encoders.loading import DEFAULT_MODEL, load_encoder
-from surprise_rerank.encoders.text_vectors import dense_vectors, texts_of
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, IndexMismatchError
 from surprise_rerank.surprise.anchor_scores import AnchorScores
@@ -332,16 +331,14 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _surprise(self, ensemble: Ensemble, anchors: Ensemble | None = None) -> Surprise:
         """What similarities to labels are turned into."""
-        is_half = self.model == "half-pooled"
-        model: SurpriseModel = "gaussian" if is_half else cast(SurpriseModel, self.model)
-        shrink = _HALF if is_half else 0.0
+        model = self.model
         return Surprise(
             ensemble,
-            model,
+            "gaussian" if model == "half-pooled" else model,
             self.weight,
-            crossover_size=self.crossover_size,
-            shrink_deviation=shrink,
+            shrink_deviation=_HALF if model == "half-pooled" else 0.0,
             anchors=anchors,
+            crossover_size=self.crossover_size,
         )
 
     def _checked(self, X: Any, y: Any, labels: Labels | None) -> tuple[FloatArray, Any]:  # noqa: N803

@@ -12,10 +12,8 @@ small ones here.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -27,6 +25,7 @@ from threadpoolctl import ThreadpoolController
 
 from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.process import limit_torch
 from surprise_rerank.errors import DataError
 
 if TYPE_CHECKING:
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 
 # Multiplications of a product for which OpenBLAS takes no second thread.
 _SMALL = 1 << 18
-_OF_IMPORT = os.getpid()
-_torch = threading.local()  # `limited_in`: the process in which this thread of torch was limited
 
 
 def device_of(name: str) -> torch.device:
@@ -72,19 +69,6 @@ def processor_has(*instructions: str) -> bool:
 
     capabilities: Mapping[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return any(capabilities.get(name) for name in instructions)
-
-
-def limit_torch() -> None:
-    """In a forked process: let torch multiply with one thread, for this thread of Python.
-
-    The threads of OpenMP that the parent's operations began are not in the child, which would wait for them
-    for ever. In other processes nothing changes.
-    """
-    process = os.getpid()
-    if process == _OF_IMPORT or "torch" not in sys.modules or getattr(_torch, "limited_in", 0) == process:
-        return
-    sys.modules["torch"].set_num_threads(1)
-    _torch.limited_in = process
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +21,15 @@ def is_installed(module: str) -> bool:
 def pip_line(extra: str) -> str:
     """The command that installs an extra of this package."""
     return f"pip install 'surprise-rerank[{extra}]'"
+
+
+@contextmanager
+def importing(extra: str) -> Iterator[None]:
+    """Import modules of an extra in the block; a MissingExtraError with the pip line if one is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(f"{error.name} is not installed: run {pip_line(extra)}") from error
 
 
 def import_extra(module: str, extra: str) -> ModuleType:

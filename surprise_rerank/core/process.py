@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -13,19 +14,21 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from surprise_rerank.errors import DataError
 
 T = TypeVar("T")
+_OF_IMPORT = os.getpid()
+_torch = threading.local()  # `limited_in`: the process in which this thread of torch was limited
 
 
-class Inherited(Protocol):
+class ForkedResource(Protocol):
     """Something that a forked process cannot use as it is."""
 
     def leave_behind(self) -> None:
         """Begin anew; called in the forked process before anything else, in its only thread."""
 
 
-_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
+_inherited: weakref.WeakSet[ForkedResource] = weakref.WeakSet()
 
 
-def at_fork(resource: Inherited) -> None:
+def at_fork(resource: ForkedResource) -> None:
     """Have `leave_behind` of something called in every process that is forked, for as long as it is alive."""
     _watch()
     _inherited.add(resource)
@@ -58,7 +61,7 @@ class NeverCopied:
         return self
 
 
-class _Opened(Generic[T]):
+class _ProcessValue(Generic[T]):
     """The value of one process, once it is there."""
 
     def __init__(self) -> None:
@@ -76,12 +79,12 @@ class PerProcess(NeverCopied, Generic[T]):
 
     def __init__(self, opens: Callable[[], T]) -> None:
         self._opens = opens
-        self._of_process: dict[int, _Opened[T]] = {}
+        self._of_process: dict[int, _ProcessValue[T]] = {}
 
     def get(self) -> T:
         """Return this process' value."""
         process = os.getpid()
-        opened = self._of_process.get(process) or self._of_process.setdefault(process, _Opened())
+        opened = self._of_process.get(process) or self._of_process.setdefault(process, _ProcessValue())
         if not opened.values:
             with opened.lock:
                 if not opened.values:
@@ -114,6 +117,19 @@ class SharedByCopies:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.__copy__()
+
+
+def limit_torch() -> None:
+    """In a forked process: let torch multiply with one thread, for this thread of Python.
+
+    The threads of OpenMP that the parent's operations began are not in the child, which would wait for them
+    for ever. In other processes nothing changes.
+    """
+    process = os.getpid()
+    if process == _OF_IMPORT or "torch" not in sys.modules or getattr(_torch, "limited_in", 0) == process:
+        return
+    sys.modules["torch"].set_num_threads(1)
+    _torch.limited_in = process
 
 
 def require_no_secret(secret: str | None, variable: str, of: str) -> None:

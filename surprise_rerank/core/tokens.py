@@ -202,8 +202,6 @@ def pooled_tokens(tokens: TokenBatch, pooling: float = POOLING, least: int = _LE
     Every text is merged alone, so that the result does not depend on the batch. Tokens of zeros, which no
     similarity counts, share one vector of zeros. What is merged already stays, and 1 changes nothing.
     """
-    border.number("pooling", pooling, 1)
-    border.count("least", least)
     if pooling == 1 or tokens.members is not None:
         return tokens
     owners = [clusters(tokens.text(i, unit=True), pooling, least) for i in range(len(tokens))]

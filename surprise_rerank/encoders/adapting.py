@@ -132,8 +132,8 @@ def _own_name(model: Any) -> str:
         return _own_name(model[0])
     if _is_of(model, "BaseModel"):
         card = getattr(model, "model_card_data", None)
-        given = getattr(card, "base_model", None) or getattr(card, "model_id", None)
-        return str(given or type(model).__name__)
+        written = getattr(card, "base_model", None) or getattr(card, "model_id", None)
+        return str(written or type(model).__name__)
     if inspect.isroutine(model) or isinstance(model, functools.partial):
         name = getattr(model, "__name__", "<")
         if not name.startswith("<"):
@@ -143,6 +143,6 @@ def _own_name(model: Any) -> str:
             "FunctionEncoder(embed, name=...)"
         )
     for attribute in ("name", "model_name", "model", "model_id", "deployment"):
-        if _has(model, attribute) and isinstance(found := getattr(model, attribute), str) and found:
-            return found
+        if _has(model, attribute) and isinstance(value := getattr(model, attribute), str) and value:
+            return value
     return type(model).__name__

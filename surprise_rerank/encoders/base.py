@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
+import numpy as np
+
 from surprise_rerank import border
 from surprise_rerank.candidates import Query
 from surprise_rerank.core.arrays import Float32Array, IntArray, require_rows
@@ -24,6 +26,8 @@ Kind: TypeAlias = Literal["query", "document"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 Progress: TypeAlias = Callable[[int], None]
 
+# Texts whose token vectors are in memory at a time.
+_TEXTS_AT_ONCE = 2048
 _NO_TOKENS = (
     "take the tokens of another model beside it (token_encoder=load_encoder()), or a system that reads dense "
     "vectors (cosine, surprise)"
@@ -149,14 +153,14 @@ def _loaded_again(load: Callable[[], PortableEncoder], fingerprint: str) -> Port
 def token_dimension(encoder: Encoder) -> int | None:
     """Of an encoder's token vectors; None where it has none. With `words` alone it is the dense vectors'."""
     usual = encoder.dimension if callable(getattr(encoder, "words", None)) else None
-    found: int | None = getattr(encoder, "token_dimension", usual)
-    return found
+    dimension: int | None = getattr(encoder, "token_dimension", usual)
+    return dimension
 
 
 def precision_of(encoder: Encoder) -> str:
     """The precision that an encoder computes in; `float32` for encoders that do not say."""
-    found: str = getattr(encoder, "precision", "float32")
-    return found
+    precision: str = getattr(encoder, "precision", "float32")
+    return precision
 
 
 def require_token_encoder(encoder: Encoder) -> TokenEncoder:
@@ -186,6 +190,32 @@ def encode_documents(encoder: Encoder, texts: Sequence[str]) -> Encoded:
     return _traced(encoder, texts, "document")
 
 
+def dense_vectors(
+    encoder: Encoder, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
+) -> Float32Array:
+    """(n, d) unit vectors of n texts, in their order; the arguments are those of `Encoder.encode`."""
+    vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        rows = slice(start, start + _TEXTS_AT_ONCE)
+        vectors[rows] = encoder.encode(texts[rows], kind, on_progress).dense
+    return vectors
+
+
+def texts_of(X: Any) -> list[str] | None:  # noqa: N803
+    """Texts as a list; None for what is not texts; a DataError for one string, a mixture, or none."""
+    if isinstance(X, str | bytes):
+        border.refuse("X", X, "a list of texts", "put it into a list")
+    if getattr(X, "ndim", 1) != 1 or (isinstance(X, np.ndarray) and X.dtype.kind not in "UOT"):
+        return None
+    rows = X.tolist() if hasattr(X, "tolist") else X
+    if not isinstance(rows, list | tuple):
+        return None
+    border.some("X", rows, "give texts or vectors")
+    if not any(isinstance(row, str) for row in rows):
+        return None
+    return border.texts("X", list(rows))
+
+
 def shown_model(encoder: Encoder) -> str:
     """A model's name for others to read; of a folder, the last part only."""
     return os.path.basename(encoder.name) if os.path.isabs(encoder.name) else encoder.name
@@ -194,6 +224,6 @@ def shown_model(encoder: Encoder) -> str:
 def _traced(
     encoder: Encoder, texts: Sequence[str], kind: Kind, on_progress: Progress | None = None
 ) -> Encoded:
-    known: Known = {"surprise_rerank.texts": len(texts), "surprise_rerank.side": kind}
-    with span("EMBEDDING", "CreateEmbeddings", {"embedding.model_name": shown_model(encoder), **known}):
+    attributes: Known = {"surprise_rerank.texts": len(texts), "surprise_rerank.side": kind}
+    with span("EMBEDDING", "CreateEmbeddings", {"embedding.model_name": shown_model(encoder), **attributes}):
         return encoder.encode(texts, kind, on_progress)

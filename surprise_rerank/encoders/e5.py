@@ -112,14 +112,14 @@ class _File:
 
     def tensors(self) -> dict[str, Float32Array]:
         """Name -> its values, one after the other."""
-        found = {}
+        values_by_name = {}
         for _ in range(self.take("<i4")[0]):
             name = self.take("u1", int(self.take("<u2")[0])).tobytes().decode()
             packed, _values = self.take("u1")[0], self.take("<u4")
             start, size = self.take("<u8", 2).tolist()
             values = self._data[start : start + size]
-            found[name] = unpacked(values.view(_BLOCK)) if packed else values.view("<f4").copy()
-        return found
+            values_by_name[name] = unpacked(values.view(_BLOCK)) if packed else values.view("<f4").copy()
+        return values_by_name
 
 
 def unpacked(blocks: NDArray[Any]) -> Float32Array:

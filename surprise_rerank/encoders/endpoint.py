@@ -73,8 +73,8 @@ class OpenAIEncoder(FunctionEncoder):
         return {**vars(self), "_key": None}
 
     def _connect(self) -> httpx.Client:
-        given = "" if self._key is None else self._key.value
-        key = given or os.environ.get(self._variable) or ""
+        secret = "" if self._key is None else self._key.value
+        key = secret or os.environ.get(self._variable) or ""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         return httpx.Client(headers=headers, timeout=self._timeout)
 

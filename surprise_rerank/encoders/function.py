@@ -15,8 +15,7 @@ import tenacity
 from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, IntArray, matrix, unit_rows
 from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.computing import limit_torch
-from surprise_rerank.core.process import PerProcess
+from surprise_rerank.core.process import PerProcess, limit_torch
 from surprise_rerank.core.retry_after import retry_after_seconds
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
@@ -103,17 +102,17 @@ class FunctionEncoder(PortableEncoder):
         border.choice("kind", kind, get_args(Kind))
         border.optional(border.function, "on_progress", on_progress)
         keeps = kind == "query" and self._most_kept > 0
-        found = self._found_again(plain) if keeps else {}
+        vectors = self._found_again(plain) if keeps else {}
         for rows in in_batches(range(len(plain)), lambda row: len(plain[row]), _CALL_CHARACTERS, self._batch):
-            sent = [row for row in rows if plain[row].strip() and row not in found]
+            sent = [row for row in rows if plain[row].strip() and row not in vectors]
             if sent:
-                found.update(zip(sent, self._call([plain[row] for row in sent], sent, kind), strict=True))
+                vectors.update(zip(sent, self._call([plain[row] for row in sent], sent, kind), strict=True))
                 if keeps:
-                    self._keep({plain[row]: found[row] for row in sent})
+                    self._keep({plain[row]: vectors[row] for row in sent})
             if on_progress is not None:
                 on_progress(len(rows))
         dense = np.zeros((len(plain), self.dimension), dtype=np.float32)
-        for row, vector in found.items():
+        for row, vector in vectors.items():
             dense[row] = vector
         return Encoded(unit_rows(dense) if self.unit else dense)
 
@@ -125,8 +124,8 @@ class FunctionEncoder(PortableEncoder):
         """
         border.choice("kind", kind, get_args(Kind))
         plain = [encodable(text) for text in border.texts("texts", texts)]
-        found = ([word.span() for word in _WORD.finditer(text)] for text in plain)
-        return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in found]
+        spans_of_texts = ([word.span() for word in _WORD.finditer(text)] for text in plain)
+        return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in spans_of_texts]
 
     def _found_again(self, questions: Sequence[str]) -> dict[int, Float32Array]:
         """Row -> the vector that was kept."""
@@ -195,6 +194,6 @@ def _pause(state: tenacity.RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
     # Clients of HTTP (httpx, requests, openai) keep the answer with their exception.
     headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    asked = retry_after_seconds(headers.get("retry-after", "")) or 0.0
+    seconds = retry_after_seconds(headers.get("retry-after", "")) or 0.0
     jitter = tenacity.wait_random_exponential(_FIRST_WAIT, max=_LONGEST_WAIT)
-    return jitter(state) + min(asked, _LONGEST_ASKED)
+    return jitter(state) + min(seconds, _LONGEST_ASKED)

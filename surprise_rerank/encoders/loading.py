@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, cast
 
 from surprise_rerank import border
-from surprise_rerank.core.computing import limit_torch, processor_has
+from surprise_rerank.core.computing import processor_has
 from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
 from surprise_rerank.core.files import cache_folder
+from surprise_rerank.core.process import limit_torch
 from surprise_rerank.encoders.base import Encoder, PortableEncoder, Precision
 from surprise_rerank.encoders.e5 import load_packaged_e5
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder, is_multi_vector
 from surprise_rerank.encoders.openvino import OpenVinoEncoder, load_openvino
-from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.static import StaticEncoder, is_word_vectors, load_word_vectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.encoders.word_vectors import is_word_vectors, load_word_vectors
 from surprise_rerank.errors import ModelError, StoreError
 
 logger = logging.getLogger(__name__)
@@ -164,15 +164,15 @@ def _is_gpu(device: str | None) -> bool:
     return torch.accelerator.is_available()
 
 
-def _key_of(folder: Path, own: bool) -> str:
+def _key_of(folder: Path, is_local: bool) -> str:
     """16 digits of a model's place, and of the names, sizes and times of files that somebody may change."""
     # A snapshot of the hub is called as its commit is, and packaged weights are those published.
-    paths = sorted(path for path in folder.rglob("*") if path.is_file()) if own else []
+    paths = sorted(path for path in folder.rglob("*") if path.is_file()) if is_local else []
     try:
-        found = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
+        states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
     except OSError as error:
         raise ModelError(f"cannot read the model {folder}: {error.strerror}") from error
-    return hashlib.sha256(repr((str(folder), found)).encode(errors="surrogateescape")).hexdigest()[:16]
+    return hashlib.sha256(repr((str(folder), states)).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def _loaded(

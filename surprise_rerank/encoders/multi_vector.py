@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
-from surprise_rerank.core.computing import limit_torch
-from surprise_rerank.core.process import PerProcess
+from surprise_rerank.core.process import PerProcess, limit_torch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
@@ -61,7 +60,9 @@ class MultiVectorEncoder(PortableEncoder):
     def fingerprint(self) -> str:
         """16 digits of the weights, the prompts, and how either side is read."""
         modules: list[Any] = list(self.model)
-        reading = [{k: getattr(own, k, None) for k in getattr(own, "config_keys", ())} for own in modules]
+        reading = [
+            {k: getattr(module, k, None) for k in getattr(module, "config_keys", ())} for module in modules
+        ]
         parts = json.dumps([self.model.prompts, reading], sort_keys=True, default=str)
         return hashlib.sha256(f"{fingerprint_of(self.model)}{parts}".encode()).hexdigest()[:16]
 
@@ -81,8 +82,8 @@ class MultiVectorEncoder(PortableEncoder):
         for part in _parts(texts):
             limit_torch()
             with self._turn.get():
-                found: Any = encode(part, convert_to_numpy=True, show_progress_bar=False)
-            tokens += [np.asarray(vectors, np.float32) for vectors in found]
+                of_part: Any = encode(part, convert_to_numpy=True, show_progress_bar=False)
+            tokens += [np.asarray(vectors, np.float32) for vectors in of_part]
             if on_progress is not None:
                 on_progress(len(part))
         sums = np.zeros((len(texts), self.dimension))
@@ -100,16 +101,16 @@ class MultiVectorEncoder(PortableEncoder):
             return [[POOLED] * int(length) for length in lengths]
         masks = [module for module in modules if isinstance(module, MultiVectorMask)]
         prompt = prompt_of(self.model.prompts, kind) or None
-        found: list[list[str]] = []
+        pieces: list[list[str]] = []
         for part in _parts(texts):
             with self._turn.get():
                 features = self.model.preprocess(part, prompt=prompt, task=kind)
             for mask in masks:
                 features = mask(features, task=kind)
             kept = features["attention_mask"].bool()
-            ids = (own[mask].tolist() for own, mask in zip(features["input_ids"], kept, strict=True))
-            found += [[self._tokenizer.id_to_token(i) or "" for i in own] for own in ids]
-        return found
+            ids = (row[mask].tolist() for row, mask in zip(features["input_ids"], kept, strict=True))
+            pieces += [[self._tokenizer.id_to_token(i) or "" for i in row] for row in ids]
+        return pieces
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """Where the tokens of each text lie, of any length, those that the model skips as well."""
@@ -127,10 +128,10 @@ def is_multi_vector(folder: Path) -> bool:
 def _json(path: Path) -> dict[str, Any]:
     """A file's object; empty where there is none, which is for the library to complain about."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        values = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
 def _parts(texts: Sequence[str]) -> Iterator[list[str]]:

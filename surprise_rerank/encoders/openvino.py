@@ -118,8 +118,8 @@ class OpenVinoEncoder(TransformerEncoder):
             raise StoreError(
                 f"the exported model {folder} is damaged ({reason[0][:200]}); delete the folder"
             ) from error
-        own = {key: settings[key] for key in ("dimension", "fingerprint")}
-        super().__init__(name, tokenizer, reading, precision=precision, **own)
+        identity = {key: settings[key] for key in ("dimension", "fingerprint")}
+        super().__init__(name, tokenizer, reading, precision=precision, **identity)
         self.token_dimension = int(settings["token_dimension"])
         self._hint = "bf16" if precision == "bfloat16" else "f32"
         self._load = load
@@ -132,8 +132,8 @@ class OpenVinoEncoder(TransformerEncoder):
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
         """Dense and token vectors from one pass; texts longer than the model reads are cut."""
-        own = self._rounded if kind == "query" and self.rounds_questions else self
-        return TransformerEncoder.encode(own, texts, kind, on_progress)
+        computing = self._rounded if kind == "query" and self.rounds_questions else self
+        return TransformerEncoder.encode(computing, texts, kind, on_progress)
 
     @functools.cached_property
     def _rounded(self) -> OpenVinoEncoder:
@@ -147,13 +147,13 @@ class OpenVinoEncoder(TransformerEncoder):
         if _is_left_behind():
             yield from self._by_torch.get().passes(batches, prompt)
             return
-        rest = iter(batches)
-        first = list(islice(rest, 2))
+        waiting = iter(batches)
+        first = list(islice(waiting, 2))
         compiled = self._compile("THROUGHPUT" if len(first) > 1 else "LATENCY")
         number = compiled.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS") if len(first) > 1 else 1
         idle = [compiled.create_infer_request() for _ in range(number)]
         running: deque[tuple[Any, list[int]]] = deque()
-        for rows, features in chain(first, rest):
+        for rows, features in chain(first, waiting):
             if not idle:
                 yield _passed(*running[0])
                 idle.append(running.popleft()[0])
@@ -231,13 +231,13 @@ def _int8_folder(name: str, place: Path, texts: Sequence[str] | None) -> Path:
     """Where the weights are that these texts make; the latest there are, where none are given."""
     if texts:
         return place / f"int8-{hashlib.sha256(chr(0).join(texts).encode(errors='replace')).hexdigest()[:16]}"
-    made = max(place.glob(f"int8-*/{_SETTINGS}"), key=os.path.getmtime, default=None)
-    if made is None:
+    latest = max(place.glob(f"int8-*/{_SETTINGS}"), key=os.path.getmtime, default=None)
+    if latest is None:
         raise ModelError(
             f"int8 weights of {name!r} are calibrated on texts: give some of those that will be encoded, "
             "load_encoder(..., precision='int8', calibration=texts)"
         )
-    return made.parent
+    return latest.parent
 
 
 def _quantise(encoder: OpenVinoEncoder, texts: Sequence[str], folder: Path) -> None:
@@ -291,8 +291,10 @@ def _graph(encoder: SentenceTransformerEncoder) -> Any:
         def forward(
             self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
         ) -> tuple[Tensor, Tensor]:
-            given = (input_ids, attention_mask, token_type_ids)
-            named = {name: values for name, values in zip(COLUMNS, given, strict=True) if values is not None}
+            columns = (input_ids, attention_mask, token_type_ids)
+            named = {
+                name: values for name, values in zip(COLUMNS, columns, strict=True) if values is not None
+            }
             output = self.model(named)
             return output["sentence_embedding"], output["token_embeddings"]
 

@@ -30,10 +30,10 @@ class PairedEncoder:
 
     def __init__(self, dense: Encoder, tokens: Encoder) -> None:
         dense, tokens = as_encoder(dense), as_encoder(tokens)
-        for given in (dense, tokens):
-            if isinstance(given, PairedEncoder):
+        for encoder in (dense, tokens):
+            if isinstance(encoder, PairedEncoder):
                 border.refuse(
-                    "an encoder", given, "one that is no pair already", "give the two that are wanted"
+                    "an encoder", encoder, "one that is no pair already", "give the two that are wanted"
                 )
         self.dense_encoder = dense
         self.token_encoder = require_token_encoder(tokens)
@@ -60,8 +60,8 @@ class PairedEncoder:
     @property
     def window(self) -> int | None:
         """The smaller of the two, in tokens of the token encoder; None where both read all of a text."""
-        both = (self.dense_encoder.window, self.token_encoder.window)
-        return min((window for window in both if window is not None), default=None)
+        windows = (self.dense_encoder.window, self.token_encoder.window)
+        return min((window for window in windows if window is not None), default=None)
 
     def encode(
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None

@@ -71,15 +71,17 @@ class Passages:
         limit = self._limit(as_encoder(encoder))
         if limit is None:
             return [(Passage(0, 0, len(document.content)),) for document in documents]
-        found = []
-        for group in in_batches(documents, lambda own: len(own.title) + len(own.text), _CALL_CHARACTERS):
+        passages = []
+        for group in in_batches(
+            documents, lambda document: len(document.title) + len(document.text), _CALL_CHARACTERS
+        ):
             spans = encoder.token_spans([document.content for document in group])
-            for document, own in zip(group, spans, strict=True):
+            for document, tokens in zip(group, spans, strict=True):
                 stretches = [(0, len(document.content))]
-                if len(own) > limit:
-                    stretches = self._fitting(document, np.maximum.accumulate(own[:, 0]), encoder, limit)
-                found.append(tuple(Passage(i, *stretch) for i, stretch in enumerate(stretches)))
-        return found
+                if len(tokens) > limit:
+                    stretches = self._fitting(document, np.maximum.accumulate(tokens[:, 0]), encoder, limit)
+                passages.append(tuple(Passage(i, *stretch) for i, stretch in enumerate(stretches)))
+        return passages
 
     def texts(
         self, documents: Sequence[Document], passages: Sequence[Sequence[Passage]], encoder: Encoder
@@ -87,8 +89,8 @@ class Passages:
         """What is encoded for every passage of every document, which `split` gave for this encoder."""
         limit = self._limit(encoder)
         return [
-            self._texts(document, own, len(own) > 1 and self._title(document, encoder, limit) > 0, limit)
-            for document, own in zip(documents, passages, strict=True)
+            self._texts(document, parts, len(parts) > 1 and self._title(document, encoder, limit) > 0, limit)
+            for document, parts in zip(documents, passages, strict=True)
         ]
 
     def _texts(
@@ -111,7 +113,7 @@ class Passages:
         """The stretches of a document that no passage crosses, each of at least a quarter of a passage."""
         end = len(document.content)
         places = document.places if self.follow == "structure" else ()
-        parts = [(own.page, own.slide, own.sheet, own.heading) for _, own in places]
+        parts = [(place.page, place.slide, place.sheet, place.heading) for _, place in places]
         edges = [
             offset + document.text_start
             for (offset, _), part, before in zip(places[1:], parts[1:], parts, strict=False)

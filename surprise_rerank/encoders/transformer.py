@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
-from surprise_rerank.core.computing import limit_torch
+from surprise_rerank.core.process import limit_torch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoded, Kind, PortableEncoder, Precision, Progress
@@ -82,16 +82,16 @@ class TransformerEncoder(PortableEncoder, ABC):
         self, texts: Sequence[str], kind: Kind = "document", on_progress: Progress | None = None
     ) -> Encoded:
         """Dense and token vectors from one pass; texts longer than the model reads are cut."""
-        inputs, own = self.read(texts, kind)
+        inputs, counted = self.read(texts, kind)
         dense = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        lengths = np.array([len(places) for places in own], dtype=np.int64)
+        lengths = np.array([len(places) for places in counted], dtype=np.int64)
         ends = np.cumsum(lengths)
         tokens = np.empty((int(lengths.sum()), self.token_dimension), dtype=np.float32)
         for rows, of_texts, of_tokens in self.passes(self._batches(inputs), self.prompt(kind)):
             # Matryoshka models are cut after the forward pass.
             dense[rows] = of_texts[:, : self.dimension]
             for vectors, i in zip(of_tokens, rows, strict=True):
-                np.take(vectors, own[i], axis=0, out=tokens[ends[i] - lengths[i] : ends[i]])
+                np.take(vectors, counted[i], axis=0, out=tokens[ends[i] - lengths[i] : ends[i]])
             if on_progress is not None:
                 on_progress(len(rows))
         return Encoded(unit_rows(dense), TokenBatch.from_rows(tokens, lengths))
@@ -104,8 +104,8 @@ class TransformerEncoder(PortableEncoder, ABC):
 
     def words(self, texts: Sequence[str], kind: Kind = "document") -> list[list[str]]:
         """The tokenizer's pieces whose vectors `encode` returns, in its spelling."""
-        inputs, own = self.read(texts, kind)
-        rows = zip(inputs["input_ids"], own, strict=True)
+        inputs, counted = self.read(texts, kind)
+        rows = zip(inputs["input_ids"], counted, strict=True)
         return [[self.tokenizer.id_to_token(int(i)) or "" for i in ids[places]] for ids, places in rows]
 
     @functools.cached_property
@@ -129,7 +129,7 @@ class TransformerEncoder(PortableEncoder, ABC):
         """What the model reads of n texts, cut to its length, and which of these tokens count as theirs."""
         prompt = self.prompt(kind)
         inputs: dict[str, list[IntArray]] = {name: [] for name in self.reading.inputs}
-        own: list[IntArray] = []
+        counted: list[IntArray] = []
         for encoding in self.tokenizer.encode_batch([prompt + encodable(text) for text in texts]):
             special = np.array(encoding.special_tokens_mask, dtype=bool)
             counts = ~special
@@ -138,8 +138,8 @@ class TransformerEncoder(PortableEncoder, ABC):
             kept = self._kept(special)
             for name, values in inputs.items():
                 values.append(np.array(getattr(encoding, COLUMNS[name]), dtype=np.int64)[kept])
-            own.append(np.flatnonzero(counts[kept]))
-        return inputs, own
+            counted.append(np.flatnonzero(counts[kept]))
+        return inputs, counted
 
     def _kept(self, special: IntArray) -> IntArray:
         """Which tokens the model reads: from the beginning, and the special ones at the end."""
@@ -192,7 +192,6 @@ class SentenceTransformerEncoder(TransformerEncoder):
             raise ModelError(
                 f"precision='int8': {name!r} is computed by torch, in float32 or bfloat16; choose one of them"
             )
-        own = own_tokenizer(model, name)
         self.model = model.eval()
         tokenizer: Any = model.tokenizer
         reading = Reading(
@@ -206,7 +205,7 @@ class SentenceTransformerEncoder(TransformerEncoder):
         )
         super().__init__(
             name,
-            own,
+            own_tokenizer(model, name),
             reading,
             dimension=int(model.get_embedding_dimension() or 0),
             fingerprint=fingerprint_of(model),
@@ -226,14 +225,14 @@ class SentenceTransformerEncoder(TransformerEncoder):
         limit_torch()
         device = self.model.device
         for rows, features in batches:
-            given: dict[str, Any] = {n: torch.from_numpy(v).to(device) for n, v in features.items()}
+            inputs: dict[str, Any] = {n: torch.from_numpy(v).to(device) for n, v in features.items()}
             if prompt and tells_prompt(self.model):
                 # As the library counts: without a special token at the end.
                 special = self.tokenizer.encode(prompt).special_tokens_mask
-                given["prompt_length"] = len(special) - special[-1]
+                inputs["prompt_length"] = len(special) - special[-1]
             rounded = torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16")
             with torch.inference_mode(), rounded:
-                output = self.model(given)
+                output = self.model(inputs)
             dense, tokens = (output[key].float().cpu() for key in ("sentence_embedding", "token_embeddings"))
             yield rows, dense.numpy(), tokens.numpy()
 
@@ -277,7 +276,7 @@ def _offsets(encoding: Any) -> IntArray:
 def prompt_of(prompts: Mapping[str, str | None], kind: Kind) -> str:
     """The text that a sentence-transformers model has before texts of a kind; empty where there is none."""
     names = ("query",) if kind == "query" else ("document", "passage", "corpus")
-    return next((found for name in names if (found := prompts.get(name))), "")
+    return next((prompt for name in names if (prompt := prompts.get(name))), "")
 
 
 def tells_prompt(model: Any) -> bool:

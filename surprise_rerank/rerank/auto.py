@@ -28,7 +28,7 @@ from surprise_rerank.surprise.ensemble import Ensemble
 
 @dataclass(frozen=True, slots=True)
 class SumSettings:
-    """The numbers of a sum.
+    """The weights and other numbers that a sum of scorers is made with.
 
     Attributes:
         weights: scorer's name -> weight; 1 where not given. Feedback is added where it has one.

@@ -18,9 +18,8 @@ import numpy.typing as npt
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.computing import limit_torch
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.core.process import SharedByCopies
+from surprise_rerank.core.process import SharedByCopies, limit_torch
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.scorers import Scorer
 
@@ -70,7 +69,7 @@ class CrossEncoderScorer(SharedByCopies, Scorer):
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Texts."""
+        """The documents, for their texts."""
         return frozenset({"documents"})
 
     def __reduce__(self) -> tuple[Any, ...]:

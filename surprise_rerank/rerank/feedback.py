@@ -23,7 +23,7 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, pair_similar
 from surprise_rerank.core.computing import row_products
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.rerank.fusion import AS_THEY_ARE, FusionReranker, by_id
-from surprise_rerank.rerank.scorers import Measured, Scorer
+from surprise_rerank.rerank.scorers import MeasuredScores, Scorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
 T = TypeVar("T", bound=Hashable)
@@ -34,14 +34,14 @@ BEST, OTHERS = 6, 6
 FEWEST = 20
 
 
-class Chosen(NamedTuple):
+class FeedbackRows(NamedTuple):
     """Positions in a pool of the candidates whose vectors make the second question."""
 
     best: list[int]
     others: list[int]
 
 
-def chosen(*lists: Sequence[T]) -> tuple[list[T], list[T]]:
+def best_and_others(*lists: Sequence[T]) -> tuple[list[T], list[T]]:
     """Of lists of candidates, best first: the best of each, and some of the others at even distances."""
     best = list(dict.fromkeys(name for names in lists for name in names[:BEST]))
     others: list[T] = []
@@ -65,7 +65,7 @@ class Feedback:
     corpus: Ensemble
 
     def question(
-        self, query: Query, pool: Candidates, rows: Chosen, vectors: Mapping[int, Float32Array]
+        self, query: Query, pool: Candidates, rows: FeedbackRows, vectors: Mapping[int, Float32Array]
     ) -> Float32Array | None:
         """The (d,) second question, of length 1; None where a pool is small or shows no difference.
 
@@ -121,10 +121,10 @@ class FeedbackScorer(Scorer):
         return self.measured(query, candidates).scores
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """Over the corpus."""
+        """Mean and deviation of the similarities over the corpus."""
         return self.measured(query, candidates).moments
 
-    def measured(self, query: Query, candidates: Candidates) -> Measured:
+    def measured(self, query: Query, candidates: Candidates) -> MeasuredScores:
         """Its scores with what is usual for them."""
         question = None if self.feedback is None else self._question(self.feedback, query, candidates)
         if self.feedback is None:
@@ -136,7 +136,7 @@ class FeedbackScorer(Scorer):
             scores, moments = None, None
         if scores is None or moments is None:  # nothing speaks for or against a candidate
             scores, moments = np.zeros(len(candidates)), AS_THEY_ARE
-        return Measured(np.asarray(scores, np.float64), np.asarray(scores, np.float64), moments)
+        return MeasuredScores(np.asarray(scores, np.float64), np.asarray(scores, np.float64), moments)
 
     def absence(self, query: Query, candidates: Candidates) -> str | None:
         """Silence where a retriever found no second question; None where it can score."""
@@ -155,7 +155,7 @@ class FeedbackScorer(Scorer):
         ranked = [order[np.argsort(-scores[order], kind="stable")] for scores in lists]
         if len(ranked) == 2:  # what has no word of the question was not found by its words
             ranked[1] = ranked[1][lists[1][ranked[1]] > 0]
-        rows = Chosen(*chosen(*(rows.tolist() for rows in ranked)))
+        rows = FeedbackRows(*best_and_others(*(rows.tolist() for rows in ranked)))
         return feedback.question(query, candidates, rows, dict(enumerate(vectors)))
 
 

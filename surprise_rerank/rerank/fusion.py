@@ -19,7 +19,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Query, Ranking
 from surprise_rerank.core.arrays import Float64Array, FloatArray, IntArray
 from surprise_rerank.core.moments import Moments
-from surprise_rerank.rerank.scorers import Measured, Scorer
+from surprise_rerank.rerank.scorers import MeasuredScores, Scorer
 from surprise_rerank.surprise.score import ROUNDING, z_scores
 
 FusionMethod: TypeAlias = Literal["surprise", "rrf", "minmax", "zscore", "sum"]
@@ -172,13 +172,13 @@ class Share:
     """
 
     name: str
-    measured: Measured
+    measured: MeasuredScores
     z: Float64Array
     weight: float
 
     @property
     def part(self) -> Float64Array:
-        """(n,) what it adds."""
+        """(n,) the weighted z that the scorer adds to the scores."""
         return self.weight * self.z
 
 
@@ -216,7 +216,7 @@ class FusionReranker:
 
     @property
     def needs(self) -> frozenset[Field]:
-        """What the scorers need, together."""
+        """The fields of candidates that the scorers need, together."""
         return frozenset().union(*(scorer.needs for scorer in self.scorers))
 
     def rerank(self, query: Query, candidates: Candidates) -> Ranking:
@@ -256,7 +256,7 @@ class FusionReranker:
                 z[scorer.name] = surprise_normalized(scores.scores, scores.moments)
             else:  # what is usual over the corpus does not count, and need not be known
                 raw = np.asarray(scorer.scores(query, candidates), np.float64)
-                measured[scorer.name] = Measured(raw, raw, AS_THEY_ARE)
+                measured[scorer.name] = MeasuredScores(raw, raw, AS_THEY_ARE)
                 z[scorer.name] = POOL_SCALES[self.method](raw)
         factors = {} if self.trust is None else self.trust.factors(z, by_id(candidates))
         return [

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.core.json_values import at
-from surprise_rerank.documents import Passage
+from surprise_rerank.documents import Document, Passage
 
+NO_PARENTS: Mapping[str, str] = MappingProxyType({})
 _METADATA = "metadata."
+# Keys of metadata that tell what a chunk is of.
+_PARENTS = ("parent", "ref_doc_id", "source_id")
 
 
 def group_path(path: str) -> str:
@@ -81,13 +85,29 @@ def merged_neighbours(ranking: Ranking) -> Ranking:
     return replace(ranking.take(list(stretches)), passages=tuple(whole))
 
 
-def at_most_of_each(ranking: Ranking, most: int) -> Ranking:
-    """The lines of a ranking without those of documents that `most` better lines are of already."""
+def parent_of(document: Document) -> str:
+    """The id of what a document is a chunk of, where its metadata have one, or else its own.
+
+    Users write `parent`, LlamaIndex `ref_doc_id`, Haystack `source_id`, and LangChain `source` beside the
+    page or the offset of a chunk.
+    """
+    metadata = document.metadata
+    is_chunk = "page" in metadata or "start_index" in metadata
+    values = (metadata.get(name) for name in (*_PARENTS, *["source"] * is_chunk))
+    return next((value for value in values if isinstance(value, str) and value), document.id)
+
+
+def at_most_of_each(ranking: Ranking, most: int, parents: Mapping[str, str] = NO_PARENTS) -> Ranking:
+    """The lines of a ranking without those of documents that `most` better lines are of already.
+
+    `parents` are by id, where documents are chunks of others.
+    """
     counts: Counter[str] = Counter()
     kept = []
     for row, name in enumerate(ranking.ids):
-        counts[name] += 1
-        if counts[name] <= most:
+        parent = parents.get(name, name)
+        counts[parent] += 1
+        if counts[parent] <= most:
             kept.append(row)
     return ranking.take(kept)
 

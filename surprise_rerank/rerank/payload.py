@@ -40,7 +40,7 @@ class PayloadScorer(Scorer):
 
     @property
     def needs(self) -> frozenset[Field]:
-        """Documents, for their metadata."""
+        """The documents, for their metadata."""
         return frozenset({"documents"})
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class PayloadScorer(Scorer):
         return np.asarray(np.exp2(-np.abs(values - best) / self._halving))
 
     def moments(self, query: Query, candidates: Candidates) -> Moments:
-        """Of the pool's values."""
+        """Mean and deviation of the pool's values."""
         scores = self.scores(query, candidates)
         return Moments.of(scores[np.isfinite(scores)])
 

@@ -41,7 +41,7 @@ class Reranker(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class MeasuredScores:
     """A scorer's scores of n candidates, and what is usual for them over the corpus.
 
     Attributes:
@@ -83,10 +83,10 @@ class Scorer(ABC):
     def moments(self, query: Query, candidates: Candidates) -> Moments:
         """Mean and deviation of its scores for this query over the corpus, or a sample of it."""
 
-    def measured(self, query: Query, candidates: Candidates) -> Measured:
+    def measured(self, query: Query, candidates: Candidates) -> MeasuredScores:
         """Its scores with what is usual for them."""
         scores = np.asarray(self.scores(query, candidates), np.float64)
-        return Measured(scores, scores, self.moments(query, candidates))
+        return MeasuredScores(scores, scores, self.moments(query, candidates))
 
     def absence(self, query: Query, candidates: Candidates) -> str | None:
         """Why a fusion leaves it out here, as a sentence or an empty string; None where it can score."""
@@ -210,11 +210,11 @@ class DynaMaxScorer(Scorer):
         """Moments over the sample of the corpus, or those of the pool."""
         return Moments.of(self._inclusion(query, candidates).usual)
 
-    def measured(self, query: Query, candidates: Candidates) -> Measured:
+    def measured(self, query: Query, candidates: Candidates) -> MeasuredScores:
         """Scores less what lengths predict, with moments of the same over the sample."""
         inclusion = self._inclusion(query, candidates)
         scores, usual = without_length(inclusion, self.lengths)
-        return Measured(inclusion.scores, scores, Moments.of(usual))
+        return MeasuredScores(inclusion.scores, scores, Moments.of(usual))
 
     def absence(self, query: Query, candidates: Candidates) -> str | None:
         """Why a fusion leaves it out here; None where it can score."""

@@ -111,14 +111,14 @@ def word_lists(
     encoder: Encoder, texts: Sequence[str], kind: Kind = "document"
 ) -> tuple[tuple[str, ...], ...]:
     """The words of each text, aligned with the encoder's token vectors."""
-    own = require_token_encoder(encoder).words(texts, kind=kind)
-    return tuple(tuple(words) for words in own)
+    lists = require_token_encoder(encoder).words(texts, kind=kind)
+    return tuple(tuple(words) for words in lists)
 
 
 def known_tokens(tokens: TokenBatch) -> npt.NDArray[np.bool_]:
     """(total,) whether a token's vector is not zero."""
-    known: npt.NDArray[np.bool_] = (tokens.norms > 0) & tokens.directions.any(axis=1)
-    return known
+    is_known: npt.NDArray[np.bool_] = (tokens.norms > 0) & tokens.directions.any(axis=1)
+    return is_known
 
 
 def same_dimension(query: FloatArray, dimension: int) -> None:

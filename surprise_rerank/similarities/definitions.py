@@ -164,8 +164,8 @@ def soft_jaccard(*, counts: bool) -> Similarity:
             return 0.0
         x, y = as_float64(a.vectors, unit=True), as_float64(b.vectors, unit=True)
         ours, theirs = Counter(a.names), Counter(b.names)
-        both = cardinality(np.concatenate([x, y]), (*a.names, *b.names), ours | theirs)
-        return (cardinality(x, a.names, ours) + cardinality(y, b.names, theirs) - both) / both
+        union = cardinality(np.concatenate([x, y]), (*a.names, *b.names), ours | theirs)
+        return (cardinality(x, a.names, ours) + cardinality(y, b.names, theirs) - union) / union
 
     return Similarity(of, BOTH)
 
@@ -252,8 +252,8 @@ def fuzzy_bag(
         if not a.any() or not b.any():
             return 0.0
         smallest = np.array(_CANCELLED_SUM * (np.abs(a).sum() + np.abs(b).sum()) if cancels else 0.0)
-        both, ours, theirs = sets.overlap(a, b).sum(axis=-1, dtype=np.float64)[:, None]
-        return float(sets.quotient(both, ours, theirs, smallest)[0])
+        common, ours, theirs = sets.overlap(a, b).sum(axis=-1, dtype=np.float64)[:, None]
+        return float(sets.quotient(common, ours, theirs, smallest)[0])
 
     return Similarity(of)
 
@@ -263,12 +263,12 @@ def vocabulary(texts: Texts, size: int | None = None, *, unit: bool) -> Float32A
 
     All words without a size. With `unit`, vectors are scaled to length 1 before the mean, and the mean after.
     """
-    known = [texts[i].known() for i in range(len(texts))]
-    ranked = [word for word, _ in Counter(w for text in known for w in text.names).most_common(size)]
+    bags = [texts[i].known() for i in range(len(texts))]
+    ranked = [word for word, _ in Counter(w for text in bags for w in text.names).most_common(size)]
     border.some("the known words of texts to fit on", ranked, "give more texts")
     row = {word: i for i, word in enumerate(ranked)}
     sums, times = np.zeros((len(ranked), texts.batch.dimension)), np.zeros(len(ranked))
-    for text in known:
+    for text in bags:
         rows = np.array([row.get(word, -1) for word in text.names], dtype=np.int64)
         kept = rows >= 0
         np.add.at(sums, rows[kept], as_float64(text.vectors, unit=unit)[kept])

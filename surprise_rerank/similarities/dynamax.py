@@ -38,7 +38,7 @@ def membership(tokens: FloatArray, universe: FloatArray) -> Float64Array:
     """
     if len(tokens) == 0:
         return np.zeros(len(universe))
-    x, u = (np.ascontiguousarray(given, np.float64) for given in (tokens, universe))
+    x, u = (np.ascontiguousarray(array, np.float64) for array in (tokens, universe))
     best: Float64Array = np.maximum(products(u, x).max(axis=1), 0.0)
     return best
 
@@ -86,7 +86,7 @@ class SetMeasure:
         return np.stack([np.minimum(a, b), np.broadcast_to(a, b.shape), b])
 
     def quotient(
-        self, both: Float64Array, a: Float64Array, b: Float64Array, smallest: Float64Array | float = 0.0
+        self, common: Float64Array, a: Float64Array, b: Float64Array, smallest: Float64Array | float = 0.0
     ) -> Float64Array:
         """(n,) similarities of (n,) sums over the universe: of the common part, A's and B's own.
 
@@ -94,7 +94,7 @@ class SetMeasure:
         """
         match self.name:
             case "jaccard":
-                denominator = a + b - both
+                denominator = a + b - common
             case "otsuka" | "cosine":
                 denominator = np.sqrt(np.maximum(a * b, 0.0))
             case "dice":
@@ -102,10 +102,10 @@ class SetMeasure:
             case "inclusion":
                 denominator = a
             case "tversky":
-                denominator = both + self.alpha * (a - both) + self.beta * (b - both)
+                denominator = common + self.alpha * (a - common) + self.beta * (b - common)
         # The absolute value, because average and sum pooling have sums of either sign.
         defined = np.abs(denominator) > smallest
-        return np.divide(both, denominator, out=np.zeros_like(both), where=defined)
+        return np.divide(common, denominator, out=np.zeros_like(common), where=defined)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from typing import TypeAlias
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms
-from surprise_rerank.core.computing import limit_torch, products, using_threads
+from surprise_rerank.core.computing import products, using_threads
+from surprise_rerank.core.process import limit_torch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
 
@@ -87,8 +88,8 @@ def pool_maxima(
             rows = slice(int(documents.offsets[start]), int(documents.offsets[stop]))
             if rows.start == rows.stop:
                 continue
-            own = stored[rows].to(place, torch.float32)
-            dots = torch.mm(own, x, out=out[: len(own)])
+            block = stored[rows].to(place, torch.float32)
+            dots = torch.mm(block, x, out=out[: len(block)])
             if factors is not None:
                 dots.mul_(factors[rows, None].to(place))
             owners = torch.repeat_interleave(torch.arange(stop - start), lengths[start:stop]).to(place)
@@ -123,16 +124,16 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     import torch
 
     limit_torch()
-    own = torch.zeros(len(documents.norms))
+    memberships = torch.zeros(len(documents.norms))
     with using_threads(_threads(documents, threads)):
         for i in np.flatnonzero(documents.lengths).tolist():
             tokens, first = torch.from_numpy(documents[i]), int(documents.offsets[i])
             at = 0
             for part in torch.split(tokens, max(1, _CHUNK_PRODUCTS // len(tokens))):
                 rows = slice(first + at, first + at + len(part))
-                own[rows] = (part @ tokens.T).amax(dim=1).clamp_min_(0.0)
+                memberships[rows] = (part @ tokens.T).amax(dim=1).clamp_min_(0.0)
                 at += len(part)
-    return own.numpy()
+    return memberships.numpy()
 
 
 def _require_in_range(one: FloatArray, other: FloatArray) -> None:

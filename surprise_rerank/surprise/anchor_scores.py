@@ -88,8 +88,8 @@ class AnchorScores:
     def moments(self) -> Moments:
         """(L,) means and deviations that scores are computed with."""
         mean, deviation = np.broadcast_arrays(self._moments.mean, self._moments.deviation)
-        own = deviation[self.defined]
-        others = np.sqrt(np.mean(own**2)) if len(own) else 1.0
+        deviations = deviation[self.defined]
+        others = np.sqrt(np.mean(deviations**2)) if len(deviations) else 1.0
         means = np.broadcast_to(mean, self.defined.shape)
         return Moments(means, np.where(self.defined, deviation, others))
 
@@ -127,12 +127,14 @@ class AnchorScores:
         return scores
 
     def _blocks(self, keys: FloatArray) -> Iterator[tuple[slice, FloatArray]]:
-        given = np.asarray(keys)
-        border.equal("the shape of a key", given.shape[1:], self._anchors.shape[1:], "use one model for all")
-        size = max(_LEAST_ROWS, _BLOCK_VALUES // max(given.shape[1], len(self)))
-        for start in range(0, len(given), size):
+        vectors = np.asarray(keys)
+        border.equal(
+            "the shape of a key", vectors.shape[1:], self._anchors.shape[1:], "use one model for all"
+        )
+        size = max(_LEAST_ROWS, _BLOCK_VALUES // max(vectors.shape[1], len(self)))
+        for start in range(0, len(vectors), size):
             rows = slice(start, start + size)
-            yield rows, given[rows].astype(_precision(given), copy=False)
+            yield rows, vectors[rows].astype(_precision(vectors), copy=False)
 
     def _similarities(self, block: FloatArray) -> FloatArray:
         """(b, L) similarities to the anchors."""

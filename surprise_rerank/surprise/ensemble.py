@@ -114,9 +114,9 @@ class Ensemble:
         for rows in _blocks(count, _BLOCK):
             block = prepared(members[rows], similarity)
             priorities[rows] = _priorities(block)
-            own = block.mean(axis=0, dtype=np.float64)
-            centred = np.subtract(block, own, out=buffer[: len(block)])
-            delta, seen = own - mean, rows.start + len(block)
+            block_mean = block.mean(axis=0, dtype=np.float64)
+            centred = np.subtract(block, block_mean, out=buffer[: len(block)])
+            delta, seen = block_mean - mean, rows.start + len(block)
             mean += delta * (len(block) / seen)
             scatter += centred.T @ centred + np.outer(delta, delta) * (rows.start * len(block) / seen)
         content_keys = priorities
@@ -284,11 +284,11 @@ class Ensemble:
         q = matrix(anchors, "anchors", self.dimension)
         parts = []
         for rows in _blocks(len(q), max(1, _BLOCK_SIMILARITIES // max(self.sampled, 1))):
-            found = of(vector_similarities(q[rows], self.sample, self.similarity))
+            moments = of(vector_similarities(q[rows], self.sample, self.similarity))
             if is_linear(self.similarity):
                 x = prepared(q[rows], self.similarity)
-                found = replace(found, deviation=self._beyond_rounding(found.deviation, x))
-            parts.append(found)
+                moments = replace(moments, deviation=self._beyond_rounding(moments.deviation, x))
+            parts.append(moments)
         mean, deviation = (
             np.concatenate([np.zeros(0), *(getattr(part, name) for part in parts)])
             for name in ("mean", "deviation")
@@ -309,8 +309,8 @@ class Ensemble:
 
     def to_bytes(self) -> bytes:
         """The content of the file that `save` writes, for stores that have no files."""
-        file, own = io.BytesIO(), {field.name: getattr(self, field.name) for field in fields(self)}
-        np.savez(file, format=np.int64(_FORMAT), **own)
+        file, values = io.BytesIO(), {field.name: getattr(self, field.name) for field in fields(self)}
+        np.savez(file, format=np.int64(_FORMAT), **values)
         return file.getvalue()
 
     @classmethod
@@ -330,13 +330,13 @@ class Ensemble:
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
                 if int(stored["format"]) != _FORMAT:
                     raise DataError(f"{where}: ensemble of another format; make it again with Ensemble.save")
-                own: dict[str, Any] = {field.name: stored[field.name] for field in fields(cls)}
-            own |= {name: int(own[name]) for name in ("count", "sample_size", "checksum")}
-            own |= {name: str(own[name]) for name in ("model", "similarity")}
-            d, s = len(own["mean"]), len(own["priorities"])
-            if own["scatter"].shape != (d, d) or own["sample"].shape != (s, d):
+                values: dict[str, Any] = {field.name: stored[field.name] for field in fields(cls)}
+            values |= {name: int(values[name]) for name in ("count", "sample_size", "checksum")}
+            values |= {name: str(values[name]) for name in ("model", "similarity")}
+            d, s = len(values["mean"]), len(values["priorities"])
+            if values["scatter"].shape != (d, d) or values["sample"].shape != (s, d):
                 raise DataError(f"{where}: its arrays do not fit together; make it again with Ensemble.save")
-            return cls(**own)
+            return cls(**values)
         except DataError:
             raise
         except UNREADABLE_ARCHIVE as error:

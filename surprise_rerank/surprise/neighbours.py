@@ -81,13 +81,13 @@ def nearest(
     *,
     k: int | None = None,
     above: float | None = None,
-    own: IntArray | None = None,
+    query_rows: IntArray | None = None,
     device: str = "cpu",
 ) -> Neighbours:
     """The neighbours of some queries among all keys, by the score slope * <q, key> + intercept.
 
     >>> x, plain = np.eye(3, dtype=np.float32), LinearForm(np.ones(3), np.array([-0.2, -0.1, -0.3]))
-    >>> nearest(x, x, plain, k=1, own=np.arange(3)).key
+    >>> nearest(x, x, plain, k=1, query_rows=np.arange(3)).key
     array([1, 0, 1])
 
     Args:
@@ -96,11 +96,11 @@ def nearest(
         form: of the keys; slope 1 and intercept 0 rank by the plain similarity.
         k: how many of each query; all that are above the threshold where None.
         above: the smallest score that counts.
-        own: (m,) the rows of the queries among the keys, which are left out; None where they are not there.
+        query_rows: (m,) the rows of the queries among the keys, which are left out; None where they are none.
         device: where to multiply: `cpu`, `cuda`, ...
     """
     place = device_of(device)
-    asked = torch.from_numpy(augmented_query(queries)).to(place)
+    directions = torch.from_numpy(augmented_query(queries)).to(place)
 
     def augmented(part: slice) -> torch.Tensor:
         return torch.from_numpy(augmented_documents(keys[part], form.take(part))).to(place)
@@ -108,20 +108,20 @@ def nearest(
     floor = torch.full((len(queries),), -torch.inf if above is None else above, device=place)
     best = _none()
     for first in range(0, len(keys), KEY_BLOCK):
-        scores = asked @ augmented(slice(first, first + KEY_BLOCK)).T
-        if own is not None:
-            mine = np.flatnonzero((own >= first) & (own < first + scores.shape[1]))
-            scores[mine, own[mine] - first] = -torch.inf
+        scores = directions @ augmented(slice(first, first + KEY_BLOCK)).T
+        if query_rows is not None:
+            mine = np.flatnonzero((query_rows >= first) & (query_rows < first + scores.shape[1]))
+            scores[mine, query_rows[mine] - first] = -torch.inf
         if k is not None and first == 0:
-            found = _top(scores, k, floor)
+            hits = _top(scores, k, floor)
         else:
-            found = torch.nonzero(scores >= floor[:, None] if k is None else scores > floor[:, None])
-        if len(best) + len(found) > MOST_PAIRS:
+            hits = torch.nonzero(scores >= floor[:, None] if k is None else scores > floor[:, None])
+        if len(best) + len(hits) > MOST_PAIRS:
             raise DataError(
                 f"a score above {above} lets through more than {MOST_PAIRS:,} pairs of {len(queries)} "
                 "documents; raise it, or give k"
             )
-        rows, columns = found[:, 0], found[:, 1]
+        rows, columns = hits[:, 0], hits[:, 1]
         values = scores[rows, columns].cpu().numpy().astype(np.float64)
         best = _joined(best, Neighbours(rows.cpu().numpy(), first + columns.cpu().numpy(), values, values), k)
         if k is not None:

@@ -270,8 +270,8 @@ class Surprise:
 
         They can be stored beside each document and given to `scores_from` later.
         """
-        own = self.ensemble.percentiles if self.model == "percentile" else self.ensemble.moments
-        moments = own(anchors)
+        statistics = self.ensemble.percentiles if self.model == "percentile" else self.ensemble.moments
+        moments = statistics(anchors)
         share = 1.0 if self.model == "pooled" else self.shrink_deviation
         if share or self.shrink_mean:
             return moments.shrunk(self.pooled, mean=self.shrink_mean, deviation=share)
@@ -302,14 +302,14 @@ class Surprise:
 
     def _over_anchors(self, *, percentiles: bool) -> Moments:
         """Scalar moments over the population of anchors."""
-        own = self.ensemble.percentiles if percentiles else self.ensemble.moments
+        statistics = self.ensemble.percentiles if percentiles else self.ensemble.moments
         population = self.ensemble if self.anchors is None else self.anchors
         if isinstance(population, Ensemble):
             if isinstance(self.ensemble, Ensemble) and not percentiles:
                 return self.ensemble.pooled(population)
-            return population.pooled_over_sample(own)
+            return population.pooled_over_sample(statistics)
         advice = "pooled moments and weights below 1 need a population of them"
-        return own(border.present("anchors", self.anchors, advice)).pooled()
+        return statistics(border.present("anchors", self.anchors, advice)).pooled()
 
     def _scores(self, psi: Float64Array, moments: Moments, others: Float64Array | None) -> SurpriseScores:
         """Equations (2), (4) and (5); (1) where the ensemble's similarities are given."""

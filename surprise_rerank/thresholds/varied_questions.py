@@ -17,7 +17,7 @@ from surprise_rerank.core.arrays import Float64Array
 # Of the questions of a background that is made without being asked for. Known from 300: 5 % +- 1.3.
 USUAL = 300
 ORIGIN = "varied questions of the package"
-_FILE = "varied_questions.tsv"
+_FILE, _TRANSLATED = "varied_questions.tsv", "questions_in_languages.tsv"
 # Questions whose sets of trigrams have at least this Jaccard similarity are one question.
 NEAR = 0.5
 _GRAM = 3
@@ -29,9 +29,20 @@ def varied_questions(count: int = USUAL) -> tuple[str, ...]:
     They are questions, key words, claims and longer requests about 42 topics, written for this package. A
     DataError if there are not so many.
     """
-    lines = resources.files(__package__).joinpath(_FILE).read_text("utf-8").splitlines()
-    questions = [line.partition("\t")[2] for line in lines if not line.startswith("#")]
+    questions = [question for _, question in _lines(_FILE)]
     return tuple(questions[: border.count("count", count, 1, len(questions))])
+
+
+def translated_questions(language: str) -> tuple[str, ...]:
+    """Return 60 questions about everything in a language, such as `german`; none where there are none."""
+    return tuple(question for name, question in _lines(_TRANSLATED) if name == language)
+
+
+def _lines(file: str) -> list[tuple[str, str]]:
+    """Return the topic or language, and the question, of every line of a file of the package."""
+    lines = resources.files(__package__).joinpath(file).read_text("utf-8").splitlines()
+    pairs = (line.partition("\t") for line in lines if not line.startswith("#"))
+    return [(head, question) for head, _, question in pairs]
 
 
 def question_shares(questions: Sequence[str]) -> Float64Array:

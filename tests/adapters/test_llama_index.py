@@ -148,7 +148,7 @@ def test_events_tell_what_happened(events: list[Any]) -> None:
     )
     assert events_seen[0].nodes == nodes
     assert events_seen[1].nodes == events_seen[3].nodes == ranked
-    with pytest.raises(DataError, match="no question"):
+    with pytest.raises(DataError, match="the question must be there, got None; give query_bundle="):
         rerank().postprocess_nodes(nodes_of("dog"))
 
 

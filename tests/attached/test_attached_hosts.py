@@ -464,6 +464,11 @@ class TestLlamaIndex:
         assert next(iter(groups)) == best
         assert [len(hits) for hits in groups.values()] == [2, 2]
         assert {hit.metadata["ref_doc_id"] for hit in groups[best]} == {best}
+        by_document = retriever.pipeline.search_groups(QUESTION, "document", top_k=2, group_size=2)
+        assert list(by_document) == list(groups)
+        one_of_each = retriever.pipeline.search(QUESTION, 12, unit="passage", max_per_document=1)
+        assert [hit.metadata["ref_doc_id"] for hit in one_of_each][:2] == list(groups)
+        assert len(one_of_each) == len(parents)
 
 
 class Mem0Store:

@@ -25,9 +25,8 @@ from surprise_rerank.classify.few_shot import (
     pair_targets,
 )
 from surprise_rerank.core.arrays import unit_rows
-from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError, ModelError, SurpriseRerankError
 
 TEXTS = [

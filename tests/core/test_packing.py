@@ -79,5 +79,5 @@ def test_no_more_tokens_come_than_are_asked_for(tokens: int) -> None:
 
 
 def test_a_ranking_without_texts_is_refused() -> None:
-    with pytest.raises(DataError, match="no texts"):
+    with pytest.raises(DataError, match="the document of each line must be there, got None; take a ranking"):
         packed_context(Ranking(("a",), np.ones(1)))

@@ -177,12 +177,6 @@ def test_ten_thousand_tokens_take_no_square_of_memory() -> None:
     assert peak < 40e6
 
 
-@pytest.mark.parametrize(("factor", "least"), [(0.9, 1), (float("nan"), 1), (2, 0)])
-def test_factors_that_make_no_sense_are_refused(factor: float, least: int) -> None:
-    with pytest.raises(DataError, match="at least 1"):
-        pooled_tokens(TokenBatch.from_arrays([vectors(5)]), factor, least)
-
-
 def test_a_merged_text_counts_every_token_in_a_joint_universe() -> None:
     """Repeated tokens: merging them loses nothing, so every score stays."""
     rng = np.random.default_rng(3)

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def exporter() -> Iterator[InMemorySpanExporter]:
-    """What the process' provider exports. There can be ended_span, and other tests follow."""
+    """What the process' provider exports. There can be one, and other tests follow."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
@@ -242,6 +242,6 @@ assert ("opentelemetry.trace" in sys.modules) == ("loaded" in sys.argv)
 def test_nothing_is_imported_without_a_provider_and_the_documentation_is_true(
     command: list[str],
 ) -> None:
-    """In processes of their own: a process can have ended_span provider."""
+    """In processes of their own: a process can have one provider."""
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -19,9 +19,8 @@ from surprise_rerank.encoders.base import Encoded, Encoder, Kind, encode_queries
 from surprise_rerank.encoders.function import FunctionEncoder
 from surprise_rerank.encoders.multi_vector import MultiVectorEncoder
 from surprise_rerank.encoders.paired import PairedEncoder
-from surprise_rerank.encoders.static import StaticEncoder
+from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
-from surprise_rerank.encoders.word_vectors import WordVectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.similarities.text_similarity import TextSimilarity
 

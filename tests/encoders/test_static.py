@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from surprise_rerank.encoders.static import StaticEncoder, default_tokenize
-from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.encoders.static import StaticEncoder, WordVectors, default_tokenize
 
 WORDS = ["the", "wing", "lifts", "NASA", "😀", "of"]
 VECTORS = np.float32([[1, 0, 0], [0, 2, 0], [0, 0, 4], [3, 4, 0], [1, 1, 1], [0, 0, -4]])

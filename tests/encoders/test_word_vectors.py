@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from surprise_rerank.core.extras import is_installed, pip_line
-from surprise_rerank.encoders import word_vectors as module
-from surprise_rerank.encoders.word_vectors import GLOVE, WordVectors, load_word_vectors
+from surprise_rerank.encoders import static as module
+from surprise_rerank.encoders.static import GLOVE, WordVectors, load_word_vectors
 from surprise_rerank.errors import DataError, MissingExtraError, ModelError
 
 WORDS = ["the", "Wing", "naïve", "日本", "3.5", "</s>", "\u0085", "\u00a0x"]

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from files import write_rows
+from click.testing import CliRunner
+from files import write_lines, write_rows, write_vectors
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.cli.rerank_eval import studies
 from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors, read_labelled
 
 ROWS = [{"text": "a dog", "label": "pets"}, {"text": "a bank", "label": "money"}]
@@ -94,3 +96,32 @@ def test_no_text_is_encoded_twice_and_other_texts_models_and_kinds_are_told_apar
     vectors(tmp_path, encoder).of(LabelledTexts("x", ("a bank", "a dog"), ("a", "b")))
     vectors(tmp_path, WordEncoder(fingerprint="1")).of(texts)
     assert len(list((tmp_path / "labelled").iterdir())) == 4
+
+
+def test_texts_without_labels_get_a_label_or_a_cluster(tmp_path: Path) -> None:
+    words = ("sport", "match", "goal", "money", "bank", "share")
+    vectors = write_vectors(tmp_path / "mine.txt", words, 8)
+    texts = write_lines(tmp_path / "texts.csv", "text", "match goal", "bank share", "goal", "share")
+    names = write_lines(tmp_path / "names.yaml", "a: match goal sport", "b: bank share money")
+    given = [str(texts), "--model", str(vectors), "--quiet", "--set", "answers=yes"]
+    with_names = [*given, "--set", f"names={names}", "--set", "weight=0"]
+    done = CliRunner().invoke(studies.classify, with_names)
+    assert done.exit_code == 0, done.output
+    assert [line.split("\t")[1:] for line in done.output.splitlines() if "\t" in line] == [
+        ["text", "label"],
+        ["match goal", "a"],
+        ["bank share", "b"],
+        ["goal", "a"],
+        ["share", "b"],
+    ]
+    done = CliRunner().invoke(studies.cluster, [*given, "--set", "clusters=2"])
+    assert done.exit_code == 0, done.output
+    groups = [line.split("\t")[2] for line in done.output.splitlines()[1:] if "\t" in line]
+    assert len(groups) == 4
+    assert set(groups) == {"0", "1"}
+    for command, told in ((studies.classify, "names=FILE.yaml"), (studies.cluster, "clusters=N")):
+        done = CliRunner().invoke(command, given)
+        assert done.exit_code != 0
+        assert told in str(done.exception)
+    with pytest.raises(DataError, match="answers=yes, which needs none"):
+        read_labelled(texts)

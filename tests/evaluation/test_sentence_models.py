@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.encoders.static import WordVectors
 from surprise_rerank.eval.studies.sentence_models import load_sentence_model, lower_cased
 
 

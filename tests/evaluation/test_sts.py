@@ -15,8 +15,7 @@ from words import WordEncoder
 from surprise_rerank import TextSimilarity
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.extras import is_installed
-from surprise_rerank.encoders.static import StaticEncoder
-from surprise_rerank.encoders.word_vectors import WordVectors
+from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import sts as command
 from surprise_rerank.eval.reports.report import Report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -39,6 +40,33 @@ def test_a_score_holds_within_its_tolerance_and_is_told_otherwise(
     (tmp_path / "own.py").write_text("1 / 0")
     assert "ZeroDivisionError" in check.run({**content, "tables": {}}, None)[0]
     assert "no_such is not installed" in check.lacks({"needs": {"modules": ["no_such"]}}, None)
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def test_links_to_headings_lead_to_one_on_github() -> None:
+    pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md"]
+    anchors = {
+        page.name: {
+            anchor(heading)
+            for heading in re.findall(
+                r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL), re.MULTILINE
+            )
+        }
+        for page in pages
+    }
+    broken = [
+        (page.name, link)
+        for page in pages
+        for link in re.findall(r"\]\(([^)\s]*#[^)\s]+)\)", page.read_text("utf-8"))
+        for file, heading in [link.split("#")]
+        if not link.startswith("http") and heading not in anchors[Path(file).name or page.name]
+    ]
+    assert not broken
 
 
 def test_every_file_of_figures_is_linked_from_a_page_and_tables_are_those_of_the_files() -> None:

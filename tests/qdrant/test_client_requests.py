@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import logging
 import warnings
@@ -182,6 +183,41 @@ def test_the_first_collection_is_made_where_the_url_says(server: Proxy) -> None:
 
 
 ASKED = models.QueryRequest(query=models.NearestQuery(nearest=[1.0, 2.0]), using="dense", limit=3)
+
+
+def test_vectors_travel_in_the_shortest_digits_of_float32(server: Proxy, engine: ClientEngine) -> None:
+    server.answers["query_batch_points"] = [{"points": []}]
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(size=(17, 384)).astype(np.float32)
+    moment = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+    newer = models.FieldCondition(key="day", range=models.DatetimeRange(gte=moment))
+    first = models.Prefetch(query=models.NearestQuery(nearest=tokens[0].tolist()), using="dense", limit=9)
+    asked = models.QueryRequest(
+        query=models.NearestQuery(nearest=tokens.tolist()),
+        prefetch=[first],
+        using="tokens",
+        filter=models.Filter(must=[newer]),
+    )
+    assert engine.query_batch([asked]) == [[]]
+    (came,) = server.searches
+    expected = asked.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    for search, wanted in ((came, expected), (came["prefetch"][0], expected["prefetch"][0])):
+        own, theirs = search["query"].pop("nearest"), wanted["query"].pop("nearest")
+        np.testing.assert_array_equal(np.array(own, np.float32), np.array(theirs, np.float32))
+    gte = came["filter"]["must"][0]["range"].pop("gte")
+    assert datetime.datetime.fromisoformat(gte) == moment
+    expected["filter"]["must"][0]["range"].pop("gte")
+    assert came == expected
+    assert len(server.seen[-1].body) < 100_000 < len(asked.model_dump_json())
+
+
+def test_a_number_that_no_server_takes_is_sent_for_its_answer(server: Proxy, engine: ClientEngine) -> None:
+    server.answers["query_batch_points"] = [{"points": []}]
+    large = models.Filter(must=[models.FieldCondition(key="n", match=models.MatchValue(value=2**70))])
+    engine.query_batch([ASKED.model_copy(update={"filter": large})])
+    assert server.searches[0]["filter"]["must"][0]["match"] == {"value": 2**70}
+
+
 POINTS = [
     {
         "id": UUID,

@@ -17,7 +17,13 @@ from surprise_rerank.connectors.systems import backgrounds
 from surprise_rerank.connectors.systems.backgrounds import title_questions
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
-from surprise_rerank.thresholds.varied_questions import ORIGIN, USUAL, varied_questions
+from surprise_rerank.thresholds.varied_questions import (
+    ORIGIN,
+    USUAL,
+    question_shares,
+    translated_questions,
+    varied_questions,
+)
 
 TOPICS = ("bread", "chain", "tyre", "brake", "lamp", "saddle", "pedal", "wheel", "frame", "basket")
 FEWER, GIVEN = varied_questions(40), varied_questions(65)[40:]
@@ -43,7 +49,6 @@ def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer questions than the package's 300: what is tested does not depend on their number."""
     monkeypatch.setattr(backgrounds, "varied_questions", lambda: FEWER)
-    monkeypatch.setattr(backgrounds, "USUAL", len(FEWER))
 
 
 @pytest.fixture
@@ -192,21 +197,37 @@ def german(count: int, say: str) -> list[str]:
     return [f"{say} {GERMAN[i % 8]} und was ist mit der Nummer {i} oder {i * i}?" for i in range(count)]
 
 
-def test_questions_in_another_language_than_the_documents_tell_nothing(few: None, tmp_path: Path):
+def test_the_questions_are_in_the_language_of_the_documents(tmp_path: Path):
     texts = [Document(f"d{i}", text) for i, text in enumerate(german(120, "Hier steht nicht nur"))]
     with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
         index.sync(texts)
+        kept = index.backgrounds()["auto"]
+        assert (set(kept.texts), kept.origin) == (set(translated_questions("german")), ORIGIN)
+        strict = index.pipeline(min_percentile=0.95)
+        assert strict.search("Warum schläft die Waschmaschine so tief?").verdict.status == "off-topic"
+        answered = strict.search(texts[0].text).verdict
+        assert answered is not None
+        assert answered.status == "answered"
+        # Others are of no use for these documents.
+        index.measure_background(questions=varied_questions(65))
+        told = "the documents are in German, and the background questions are in English; give questions in"
         verdict = index.pipeline().search("wo ist der Hund?").verdict
         assert verdict is not None
         assert verdict.status == "unknown"
-        told = "the documents are in German, and the background questions are in English; give questions in"
         assert verdict.reason.startswith(told)
         with pytest.raises(DataError, match=told):
             index.pipeline(min_percentile=0.5)
-        index.measure_background(questions=german(80, "Warum hat"))
-        verdict = index.pipeline(min_percentile=0.5).search("wo ist der Hund?").verdict
-        assert verdict is not None
-        assert verdict.status != "unknown"
+
+
+LANGUAGES = ("german", "spanish", "french", "italian", "portuguese", "russian", "chinese", "arabic")
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_there_are_enough_questions_in_each_language_for_a_verdict(language: str):
+    questions = translated_questions(language)
+    assert question_shares(questions).sum() == 60  # all are different
+    assert not backgrounds._doubt("multilingual-e5-small", questions, questions)
+    assert translated_questions("klingon") == ()
 
 
 def test_documents_that_the_model_does_not_read_are_told(few: None, tmp_path: Path):

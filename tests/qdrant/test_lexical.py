@@ -44,10 +44,11 @@ def test_values_are_saturated_frequencies(words: list[str], k: float, b: float, 
     assert document.indices.tolist() == sorted(set(document.indices.tolist()))
 
 
-def test_queries_count_each_term_once() -> None:
-    query = Bm25().query("cat dog cat")
-    assert query.values.tolist() == [1.0, 1.0]
-    assert set(query.indices.tolist()) == set(Bm25().documents(["dog cat"])[0].indices.tolist())
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40), st.integers(1, 50))
+def test_queries_count_a_term_as_often_as_it_occurs(words: list[str], times: int) -> None:
+    expected = {int(Bm25().query(word).indices[0]): times * words.count(word) for word in set(words)}
+    assert as_dict(Bm25(k=3, b=0.9).query(" ".join(words * times))) == expected
 
 
 @pytest.mark.parametrize("text", ["", "  ", "the of and", "\x00", "... !"])

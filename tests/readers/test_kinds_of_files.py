@@ -158,12 +158,14 @@ def test_mailboxes_and_maildirs_are_their_mails(tmp_path: Path) -> None:
 
 def test_images_are_named_as_such_and_programs_are_no_manual(tmp_path: Path) -> None:
     read(tmp_path / "a.txt", "text")
-    for name in ("scan.png", "lib.so.1", "notes.7"):
-        (tmp_path / name).write_bytes(b"an ELF")
+    for name in ("scan.png", "lib.so.1", "notes.7", "program"):
+        (tmp_path / name).write_bytes(b"an \0 ELF")
+    read(tmp_path / "README", "dogs")
+    read(tmp_path / "changelog.Debian.gz", gzip.compress(b"cats"))
     source = open_documents(tmp_path)
-    assert [d.id for d in source] == ["a.txt"]
+    assert [d.id for d in source] == ["README", "a.txt", "changelog.Debian.gz"]
     assert source.skipped.places == {
-        "of no kind that is read": ["lib.so.1", "notes.7"],
+        "of no kind that is read": ["lib.so.1", "notes.7", "program"],
         "an image, which needs OCR": ["scan.png"],
     }
     assert not source.unusable

@@ -18,7 +18,7 @@ from surprise_rerank import DocumentIndex
 from surprise_rerank.connectors.readers import FileRules, open_documents
 from surprise_rerank.connectors.readers import extraction as extraction_module
 from surprise_rerank.connectors.readers import patterns as patterns_module
-from surprise_rerank.connectors.readers.pages import html_text, markdown_text
+from surprise_rerank.connectors.readers.pages import Extracted, html_text, markdown_text
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError
 
 PDF = (
@@ -182,6 +182,14 @@ def test_a_file_that_takes_too_long_is_left_out_and_the_next_is_read(
     assert time.monotonic() - begun < 20
     assert source.skipped.counts == {"not read in 1 s": 1}
     assert source.unusable == [("a.md (not read in 1 s)", "a.md")]
+
+
+def test_what_a_library_raises_is_of_that_file_alone() -> None:
+    def broken(raw: bytes) -> Extracted:
+        raise KeyError("in a\ntable")
+
+    told = ["refused", "damaged", "is damaged: KeyError: 'in a\\ntable'"]
+    assert extraction_module._answer(b"", broken) == told
 
 
 def test_a_reader_that_crashes_is_not_called_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from files import ANIMALS, handbook
+from files import ANIMALS, handbook, pdf
 from qdrant_client import models
 from words import WordEncoder
 
@@ -15,6 +15,16 @@ from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.readers.places import page_starts
 from surprise_rerank.documents import Document
+
+
+def test_a_pdf_of_scans_needs_ocr_also_where_it_has_an_outline(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pdf(tmp_path / "in" / "scan.pdf", [[], [], []])
+    (tmp_path / "in" / "a.txt").write_text("dogs")
+    source = open_documents(tmp_path / "in")
+    assert [document.id for document in source] == ["a.txt"]
+    assert source.skipped.places == {"no text": ["scan.pdf"]}
+
 
 PROGRAMS = {
     "a.py": (

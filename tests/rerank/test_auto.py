@@ -23,7 +23,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.auto import AUTO, auto_of_texts
-from surprise_rerank.rerank.feedback import chosen, shares
+from surprise_rerank.rerank.feedback import best_and_others, shares
 from surprise_rerank.rerank.fusion import FusionReranker, Trust
 from surprise_rerank.rerank.scorers import without_length
 from surprise_rerank.similarities.dynamax import DynaMax
@@ -231,11 +231,6 @@ def test_numbers_out_of_range_are_told():
     for low, high in ((0.6, 0.5), (-0.1, 0.5), (0.5, 1.5), (math.nan, 0.5)):
         with pytest.raises(DataError, match=r"ascending shares|from 0 to 1"):
             Trust(low, high)
-    drawn = Drawn(6, 3)
-    with pytest.raises(DataError, match=r"weights\[0\]='colour' is not known"):
-        drawn.reranker.weighted({"colour": 1.0})
-    with pytest.raises(DataError, match=r"weights\['bm25'\] must be a number, got nan"):
-        drawn.reranker.weighted({"bm25": math.nan})
 
 
 @given(st.integers(0, 10_000), st.integers(1, 12), st.sampled_from([0.0, 0.5, 1.0]))
@@ -255,10 +250,10 @@ def test_lengths_lose_a_share_of_what_a_line_through_the_sample_gives(seed, n, s
 
 
 def test_the_best_of_each_list_are_read_and_some_of_the_others():
-    best, others = chosen("abcdefghijklmnop", "zyabxwvutsrq")
+    best, others = best_and_others("abcdefghijklmnop", "zyabxwvutsrq")
     assert best == [*"abcdefzyxw"]
     assert others == [*"giklnpvutsrq"]
-    assert chosen("ab", "") == (["a", "b"], [])
+    assert best_and_others("ab", "") == (["a", "b"], [])
 
 
 # On an index

@@ -134,13 +134,6 @@ def test_what_is_new_comes_before_copies_and_every_line_keeps_its_own_score():
         Diversity(0.5).applied(ranking, bare)
 
 
-def test_a_diversity_of_nothing_changes_nothing():
-    ranking = ranking_of(COPIES)
-    assert Diversity().applied(ranking, COPIES) is ranking
-    assert Diversity(0).applied(ranking, COPIES).ids == ranking.ids
-    assert Diversity().needs == frozenset()
-
-
 def test_equal_vectors_are_duplicates_at_a_cosine_of_one():
     row = unit_rows(np.random.default_rng(0).normal(size=(1, 384)))
     assert near_duplicates(np.repeat(row, 3, axis=0), 1.0) == [[0, 1, 2]]
@@ -160,20 +153,6 @@ def test_a_document_in_passages_is_compared_by_its_best_one():
         ("a", ("b",), "lift"),
         ("c", (), "wing lift"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"diversity": 1.5}, "diversity must be a number from 0 to 1, got 1.5"),
-        ({"diversity": float("nan")}, "diversity must be a number from 0"),
-        ({"diversity": True}, "diversity must be a number from 0"),
-        ({"collapse": 95}, "collapse must be a number from 0 to 1, got 95"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(options: dict, message: str):
-    with pytest.raises(DataError, match=message):
-        Diversity(**options)
 
 
 def test_a_search_takes_the_first_ones_from_the_whole_pool():

@@ -161,7 +161,7 @@ def test_what_the_scorers_gave_sums_to_the_score(index: DocumentIndex, name: str
     explanation = explained(index, name)
     total = np.sum([share.contribution for share in explanation.shares], axis=0)
     np.testing.assert_allclose(total, explanation.ranking.scores, atol=1e-6)
-    assert {distribution_.scorer for distribution_ in explanation.distributions} == {
+    assert {entry.scorer for entry in explanation.distributions} == {
         share.name for share in explanation.shares
     }
     json.dumps(explanation.to_json(), allow_nan=False)
@@ -171,14 +171,14 @@ def test_surprise_has_each_documents_own_distribution(index: DocumentIndex) -> N
     explanation = explained(index, "surprise")
     share = explanation.share("surprise")
     np.testing.assert_allclose(share.z, explanation.ranking.scores, atol=2e-5)
-    anchored = [anchored_to for anchored_to in explanation.distributions if anchored_to.anchor is not None]
-    assert [anchored_to.anchor for anchored_to in anchored] == list(explanation.ranking.ids[:3])
-    for row, anchored_to in enumerate(anchored):
-        assert anchored_to.moments is not None
+    anchored = [entry for entry in explanation.distributions if entry.anchor is not None]
+    assert [entry.anchor for entry in anchored] == list(explanation.ranking.ids[:3])
+    for row, entry in enumerate(anchored):
+        assert entry.moments is not None
         # Of so few members, all are in the sample.
-        assert anchored_to.sample.mean() == pytest.approx(float(anchored_to.moments.mean), abs=1e-5)
-        assert anchored_to.sample.std() == pytest.approx(float(anchored_to.moments.deviation), abs=1e-5)
-        assert explanation.places(anchored_to) == [(row + 1, pytest.approx(float(share.raw[row])))]
+        assert entry.sample.mean() == pytest.approx(float(entry.moments.mean), abs=1e-5)
+        assert entry.sample.std() == pytest.approx(float(entry.moments.deviation), abs=1e-5)
+        assert explanation.places(entry) == [(row + 1, pytest.approx(float(share.raw[row])))]
 
 
 def test_tokens_are_those_of_the_passage_and_sum_to_its_score(index: DocumentIndex) -> None:

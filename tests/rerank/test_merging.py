@@ -6,7 +6,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.rerank.grouping import at_most_of_each, merged_neighbours
+from surprise_rerank.rerank.grouping import at_most_of_each, merged_neighbours, parent_of
 
 TEXT = "abcdefghijklmnopqrstuvwxyz"
 # Passages of ten letters, of which neighbours share four.
@@ -46,3 +46,14 @@ def test_a_document_has_so_many_lines_at_most() -> None:
     lines = ranking([1.0, 3.0, 2.0, 0.5, 0.0])
     assert at_most_of_each(lines, 2).line_ids == ["long#1", "long#2", "other"]
     assert at_most_of_each(lines, 1).line_ids == ["long#1", "other"]
+    assert at_most_of_each(lines, 1, {"other": "long"}).line_ids == ["long#1"]
+
+
+def test_a_chunk_tells_what_it_is_of() -> None:
+    def parent(**metadata: object) -> str:
+        return parent_of(Document("chunk", TEXT, metadata=metadata))
+
+    assert [parent(parent="book"), parent(ref_doc_id="b"), parent(source_id="c")] == ["book", "b", "c"]
+    assert [parent(source="a.pdf", page=0), parent(source="a.txt", start_index=9)] == ["a.pdf", "a.txt"]
+    # Of a whole document the source is where it comes from, which others do, too.
+    assert [parent(source="a newspaper"), parent(), parent(parent=7)] == ["chunk"] * 3

@@ -210,13 +210,6 @@ def test_an_empty_pool_has_an_empty_ranking(anchor: str, model: str):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CosineScorer(similarity="hamming"), "there are: dot, cosine, euclidean, manhattan"),
-        (
-            lambda: SurpriseReranker(Ensemble.empty(D), anchor="documents"),
-            "anchor='documents' is not known; did you mean 'document'",
-        ),
-        (lambda: SurpriseReranker(Ensemble.empty(D), "normal"), "model='normal' is not known"),
-        (lambda: SurpriseReranker(Ensemble.empty(D), weight=2), "weight must be"),
         (lambda: DynaMaxScorer(threads=0).rerank(*scene()[:2]), "threads must be"),
         (lambda: DynaMaxScorer(device="abacus").rerank(*scene()[:2]), "device 'abacus'"),
     ],
@@ -340,32 +333,6 @@ def test_surprise_has_bounds_and_does_not_depend_on_the_pool(values, mean, devia
     pairs = [(value, z_value) for value, z_value in zip(values, z, strict=True) if not math.isnan(value)]
     assert all(a[1] <= b[1] + 1e-12 for a in pairs for b in pairs if a[0] <= b[0])
     np.testing.assert_allclose(surprise_normalized(values[::2], moments), z[::2], rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("lost", "note", "left"),
-    [
-        ({"tokens": None}, "without token vectors: {} none, so dynamax was left out", ("bm25", "cosine")),
-        ({"dense": None}, "without dense vectors: {} none, so cosine was left out", ("bm25", "dynamax")),
-        ({"scores": {}}, "without scores of bm25: {} none, so it was left out", ("cosine", "dynamax")),
-    ],
-)
-def test_a_scorer_whose_needs_are_not_there_is_left_out_and_told(lost: dict, note: str, left: tuple):
-    query, candidates, ensemble = scene()
-    scorers = [RetrievedScorer("bm25"), CosineScorer(ensemble), DynaMaxScorer(sample=candidates.tokens)]
-    fusion = FusionReranker(scorers)
-    assert fusion.needs == {"dense", "tokens"}
-    whole = fusion.rerank(query, candidates)
-    assert not whole.notes
-    expected = {name: sum(whole.parts[part][i] for part in left) for i, name in enumerate(whole.ids)}
-    cases = [(query, replace(candidates, **lost), "the candidates have")]
-    if "scores" not in lost:
-        cases.append((replace(query, **lost), candidates, "the question has"))
-    for query, pool, who in cases:
-        ranking = fusion.rerank(query, pool)
-        assert ranking.notes == (note.format(who),)
-        assert tuple(ranking.parts) == left
-        assert dict(zip(ranking.ids, ranking.scores, strict=True)) == pytest.approx(expected)
 
 
 BM25 = RetrievedScorer("bm25")

@@ -52,21 +52,6 @@ def test_texts_come_best_first_and_equal_ones_in_their_order(reranker: TextReran
     assert len(reranker.rank("wing", [])) == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"texts": "wing"}, "texts must be a list of strings, got 'wing'"),
-        ({"texts": ["wing", None]}, r"texts\[1\] must be a string, got None"),
-        ({"texts": ["wing"], "ids": ["a", "b"]}, "the length of ids must be 1, got 2; give one for each"),
-        ({"texts": ["wing"], "top_k": 0}, "top_k must be a whole number of at least 1, got 0"),
-        ({"texts": ["wing"], "question": 3}, "question must be a string, got 3"),
-    ],
-)
-def test_wrong_input_is_named(reranker: TextReranker, arguments: dict, message: str):
-    with pytest.raises(DataError, match=message):
-        reranker.rank(**{"question": "wing", **arguments})
-
-
 @pytest.mark.parametrize("system", ["cosine", "dynamax", "fusion", "surprise"])
 def test_stored_and_fresh_texts_score_alike(index: DocumentIndex, system: str):
     index.set_ensemble(index.ensemble(), source="documents")

@@ -17,6 +17,7 @@ import httpx
 from serving import JSON, Log, served, wait_until, words_reranker
 
 from surprise_rerank.connectors.server import ServerOptions, create_app, process
+from surprise_rerank.connectors.server.connections import LimitedConnection
 from surprise_rerank.errors import DataError
 
 PATIENCE = 0.5
@@ -66,6 +67,20 @@ def is_closed(connection: socket.socket) -> bool:
         return False
     except OSError:
         return True
+
+
+def test_a_request_on_its_way_when_the_server_ends_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    shutdown = LimitedConnection.shutdown
+
+    def ended(self: LimitedConnection) -> None:
+        shutdown(self)
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+    with server(Log()) as port:
+        connection = connected(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b'"alive"' in connection.recv(65536)
+        monkeypatch.setattr(LimitedConnection, "shutdown", ended)
+    assert everything(connection).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("sent", HALVES)

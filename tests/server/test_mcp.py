@@ -27,9 +27,10 @@ from serving import Log, served, service_of
 from words import WordEncoder
 
 from surprise_rerank.connectors.mcp import mcp_routes, mcp_server
-from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
 from surprise_rerank.documents import Document
+from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import StoreError
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -128,6 +129,25 @@ def test_search_and_explain_say_the_verdict_first_and_then_what_the_pipeline_fou
     assert {word["word"] for word in best["words"][:2]} == {"dogs", "bark"}
     assert [(line["tool"], line["error"]) for line in log.lines] == [("search", False), ("explain", False)]
     assert "dogs" not in log.getvalue()
+
+
+@pytest.mark.parametrize("system", ["auto", "cosine", "dynamax", "bm25", "surprise"])
+def test_passages_are_found_and_explained_by_their_own_ids(tmp_path: Path, system: str) -> None:
+    long = " ".join(f"Sentence {i} of topic{i % 7} tells of dogs{i} that bark." for i in range(40))
+    options = IndexOptions(passages=Passages(tokens=20, overlap=2))
+    with DocumentIndex.open(tmp_path / "index", WordEncoder(window=64), options=options) as index:
+        index.sync([Document("long", long, metadata={"path": "long.txt"}), Document("short", "cats sleep")])
+        index.set_ensemble(index.ensemble())
+        tools, asked = tools_of(index), {"question": "dogs30 that bark", "unit": "passage", "system": system}
+        found = call(tools, "search", **asked).structured_content["results"]
+        ids = [own["id"] for own in found]
+        assert len(set(ids)) == len(ids) > 2
+        later = next(own for own in ids if own.startswith("long#"))
+        explained = call(tools, "explain", ids=[later, "long#999"], **asked).structured_content
+    (best,) = explained["documents"]
+    assert (best["id"], best["rank"]) == (later, ids.index(later) + 1)
+    assert best["scorers"][system if system != "auto" else "bm25"]["raw"] is not None
+    assert explained["left_out"] == [f"not among the {explained['candidates']} candidates: long#999"]
 
 
 @pytest.mark.parametrize("given", [OPEN, json.dumps(OPEN)])

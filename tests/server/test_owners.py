@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra 'server' is not installed")
 
 from fastapi.testclient import TestClient
-from serving import Log, client_of, service_of
+from serving import Log, client_of, service_of, wait_until
 from words import WordEncoder
 
 from surprise_rerank import Document, DocumentIndex
@@ -99,6 +99,7 @@ RIGHTS: dict[tuple[str, str, str], tuple[Any, dict[str, int]]] = {
     ),
     ("POST", "/v1/documents/delete", "of all by filter"): ({"filter": NOBODY, "tenant": ALL}, {"owner": 200}),
     ("POST", "/v1/documents/delete", "a whole tenant"): ({"tenant": "nobody"}, {"owner": 200}),
+    ("GET", "/v1/jobs/nobody", ""): (None, {"writer": 404, "owner": 404, "bolt": 404}),
     ("GET", "/metrics", ""): (None, {"watcher": 200, "owner": 200}),
     ("POST", "/score", ""): (
         {"text_1": "cats", "text_2": "cats"},
@@ -190,7 +191,10 @@ def test_a_tenant_of_the_server_is_every_tokens(
 def test_every_route_of_the_server_is_in_the_table(service: Service) -> None:
     probes = {"/", "/health", "/ready", "/v2/rerank", "/v1/score"}
     routes = {(method, own.path) for own in service_app(service).routes for method in own.methods or ()}
-    known = {(method, path.partition("?")[0].replace("none", "{id:path}")) for method, path, _ in RIGHTS}
+    known = {
+        (method, path.partition("?")[0].replace("none", "{id:path}").replace("nobody", "{id}"))
+        for method, path, _ in RIGHTS
+    }
     unknown = {route for route in routes - known if route[0] != "HEAD" and route[1] not in probes}
     assert {path for _, path in unknown} <= {"/page/style.css", "/page/script.js", "/page/icon.svg"}
 
@@ -211,6 +215,15 @@ def test_a_tenants_token_sees_and_changes_the_tenants_documents_alone(client: Te
     assert sorted(listed + more) == ["0", "1", "2", "9"]
     removed = asked(client, "bolt", "POST", "/v1/documents/delete", {"ids": ["9", "none"]}).json()
     assert (removed["deleted"], removed["documents"]) == (1, 3)
+
+
+def test_a_job_is_shown_to_who_asked_for_it(client: TestClient) -> None:
+    documents = {"documents": [{"id": "8", "text": "cats number 8"}], "wait": False}
+    begun = asked(client, "bolt", "PUT", "/v1/documents", documents)
+    assert begun.status_code == 202
+    wait_until(lambda: asked(client, "bolt", "GET", begun.headers["Location"]).json()["state"] == "done")
+    assert asked(client, "writer", "GET", begun.headers["Location"]).status_code == 404
+    assert asked(client, "bolt", "DELETE", "/v1/documents/8").json()["deleted"] == 1
 
 
 def test_stored_vectors_of_another_tenants_document_are_not_taken(client: TestClient) -> None:

@@ -17,14 +17,17 @@ pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is no
 
 from axe_playwright_python.sync_playwright import Axe
 from browsers import find_browser
+from files import handbook, write_lines
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from serving import Log, client_of, served, service_of
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex
+from surprise_rerank.connectors.readers import open_documents
 from surprise_rerank.connectors.server import ServerOptions, Service, service_app
 from surprise_rerank.connectors.server.page import PAGE_ROUTES, POLICY
 from surprise_rerank.documents import Document
+from surprise_rerank.places import Place
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
 TOKEN = "a-long-random-one"
@@ -34,6 +37,16 @@ BIDI = "dogs \u202e\u2067reversed\u202d bark \u0007\u001b[31m"
 HOSTILE = [
     Document("script", f"{SCRIPT} dogs bark {SCRIPT}", title=SCRIPT, metadata={"a<b>": SCRIPT}),
     Document("bidi", BIDI, title=BIDI),
+    *(
+        Document(
+            name,
+            f"a {name} of dogs that bark, for its owner",
+            title=name,
+            metadata={"path": f"{name}.pdf", "url": address},
+            places=((0, Place(page=12, heading=SCRIPT)),),
+        )
+        for name, address in (("manual", "https://example.org/m.pdf#x"), ("trap", "javascript:alert(1)"))
+    ),
     Document("long", "dogs" + "x" * 1_000_000 + " bark", title="w" * 300),
 ]
 USUAL = [
@@ -109,8 +122,78 @@ def visit(browser: Browser) -> Iterator[Visit]:
     visit.page.context.close()
 
 
-def test_typing_shows_both_orders_of_the_same_question(visit: Visit, url: str) -> None:
+COMPARED = "/#compare=1"
+
+
+def test_one_list_is_shown_unless_orders_are_compared(visit: Visit, url: str) -> None:
     page = visit.searched(url)
+    answer = httpx.post(f"{url}/v1/search", json={"query": QUESTION, "keep_refused": True}).json()
+    assert visit.ids() == [hit["id"] for hit in answer["results"]]
+    expect(page.locator("#about")).to_contain_text("index · 17 documents")
+    assert page.locator("#after .title").first.inner_text() == answer["results"][0]["title"]
+    for hidden in ("#before", "#lines", "#after .parts", "#after .moved", "#legend"):
+        expect(page.locator(hidden).first).to_be_hidden()
+    page.locator("#search").evaluate(OPENED)
+    with page.expect_request(lambda request: '"compare_with":"cosine"' in (request.post_data or "")):
+        page.locator("#compare").check()
+    for shown in ("#before", "#after .parts", "#after .moved", "#legend"):
+        expect(page.locator(shown).first).to_be_visible()
+    assert page.evaluate("location.hash").endswith("compare=1")
+
+
+def test_a_citation_opens_the_file_at_its_page_and_no_script(visit: Visit, url: str) -> None:
+    page = visit.searched(url, "manual or trap of dogs for its owner")
+    link = page.locator("#after .hit[data-id=manual] a")
+    expect(link).to_have_text(f"manual.pdf, p. 12, {SCRIPT}")
+    assert link.get_attribute("href") == "https://example.org/m.pdf#page=12"
+    trap = page.locator("#after .hit[data-id=trap]")
+    expect(trap).to_contain_text("trap.pdf, p. 12")
+    assert trap.locator("a").count() == 0
+    page.locator("#search").evaluate(OPENED)
+    page.locator("#passages").check()
+    expect(page.locator("#after .hit[data-id=manual] a")).to_be_visible()
+
+
+def test_a_citation_opens_the_file_that_was_indexed(visit: Visit, tmp_path: Path) -> None:
+    handbook(tmp_path / "manuals")
+    write_lines(tmp_path / "manuals" / "a b" / "page.html", f"<p>Owls see at night {SCRIPT}")
+    write_lines(tmp_path / "secret.txt", "a secret")
+    with DocumentIndex.open(tmp_path / "index", WordEncoder()) as index:
+        index.sync(open_documents(tmp_path / "manuals"), background=False)
+        write_lines(tmp_path / "manuals" / "new.txt", "not indexed")
+        service = service_of(index, "auto", files=tmp_path / "manuals")
+        with served(service_app(service)) as url:
+            page = visit.searched(url, "cats of this page")
+            link = page.locator("#after .hit[data-id='handbook.pdf'] a")
+            assert link.get_attribute("href").startswith("files/handbook.pdf#page=")
+            answer = httpx.get(f"{url}/files/handbook.pdf")
+            assert answer.headers["Content-Type"] == "application/pdf"
+            assert answer.content == (tmp_path / "manuals" / "handbook.pdf").read_bytes()
+            shown = httpx.get(f"{url}/files/a%20b/page.html")
+            assert shown.headers["Content-Type"].startswith("text/plain")
+            assert "sandbox" in shown.headers["Content-Security-Policy"]
+            for name in ("new.txt", "..%2Fsecret.txt", "../secret.txt", "a%20b", ""):
+                assert httpx.get(f"{url}/files/{name}").status_code == 404
+            assert "files" not in httpx.get(f"{url}/info").json()["limits"]
+        guarded = service_of(index, "auto", files=tmp_path / "manuals", token=TOKEN)
+        assert client_of(service_app(guarded)).get("/files/handbook.pdf").status_code == 401
+
+
+def test_after_an_error_the_old_answer_is_gone(visit: Visit, url: str) -> None:
+    page = visit.searched(url)
+    page.route("**/v1/search", lambda route: route.fulfill(status=500, json={"message": "no luck"}))
+    page.locator("#question").press_sequentially(" at night")
+    expect(page.locator("#notice")).to_have_text("no luck")
+    for gone in ("#verdict", "#orders", "#told", "#legend"):
+        expect(page.locator(gone)).to_be_hidden()
+    page.unroute("**/v1/search")
+    page.locator("#ask").click()
+    expect(page.locator("#notice")).to_be_hidden()
+    expect(page.locator("#verdict")).to_be_visible()
+
+
+def test_typing_shows_both_orders_of_the_same_question(visit: Visit, url: str) -> None:
+    page = visit.searched(f"{url}{COMPARED}")
     asked = {"query": QUESTION, "compare_with": "cosine", "top_k": 10, "excerpts": True}
     answer = httpx.post(f"{url}/v1/search", json=asked).json()
     assert visit.ids() == [hit["id"] for hit in answer["results"]]
@@ -158,9 +241,10 @@ def test_the_slider_greys_out_what_would_be_refused_where_there_is_a_background(
     visit: Visit, url: str
 ) -> None:
     page = visit.searched(url, "an umbrella for the rain")
-    assert page.locator(".refused").count() == 0
+    assert page.locator(".refused, .doubtful").count() == 0
     page.locator("#least").fill("0.97")
     expect(page.locator("#verdict")).to_contain_text("off-topic")
+    expect(page.locator("#orders")).to_have_class("single doubtful")
     expect(page.locator("#after .refused")).to_have_count(page.locator("#after .hit").count())
     expect(page.locator("#after .refusal").first).to_be_visible()
     page.locator("#system").select_option("bm25")
@@ -170,7 +254,7 @@ def test_the_slider_greys_out_what_would_be_refused_where_there_is_a_background(
 
 
 def test_everything_can_be_done_by_keys_and_a_filter_that_is_none_is_said(visit: Visit, url: str) -> None:
-    page = visit.searched(url)
+    page = visit.searched(f"{url}{COMPARED}")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
     second = visit.ids()[1]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -34,6 +37,7 @@ OTHERS = [
     for a in ("tax", "moon", "verb", "goal", "star")
     for b in ("fee", "sea", "law", "map")
 ]
+BREAD = {"id": "bread", "text": "bread needs flour"}
 STORED = [Document("d0", "dogs bark at night"), Document("c/1 ?", "cats purr on mats")]
 
 
@@ -77,6 +81,59 @@ def test_a_document_is_found_when_it_was_stored_and_gone_when_it_was_removed(cli
     assert client.delete("/v1/documents/s").json()["deleted"] == 0
     assert client.delete("/v1/documents/c%2F1%20%3F").json()["documents"] == 1
     assert "s" not in found(client, "flour for bread")
+
+
+def test_many_documents_are_stored_after_the_answer_and_others_do_not_wait_for_all(
+    index: DocumentIndex,
+) -> None:
+    service = service_of(index, "auto", token=TOKEN, background_after=0)
+    many = [{"id": f"many{i}", "text": f"parrots number {i} talk"} for i in range(300)]
+    with client_of(service_app(service), headers=WITH) as client:
+        with index.changing.get():  # nothing can be stored yet
+            begun = client.put("/v1/documents", json={"documents": many, "wait": False})
+            assert (begun.status_code, begun.json()["total"], begun.json()["added"]) == (202, 300, 0)
+            later = threading.Thread(
+                target=client.put, args=("/v1/documents",), kwargs={"json": {"documents": [BREAD]}}
+            )
+            later.start()
+            assert client.post("/v1/search", json={"query": "dogs bark"}).status_code == 200
+            time.sleep(0.2)  # both are on their way to the writer
+        later.join()
+        assert client.get(begun.headers["Location"]).json()["added"] < 300, "it came in between"
+        wait_until(lambda: client.get(begun.headers["Location"]).json()["state"] == "done")
+        assert client.get(begun.headers["Location"]).json()["added"] == 300
+        assert len(index) == 303
+        assert found(client, "parrots number 299 talk")[0] == "many299"
+        again = client.put("/v1/documents", json={"documents": [*many, many[0]], "wait": False})
+        assert (again.status_code, "occurs twice" in again.text) == (422, True)
+
+
+def test_a_job_that_fails_says_why_and_too_many_are_refused(
+    index: DocumentIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = service_of(index, "auto", token=TOKEN)
+    with client_of(service_app(service), headers=WITH) as client:
+
+        def put() -> Any:
+            return client.put("/v1/documents", json={"documents": [BREAD], "wait": False})
+
+        with index.changing.get():
+            answers = [put() for _ in range(17)]
+        assert [answer.status_code for answer in answers] == [202] * 16 + [429]
+        last = answers[15].headers["Location"]
+        wait_until(lambda: client.get(last).json()["state"] == "done")
+        assert client.get(last).json()["unchanged"] == 1
+        monkeypatch.setattr(index, "sync", Mock(side_effect=StoreError("the disk is full")))
+        failed = put().headers["Location"]
+        wait_until(lambda: client.get(failed).json()["state"] == "failed")
+        assert "cannot be changed at the moment" in client.get(failed).json()["error"]
+
+
+def test_a_wrong_method_is_told_which_one_is_right(client: TestClient) -> None:
+    for path in ("/v1/documents/delete", "/v1/documents/ids"):
+        assert client.options(path).headers["Allow"] == "POST"
+    client.put("/v1/documents", json={"documents": [{"id": "ids", "text": "a document of this name"}]})
+    assert client.delete("/v1/documents/ids").json()["deleted"] == 1
 
 
 def test_documents_of_two_customers_may_have_one_id(tmp_path: Path) -> None:

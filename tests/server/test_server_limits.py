@@ -335,6 +335,29 @@ def test_work_stops_when_its_caller_hangs_up_or_waited_long_enough() -> None:
     assert [line["status"] for line in log.lines if line.get("route") == "/rerank"] == [499, 503, 200]
 
 
+def test_a_client_says_how_long_it_waits() -> None:
+    encoder = SteppingEncoder()
+    app = create_app(TextReranker(encoder), options=ServerOptions(workers=1))
+    with served(app) as url:
+
+        def asked(seconds: str) -> httpx.Response:
+            body = {"query": "q", "documents": ["a"]}
+            return httpx.post(
+                f"{url}/v1/rerank", json=body, headers={"X-Request-Timeout": seconds}, timeout=20
+            )
+
+        begun = time.monotonic()
+        late = asked("0.3")
+        assert (late.status_code, time.monotonic() - begun < 2) == (504, True)
+        assert "no answer within the 0.3 s of the request's X-Request-Timeout" in late.json()["message"]
+        for _ in range(10):
+            encoder.may_go_on.release()
+        for wrong in ("soon", "-1", "0", "nan"):
+            answer = asked(wrong)
+            assert (answer.status_code, "no number of seconds" in answer.text) == (422, True)
+        assert asked("1e9").status_code == 200
+
+
 def test_many_callers_get_what_one_gets() -> None:
     questions = [f"dogs bark number {i}" for i in range(40)]
     texts = ["cats sleep", "dogs bark number 7", "wings give lift"]

@@ -30,6 +30,7 @@ from surprise_rerank.core.extras import is_installed
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import SurpriseRerankError
+from surprise_rerank.eval.cli.surprise_rerank.main import command
 from surprise_rerank.eval.cli.surprise_rerank.serve import serve
 
 TEXTS = ["cats sleep", "dogs bark at night", "wings lift"]
@@ -134,6 +135,31 @@ def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
     assert all(line.startswith("{") for line in server.lines), server.lines
     assert token not in "".join(server.lines)
     assert "dogs" not in "".join(server.lines)
+
+
+def test_a_nightly_index_of_a_folder_that_is_served_goes_to_the_server(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "a-long-random-one")
+    (tmp_path / "night.jsonl").write_text('{"id": "night", "text": "wings lift at night"}')
+    nightly = ["index", str(tmp_path / "night.jsonl"), "--index", str(index)]
+    with Server("--index", str(index), **{TOKEN_VARIABLE: "a-long-random-one"}) as server:
+        url = server.event("listening")["url"]
+        wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200, 60)
+        done = CliRunner().invoke(command, [*nightly, "--json"])
+        assert done.exception is None, done.exception
+        assert json.loads(done.stdout)["added"] == 1, done.output
+        assert f"is being served: the documents go to {url}" in done.output
+        refused = CliRunner().invoke(command, [*nightly, "--prune"])
+        assert (
+            refused.exit_code,
+            f"--prune: the server has the index; leave it out while it serves at {url}"
+            in " ".join(refused.output.split()),
+        ) == (2, True)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+    assert "1 unchanged" in CliRunner().invoke(command, nightly).output
+    assert not (index / "served.json").exists()
 
 
 def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:

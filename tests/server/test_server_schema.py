@@ -27,6 +27,7 @@ PATHS = (
     *("/score", "/v1/score", "/v1/models"),
     *("/info", "/metrics", "/v1/rerank", "/v2/rerank", "/rerank", "/v1/search"),
     *("/v1/documents", "/v1/documents/{id}", "/v1/documents/delete", "/v1/documents/ids"),
+    "/v1/jobs/{id}",
 )
 TOKEN = "a-long-random-one"
 

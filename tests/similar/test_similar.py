@@ -73,7 +73,7 @@ def test_a_blocked_product_finds_what_all_pairs_scored_one_by_one_give(monkeypat
     x = corpus(300)
     form = LinearForm.of(Ensemble.from_vectors(x).moments(x))
     rows = np.arange(40, 140)
-    found = nearest(x[rows], x, form, k=k, above=above, own=rows)
+    found = nearest(x[rows], x, form, k=k, above=above, query_rows=rows)
     z = x[rows].astype(np.float64) @ x.T.astype(np.float64) * form.slope + form.intercept
     z[np.arange(len(rows)), rows] = -np.inf
     expected = []
@@ -89,7 +89,7 @@ def test_a_blocked_product_finds_what_all_pairs_scored_one_by_one_give(monkeypat
 def test_equal_vectors_do_not_become_more_pairs_than_asked_for():
     x = np.ones((KEY_BLOCK + 10, 4), np.float32) / 2
     plain = LinearForm(np.ones(len(x)), np.zeros(len(x)))
-    found = nearest(x[:50], x, plain, k=3, own=np.arange(50))
+    found = nearest(x[:50], x, plain, k=3, query_rows=np.arange(50))
     assert np.bincount(found.query).tolist() == [3] * 50
     assert (found.query != found.key).all()
 

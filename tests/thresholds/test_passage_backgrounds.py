@@ -117,7 +117,7 @@ def test_a_rebuild_asks_the_questions_of_each_unit_again(index: DocumentIndex, f
     index.close()
     with DocumentIndex.open(folder, None) as index:
         values, facts = _report(index, Location(folder))
-    assert [entry["origin"] for entry in values["passage_backgrounds"]] == ["mine"]
+    assert [background["origin"] for background in values["passage_backgrounds"]] == ["mine"]
     assert "background of passages of auto" in dict(facts)
 
 

@@ -55,8 +55,8 @@ def test_percentile_chance_and_hits_are_those_of_a_search(tmp_path: Path) -> Non
             percentiles = background_read.percentiles(totals(background_read, kept, system).max(axis=1))
             expected = [one.percentile[0] for one in answers]
             np.testing.assert_allclose(percentiles, expected, atol=1.01 / (BACKGROUND + 1))
-            ids = t_and_g(standing(background_read, kept, system))
-            chance = USUAL_CHANCE.of(ids["t without a limit"], ids["g"])
+            measures = t_and_g(standing(background_read, kept, system))
+            chance = USUAL_CHANCE.of(measures["t without a limit"], measures["g"])
             np.testing.assert_allclose(chance, [one.verdict.chance for one in answers], atol=1e-3)
 
 

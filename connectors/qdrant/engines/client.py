@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
+import orjson
 from qdrant_client import QdrantClient, grpc, models
 from qdrant_client.conversions.conversion import GrpcToRest, RestToGrpc
 
@@ -413,17 +414,37 @@ def query_batch(
         seconds = float(client.init_options["timeout"] or _SECONDS)
         results = client.grpc_points.QueryBatch(sent, timeout=seconds).result
         return [[_from_grpc(point) for point in result.result] for result in results]
-    batch = models.QueryRequestBatch.model_construct(searches=list(requests))
     answer = client.http.client.request(
         type_=dict,
         method="POST",
         url="/collections/{collection_name}/points/query/batch",
         path_params={"collection_name": collection},
         headers={"Content-Type": "application/json"},
-        content=batch.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True),
+        content=_body(requests),
     )
     assert answer.get("result") is not None, "Query batch returned None"
     return [[_from_json(point) for point in result["points"]] for result in answer["result"]]
+
+
+def _body(requests: Sequence[models.QueryRequest]) -> bytes:
+    """The JSON of a batch, vectors in the shortest digits of float32: of 17 tokens 91 kB, and not 151."""
+    batch = models.QueryRequestBatch.model_construct(searches=list(requests))
+    values = batch.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
+    for search in values["searches"]:
+        _shorten(search)
+    try:
+        return orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError:  # a number of a filter that has more than 64 bits, which a server refuses in its words
+        return batch.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True).encode()
+
+
+def _shorten(search: dict[str, Any]) -> None:
+    """Put arrays of float32 in place of the lists of a query's vectors, and of those that it is fed by."""
+    query, before = search.get("query"), search.get("prefetch") or ()
+    if isinstance(query, dict) and isinstance(query.get("nearest"), list):
+        query["nearest"] = np.array(query["nearest"], np.float32)
+    for stage in [before] if isinstance(before, dict) else before:
+        _shorten(stage)
 
 
 def _from_json(point: Mapping[str, Any]) -> Record:
@@ -432,7 +453,8 @@ def _from_json(point: Mapping[str, Any]) -> Record:
     vectors = {
         name: _Sparse(v["indices"], v["values"]) if isinstance(v, dict) else v for name, v in named.items()
     }
-    return Record(str(point["id"]), point.get("payload") or {}, vectors, float(point["score"]))
+    score = float(np.float32(point["score"]))  # which it is, in the shortest digits
+    return Record(str(point["id"]), point.get("payload") or {}, vectors, score)
 
 
 def _from_grpc(point: Any) -> Record:

@@ -92,7 +92,7 @@ def existing(connection: Connection, collection: str) -> ClientEngine:
         return engine
     server = connection.nodes.place
     listed = connection.nodes.call(lambda client: client.get_collections(), server, reads=True)
-    names = sorted(entry.name for entry in listed.collections)
+    names = sorted(listing.name for listing in listed.collections)
     shown = ", ".join(names[:12]) or "none"
     hint = did_you_mean(collection, names)
     raise StoreError(f"{server} has no collection {collection!r}; {hint}there is {shown}")
@@ -101,7 +101,7 @@ def existing(connection: Connection, collection: str) -> ClientEngine:
 def place_of(options: Mapping[str, Any]) -> str:
     """Return the address that a client was made with, without a password."""
     places = (options.get(name) for name in ("url", "path", "location", "host"))
-    place = next((str(value) for value in places if value is not None), "localhost")
+    place = next((str(place) for place in places if place is not None), "localhost")
     return shown_url(place if options.get("host") is None else f"{place}:{options.get('port', 6333)}")
 
 

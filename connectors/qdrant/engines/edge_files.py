@@ -21,6 +21,7 @@ from surprise_rerank.errors import MADE_ANEW, UnreadableIndexError
 
 _HEAD = 4096  # bytes of a file that are compared when it is opened
 _BLOCK = 2**16
+_ZEROS = bytes(_BLOCK)
 _DATA: int | None = getattr(os, "SEEK_DATA", None)  # which passes over holes, where the system can
 
 
@@ -135,6 +136,6 @@ def _whole(path: Path) -> int:
             file.seek(place)
             if not (block := file.read(_BLOCK)):
                 return checksum
-            if block.count(0) < len(block):
+            if block != _ZEROS[: len(block)]:  # ten times as fast as to count them
                 checksum = zlib.crc32(block, zlib.crc32(str(place).encode(), checksum))
             place += _BLOCK

@@ -123,8 +123,8 @@ class _Again:
             return self._clients
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # their owner was told of a key without TLS already
-            copies = {client: QdrantClient(**client.init_options) for client in self._clients}
-        return tuple(copies[client] for client in self._clients)
+            clients = {client: QdrantClient(**client.init_options) for client in self._clients}
+        return tuple(clients[client] for client in self._clients)
 
 
 def is_remote(client: object) -> bool:
@@ -165,11 +165,11 @@ class Nodes:
             StoreError: if none can be reached, or it refuses the key.
         """
         hops = len(location.urls) > 1
-        members = [
+        reached = [
             Node(_client(location, url, location.timeout), _client(location, url, _HOP) if hops else None)
             for url in location.urls
         ]
-        nodes = cls(members, "server", location.server, location.retries)
+        nodes = cls(reached, "server", location.server, location.retries)
         try:
             # One attempt: a wrong address is reported at once.
             once = RetryPolicy(attempts=1)
@@ -299,9 +299,9 @@ def _is_one_server(client: QdrantClient) -> bool:
     """
     for _ in range(_LOOKS):
         answer = client.grpc_collections.List(messages.ListCollectionsRequest(), timeout=_HOP)
-        listed_by_grpc = {entry.name for entry in answer.collections}
+        listed_by_grpc = {collection.name for collection in answer.collections}
         result = client.http.collections_api.get_collections().result
-        listed_by_rest = {entry.name for entry in getattr(result, "collections", ())}
+        listed_by_rest = {collection.name for collection in getattr(result, "collections", ())}
         if not listed_by_rest | listed_by_grpc:
             return False
         try:
@@ -352,9 +352,9 @@ def server_version(nodes: Nodes) -> tuple[int, ...] | None:
     versions, once = [], RetryPolicy(attempts=1)
     for node in nodes.nodes:
         with contextlib.suppress(StoreError):
-            match = _NUMBERS.match(retries.call(node.quick.info, nodes.place, once).version)
-            if match is not None:
-                versions.append(tuple(map(int, match.groups())))
+            numbers = _NUMBERS.match(retries.call(node.quick.info, nodes.place, once).version)
+            if numbers is not None:
+                versions.append(tuple(map(int, numbers.groups())))
     return min(versions, default=None)
 
 

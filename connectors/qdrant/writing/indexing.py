@@ -52,7 +52,7 @@ from surprise_rerank.encoders.base import Encoded, Encoder, encode_documents, to
 from surprise_rerank.errors import DataError, EmptySourceError
 
 # Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
-_CHUNK = 8192
+_CHUNK, _CHUNK_CHARACTERS = 8192, 8 * 2**20
 # Texts are encoded a window at a time: an interruption loses two, and a window's float32 tokens stay under
 # 50 MiB; three windows are in memory.
 _WINDOW = 128
@@ -115,7 +115,7 @@ class Indexer:
         self._places = getattr(documents, "places", None)  # as a `DocumentSource` has it
         row = 0
         with Writer(self.points) as writer:
-            while chunk := list(islice(source, _CHUNK)):
+            while chunk := _chunk_of(source):
                 try:
                     if not row:
                         self.maker = replace(self.maker, words=self.settle(chunk))
@@ -290,6 +290,17 @@ class Indexer:
         fields = (key_field, HASH, PASSAGES, SOURCE)
         records = writer.asking(lambda: self.engine.retrieve([point_id(key) for key in keys], fields))
         return {record.payload[key_field]: _stored(record.payload) for record in records}
+
+
+def _chunk_of(documents: Iterator[Document]) -> list[Document]:
+    """Return the next documents, as many as are looked up together: long ones would fill the memory."""
+    chunk, characters = list[Document](), 0
+    for document in islice(documents, _CHUNK):
+        chunk.append(document)
+        characters += len(document.text)
+        if characters >= _CHUNK_CHARACTERS:
+            break
+    return chunk
 
 
 def _require_same_source(document: Document, stored: Stored | None) -> None:

@@ -10,7 +10,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 const at = (id) => document.getElementById(id);
 const question = at("question"), system = at("system"), depth = at("depth"), top_k = at("top");
-const least = at("least"), filter = at("filter"), orders = at("orders"), lines = at("lines");
+const passages = at("passages"), compare = at("compare"), least = at("least"), filter = at("filter"), orders = at("orders"), lines = at("lines");
 let info = null, asked = null, timer = 0, typed = 0, shown = null;
 
 class Refused extends Error {
@@ -47,7 +47,8 @@ async function begin() {
   at("search").hidden = false;
   at("logout").hidden = sessionStorage.getItem(KEY) === null;
   const count = info.documents === null ? "" : `${info.documents.toLocaleString("en")} documents · `;
-  at("about").textContent = `${count}${info.model_id}`;
+  const named = info.collection === null ? "" : `${info.collection} · `;
+  at("about").textContent = `${named}${count}${info.model_id}`;
   system.replaceChildren(...Object.entries(info.systems).map(([name, summary]) => {
     const option = element("option", "", name);
     option.value = name;
@@ -75,13 +76,14 @@ async function begin() {
 
 function logIn(again) {
   sessionStorage.removeItem(KEY);
-  at("search").hidden = at("start").hidden = orders.hidden = at("verdict").hidden = at("told").hidden = at("legend").hidden = true;
+  forget();
+  at("search").hidden = at("start").hidden = true;
   at("login").hidden = false;
   say(again ? "The server does not take this token." : "");
   at("token").focus();
 }
 
-// A search: both orders of the same question.
+// A search: one list, or both orders of the same question.
 
 function soon() {
   typed = performance.now();
@@ -97,7 +99,7 @@ async function search(pushes) {
   writeLink(pushes);
   if (!text) return clear();
   let body;
-  try { body = request(text); } catch (error) { return say(error.message); }
+  try { body = request(text); } catch (error) { forget(); return say(error.message); }
   const own = asked = new AbortController();
   const slow = setTimeout(() => orders.classList.add("waiting"), 200);
   const slower = setTimeout(() => say("The first search by a system asks other questions, too, and takes some seconds …"), 1500);
@@ -107,10 +109,11 @@ async function search(pushes) {
     say("");
     show(answer);
     orders.dataset.question = text;
-    requestAnimationFrame(() => { at("timing").textContent = `Both orders in ${Math.round(performance.now() - begun)} ms.`; });
+    requestAnimationFrame(() => { at("timing").textContent = `${answer.compared ? "Both orders" : "Answered"} in ${Math.round(performance.now() - begun)} ms.`; });
   } catch (error) {
     if (error.name === "AbortError") return;
     if (error.status === 401) return logIn(true);
+    if (own === asked) forget(); // what stands there is of another question
     say(reason(error));
     if (error.status === 503 && own === asked) timer = setTimeout(() => search(false), 2000);
   } finally {
@@ -122,7 +125,8 @@ async function search(pushes) {
 
 function request(text) {
   const body = { query: text, system: system.value, top_k: whole(top_k), depth: whole(depth), excerpts: true, keep_refused: true };
-  if (BESIDE in info.systems) body.compare_with = BESIDE;
+  if (passages.checked) body.unit = "passage";
+  if (compare.checked && BESIDE in info.systems) body.compare_with = BESIDE;
   if (!least.disabled && (Number(least.value) > 0 || info.min_percentile !== null)) body.min_percentile = Number(least.value);
   if (least.disabled && info.min_percentile !== null) body.min_percentile = 0;
   if (filter.value.trim()) {
@@ -142,16 +146,19 @@ function whole(field) {
 function show(answer) {
   shown = answer;
   at("start").hidden = true;
-  orders.hidden = at("told").hidden = at("legend").hidden = false;
+  orders.hidden = at("told").hidden = false;
+  at("legend").hidden = !answer.compared;
+  orders.classList.toggle("single", !answer.compared);
+  orders.classList.toggle("doubtful", answer.verdict.status === "off-topic");
   const verdict = at("verdict");
   verdict.hidden = false;
   verdict.className = answer.verdict.status;
   at("status").textContent = `${answer.verdict.status}:`;
   at("reason").textContent = `${answer.verdict.reason}.`;
   const compared = answer.compared || { system: "", results: [] };
-  const ranks = new Map(answer.results.map((hit, row) => [hit.id, row + 1]));
+  const ranks = new Map(answer.results.map((hit, row) => [hit.line_id, row + 1]));
   fill(at("after"), answer.system, answer.results, (hit, rank) => moved(hit.rank_compared, rank, compared.system));
-  fill(at("before"), compared.system, compared.results, (hit, rank) => left(rank, ranks.get(hit.id), answer.system));
+  fill(at("before"), compared.system, compared.results, (hit, rank) => left(rank, ranks.get(hit.line_id), answer.system));
   grey();
   draw();
 }
@@ -165,14 +172,14 @@ function fill(place, name, hits, say) {
 function card(hit, rank, movement) {
   const item = element("li", "hit");
   item.tabIndex = -1;
-  item.dataset.id = hit.id;
+  item.dataset.id = hit.line_id;
   if (hit.percentile !== null) item.dataset.percentile = hit.percentile;
   const head = element("p", "head");
   const title = element("bdi", "title", hit.title || hit.id);
   head.append(element("span", "rank", `${rank}.`), title, element("span", `moved ${movement.way}`, movement.said));
   item.append(head);
-  if (hit.place) item.append(cited(hit));
   if (hit.excerpt && hit.excerpt.text) item.append(marked(hit.excerpt));
+  if (hit.citation !== title.textContent) item.append(cited(hit));
   const numbers = element("p", "numbers");
   if (hit.percentile !== null) {
     const bar = element("span", "percentile", `percentile ${share(hit.percentile)}`);
@@ -186,13 +193,17 @@ function card(hit, rank, movement) {
   return item;
 }
 
-// Where it stands, as a link where its metadata has an address: a browser opens a PDF at its page.
+// Where it stands, as a link where its metadata has an address, or the server its file: a browser opens a PDF
+// at its page.
 function cited(hit) {
-  const line = element("p", "small"), url = String(hit.metadata.url || "");
-  const link = element(/^https?:\/\//.test(url) ? "a" : "bdi", "", hit.citation);
-  if (link.tagName === "A") {
-    link.href = hit.place.page ? `${url.split("#")[0]}#page=${hit.place.page}` : url;
+  const line = element("p", "small"), address = String(hit.metadata.url || "");
+  const file = info.files && hit.metadata.path === hit.id ? `files/${hit.id.split("/").map(encodeURIComponent).join("/")}` : "";
+  const url = /^https?:\/\//.test(address) ? address : file;
+  const link = element(url ? "a" : "bdi", "", hit.citation);
+  if (url) {
+    link.href = hit.place && hit.place.page ? `${url.split("#")[0]}#page=${hit.place.page}` : url;
     link.rel = "noreferrer noopener";
+    link.target = "_blank";
   }
   line.append(link);
   return line;
@@ -289,10 +300,15 @@ function light(id) {
 }
 
 function clear() {
-  shown = null;
+  forget();
   say("");
-  orders.hidden = at("verdict").hidden = at("told").hidden = at("legend").hidden = true;
   at("start").hidden = false;
+}
+
+function forget() {
+  shown = null;
+  delete orders.dataset.question;
+  orders.hidden = at("verdict").hidden = at("told").hidden = at("legend").hidden = true;
 }
 
 function say(text) {
@@ -316,11 +332,14 @@ const signed = (value) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2
 
 // The search as a link: behind the #, which no browser sends to a server.
 
-const FIELDS = { q: question, system, depth, top: top_k, least, filter };
+const FIELDS = { q: question, system, depth, top: top_k, passages, compare, least, filter };
 
 function writeLink(pushes) {
   const values = new URLSearchParams();
-  for (const [name, field] of Object.entries(FIELDS)) if (field.value.trim() && field.value !== usual()[name]) values.set(name, field.value);
+  for (const [name, field] of Object.entries(FIELDS)) {
+    const value = field.type === "checkbox" ? (field.checked ? "1" : "") : field.value;
+    if (value.trim() && value !== usual()[name]) values.set(name, value);
+  }
   const hash = question.value.trim() ? `#${values}` : "#";
   at("link").setAttribute("href", hash);
   if (hash !== location.hash && hash.length < 20000) history[pushes ? "pushState" : "replaceState"](null, "", hash);
@@ -329,12 +348,16 @@ function writeLink(pushes) {
 // What a field has that a link does not name.
 function usual() {
   const [first] = Object.keys(info.systems);
-  return { q: "", system: first, depth: String(info.depth || 100), top: "10", least: String(info.min_percentile || 0), filter: "" };
+  return { q: "", system: first, depth: String(info.depth || 100), top: "10", passages: "", compare: "", least: String(info.min_percentile || 0), filter: "" };
 }
 
 function readLink() {
   const values = new URLSearchParams(location.hash.slice(1)), others = usual();
-  for (const [name, field] of Object.entries(FIELDS)) field.value = values.has(name) ? values.get(name) : others[name];
+  for (const [name, field] of Object.entries(FIELDS)) {
+    const value = values.has(name) ? values.get(name) : others[name];
+    if (field.type === "checkbox") field.checked = value === "1";
+    else field.value = value;
+  }
   if (!system.value) system.selectedIndex = 0;
   at("filtered").open = filter.value !== "";
   at("more").open = filter.value !== "" || matchMedia("(min-width: 56.01rem)").matches; // folded on a phone
@@ -385,7 +408,7 @@ for (const kind of ["mouseover", "focusin"]) {
 orders.addEventListener("mouseleave", () => light(null));
 question.addEventListener("input", soon);
 filter.addEventListener("input", soon);
-for (const field of [depth, top_k, system]) field.addEventListener("change", () => { typed = performance.now(); grey(); search(false); });
+for (const field of [depth, top_k, system, passages, compare]) field.addEventListener("change", () => { typed = performance.now(); grey(); search(false); });
 least.addEventListener("input", () => { grey(); soon(); });
 at("search").addEventListener("submit", (event) => { event.preventDefault(); search(true); });
 at("login").addEventListener("submit", (event) => {

@@ -45,7 +45,7 @@ class Output:
         return sys.stdout.isatty()
 
     def line(self, text: str) -> None:
-        """A line of the result."""
+        """Print a line of the result."""
         click.echo(one_line(text))
 
     def note(self, message: str) -> None:

@@ -126,12 +126,12 @@ def _list_systems() -> None:
     from surprise_rerank.eval.retrieval.systems import EVALUATED
     from surprise_rerank.similarities.table import SIMILARITIES
 
-    told = {name: own.summary for name, own in {**all_systems(), **EVALUATED}.items()}
-    told |= {name: own.summary for name, own in SIMILARITIES.items() if name not in told}
-    width = max(map(len, told))
-    for name in sorted(told, key=lambda name: name not in DEFAULTS.systems):
+    summaries = {name: system.summary for name, system in {**all_systems(), **EVALUATED}.items()}
+    summaries |= {name: system.summary for name, system in SIMILARITIES.items() if name not in summaries}
+    width = max(map(len, summaries))
+    for name in sorted(summaries, key=lambda name: name not in DEFAULTS.systems):
         default = " (compared by default)" if name in DEFAULTS.systems else ""
-        click.echo(f"{name:<{width}}  {told[name]}{default}")
+        click.echo(f"{name:<{width}}  {summaries[name]}{default}")
     click.echo("Similarities of texts rank cosine's pool. With `-raw` behind the name of one, tokens keep")
     click.echo("their lengths.")
 

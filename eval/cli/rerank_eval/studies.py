@@ -26,6 +26,7 @@ from surprise_rerank.eval.studies.settings import (
     ClusterSettings,
     DownstreamSettings,
     OffTopicSettings,
+    PapersSettings,
     RankSettings,
     StsSettings,
     WordSettings,
@@ -96,10 +97,10 @@ def _study(kind: type, epilog: str, *options: Any) -> Callable[[Callable[..., Re
         for option in reversed(options):
             decorated = option(decorated)
         name = study.__name__.replace("_", "-")
-        made: click.Command = click.command(name, help=study.__doc__, epilog=epilog)(decorated)
-        taken += [own.name for own in made.params if own.name]
-        STUDIES.append(made)
-        return made
+        study_command: click.Command = click.command(name, help=study.__doc__, epilog=epilog)(decorated)
+        taken += [parameter.name for parameter in study_command.params if parameter.name]
+        STUDIES.append(study_command)
+        return study_command
 
     return make
 
@@ -234,6 +235,7 @@ def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
       rerank-eval classify test.jsonl --train train.jsonl --set inductive=yes --report classify.html
       rerank-eval classify test.jsonl --set ensemble_size=10,100,1000
       rerank-eval classify test.jsonl --train train.jsonl --set few_shot=3,9,21
+      rerank-eval classify texts.csv --set answers=yes --set names=names.yaml > labels.tsv
 
     FILE is JSONL, CSV, TSV (.gz, too) or Parquet, with a column of texts and one of labels.
 
@@ -272,6 +274,10 @@ def classify(settings: ClassifySettings, terminal: Terminal) -> Report:
     similarity with those of an ensemble of texts, by default the tested ones without their labels. Vectors
     are kept in the cache. `--set ensemble_size=` and `--set few_shot=` are the paper's other two studies.
     """
+    if settings.answers:
+        from surprise_rerank.eval.studies.classify.answers import label_texts
+
+        return label_texts(settings, terminal)
     from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
 
     return evaluate_classification(settings, terminal)
@@ -284,6 +290,7 @@ def classify(settings: ClassifySettings, terminal: Terminal) -> Report:
       rerank-eval cluster tweet.jsonl searchsnippets.jsonl --model all-MiniLM-L6-v2 --model glove-6b-50d
       rerank-eval cluster reddit.csv --text-field title --label-field subreddit --set repeats=40
       rerank-eval cluster news.parquet --set clusters=50 --set assignments=surprise,surprise@0.5
+      rerank-eval cluster texts.csv --set answers=yes --set clusters=20 > clusters.tsv
 
     FILE is JSONL, CSV, TSV (each may end in .gz) or Parquet, with a text and a label in each row.
 
@@ -309,6 +316,10 @@ def cluster(settings: ClusterSettings, terminal: Terminal) -> Report:
     cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.
     Texts are encoded once; vectors are kept in the cache.
     """
+    if settings.answers:
+        from surprise_rerank.eval.studies.classify.answers import group_texts
+
+        return group_texts(settings, terminal)
     from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
 
     return evaluate_clustering(settings, terminal)
@@ -354,6 +365,30 @@ def off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report:
     from surprise_rerank.eval.studies.off_topic.evaluation import evaluate_off_topic
 
     return evaluate_off_topic(settings, terminal)
+
+
+@_study(
+    PapersSettings,
+    """\b
+    Examples:
+      rerank-eval papers --list
+      rerank-eval papers --data benchmarks --only words,sts
+      rerank-eval papers --data benchmarks --report papers.html
+    """,
+    _data,
+    click.option(
+        "--only", type=NAMES, help="Names of the first column, with commas between.  [default: all]"
+    ),
+    click.option("--list", is_flag=True, help="Run nothing: the published figures and the commands."),
+)
+def papers(settings: PapersSettings, terminal: Terminal) -> Report:
+    """Run what the three papers publish, and show both: EvalRank, DynaMax.
+
+    What needs vectors or data that are not in the folder is left out, and told. All takes some minutes.
+    """
+    from surprise_rerank.eval.studies.papers import evaluate_papers
+
+    return evaluate_papers(settings, terminal)
 
 
 _CORRELATION = """\b

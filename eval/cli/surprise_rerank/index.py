@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -206,7 +206,7 @@ def index(
     if server is not None:
         from surprise_rerank.eval.cli.surprise_rerank.sending import send
 
-        _require_reading(settings)
+        _require_reading(settings, "leave it out with --server")
         documents = _sources(sources, form, id_field, text_field, filling)
         documents.require_readable()
         send(server, documents, out)
@@ -233,6 +233,11 @@ def index(
                 raise
             lost = error
             out.note(f"{error}: settings that are not given are those of a new index")
+        except StoreError as error:
+            held.close()  # the server could not change what is read here
+            _send_to_who_serves(location, error, settings, documents, out)
+            documents.end(strict=strict)
+            return
         options = _options(settings, tenant, None if existing is None else existing.options)
         kept_model = existing.model if existing else lost.model if lost else ""
         if model == _AUTO:
@@ -265,16 +270,31 @@ def index(
     documents.end(strict=strict)
 
 
-def _require_reading(settings: Given) -> None:
-    """A usage error where something is given that a server's own index has."""
+def _send_to_who_serves(
+    location: Location, error: StoreError, settings: Given, documents: Sources, out: Output
+) -> None:
+    """Send documents to the server that has the folder of an index open; raise the error if none has."""
+    from surprise_rerank.connectors.server.process import served_at
+    from surprise_rerank.eval.cli.surprise_rerank.sending import send
+
+    url = None if location.folder is None else served_at(Path(location.folder))
+    if url is None:
+        raise error
+    _require_reading(settings, f"leave it out while it serves at {url}, or end it", {"target"})
+    out.note(f"{location} is being served: the documents go to {url}")
+    send(url, documents, out)
+
+
+def _require_reading(settings: Given, advice: str, also: Set[str] = frozenset()) -> None:
+    """A usage error where something is given that a server's own index has; names `also` are allowed."""
     context = click.get_current_context()
     given = [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
     for own in context.command.params:
         source = context.get_parameter_source(str(own.name))
-        if own.name not in _READING and source is ParameterSource.COMMANDLINE:
+        if own.name not in _READING | also and source is ParameterSource.COMMANDLINE:
             given.append(own.opts[0])
     if given:
-        raise click.UsageError(f"{' and '.join(given)}: the server has the index; leave it out with --server")
+        raise click.UsageError(f"{' and '.join(given)}: the server has the index; {advice}")
 
 
 def _delete(

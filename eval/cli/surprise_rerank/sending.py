@@ -35,7 +35,7 @@ def send(url: str, sources: Sources, out: Output) -> None:
     with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as client:
         terminal = Terminal(quiet=not out.shows_progress)
         with terminal.bar("sending", sources.expected(), "documents") as advance:
-            for batch in in_batches(sources, lambda own: len(own.content), _CHARACTERS, _SENT):
+            for batch in in_batches(sources, lambda document: len(document.content), _CHARACTERS, _SENT):
                 answer = _put(client, url, batch)
                 stored = answer.pop("documents")
                 done.update(answer)
@@ -48,7 +48,13 @@ def send(url: str, sources: Sources, out: Output) -> None:
 
 def _put(client: httpx.Client, url: str, batch: Sequence[Document]) -> dict[str, int]:
     documents = [
-        {"id": own.id, "text": own.text, "title": own.title, "metadata": dict(own.metadata)} for own in batch
+        {
+            "id": document.id,
+            "text": document.text,
+            "title": document.title,
+            "metadata": dict(document.metadata),
+        }
+        for document in batch
     ]
     try:
         answer = client.put("/v1/documents", json={"documents": documents})

@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import webbrowser
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -127,6 +128,7 @@ def run_http(
     from surprise_rerank.connectors.server import process, service_app
 
     def show(url: str) -> None:
+        note(url)
         if said is not None or opens:
             click.echo(f"{url}/  (Ctrl-C ends it){said or ''}")
         if opens:  # beside the server: a browser of the console is waited for until it is closed
@@ -147,6 +149,9 @@ def run_http(
 
             inside = mcp_routes(service)
         server = process.make_server(service_app(service, inside), options)
+        takes_documents = options.asks_for_tokens and settings.location.folder is not None
+        folder = Path(str(settings.location.folder)) if takes_documents else None
+        note = stack.enter_context(process.noting_served(folder))
         stop = functools.partial(setattr, server, "should_exit", True)
         stack.enter_context(service.loading(settings, stop))
         process.run(server, listening, service.logger, show)

@@ -190,9 +190,13 @@ def _of_questions(index: Any, questions: str, model: str | None) -> Ensemble:
 
 def _tune_background(given: _Given) -> None:
     from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.connectors.systems.backgrounds import delete_background, has_background
+    from surprise_rerank.connectors.systems.backgrounds import (
+        delete_background,
+        has_background,
+        package_questions,
+    )
     from surprise_rerank.thresholds.promises import promise
-    from surprise_rerank.thresholds.varied_questions import USUAL
+    from surprise_rerank.thresholds.varied_questions import ORIGIN
 
     unit: Unit = "passage" if given.passages else "document"
     if given.reset:
@@ -215,12 +219,12 @@ def _tune_background(given: _Given) -> None:
         told = f"{name}: the chance of an answer, from {chance.judged} judged questions"
         _told(given, {"system": name, **asdict(chance)}, told)
         return
-    texts = None if given.questions is None else list(read_questions(given.questions))
+    questions = None if given.questions is None else list(read_questions(given.questions))
     with open_with_model(given.location, given.model, given.config) as index:
         name = given.system or index.default_system
-        count = USUAL if texts is None else len(texts)
-        with Terminal(quiet=not given.out.shows_progress).bar("background", count, "questions") as advance:
-            origin = given.questions or ""
+        texts, origin = questions or package_questions(index), given.questions or ORIGIN
+        bar = Terminal(quiet=not given.out.shows_progress).bar("background", len(texts), "questions")
+        with bar as advance:
             measured = index.by_unit(unit).measure_background(name, texts, origin=origin, on_progress=advance)
     lines = []
     if measured.doubt:

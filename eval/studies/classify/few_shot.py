@@ -20,7 +20,7 @@ from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra, is_installed, pip_line
-from surprise_rerank.encoders.text_vectors import dense_vectors
+from surprise_rerank.encoders.base import dense_vectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, ModelError
 from surprise_rerank.eval.reports.report import Plot, Table

@@ -14,8 +14,7 @@ import yaml
 from surprise_rerank.classify.labels import Labels
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.files import disk_errors
-from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.encoders.text_vectors import dense_vectors
+from surprise_rerank.encoders.base import Encoder, dense_vectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.studies.labelled import LabelledTexts, read_labelled
 from surprise_rerank.eval.studies.settings import ClassifySettings

@@ -22,9 +22,11 @@ from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankO
 from surprise_rerank.eval.studies.evalrank.ranks import Items
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
+    WHITENED,
     SentenceModel,
     load_sentence_models,
     post_processed,
+    whitened,
 )
 from surprise_rerank.eval.studies.settings import RankSettings
 from surprise_rerank.similarities.bags import Texts, word_lists
@@ -77,6 +79,9 @@ def rank_sentences(
         if settings.post_process:
             name, processed = model.name + POST_PROCESSED, post_processed(vectors)
             outcomes += _of_vectors(name, processed, of_vectors, pairs, terminal, published, known)
+        if settings.whiten:
+            name = model.name + WHITENED
+            outcomes += _of_vectors(name, whitened(vectors), of_vectors, pairs, terminal, published, known)
     return rank_report("sentences", task, outcomes, notes, settings)
 
 

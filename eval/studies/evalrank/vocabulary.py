@@ -9,7 +9,7 @@ import numpy as np
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, Float32Array, FloatArray, IntArray, unit_rows
-from surprise_rerank.eval.studies.sentence_models import SentenceModel
+from surprise_rerank.eval.studies.sentence_models import WHITENED, SentenceModel, Whitening
 from surprise_rerank.similarities.definitions import Removal
 
 # How many principal components post-processing takes off.
@@ -61,29 +61,32 @@ class Vocabulary:
         with terminal.bar(f"encoding words with {model.name}", len(words), "words") as advance:
             return cls(model.vectors(words, advance), np.arange(len(words)))
 
-    def processed(self, *, post_process: bool = False) -> ProcessedWords:
+    def processed(self, variant: str = "") -> ProcessedWords:
         """The vectors of the n words.
 
         Args:
-            post_process: whether the first two principal components of the vocabulary are removed, too. (Mu
-                and Viswanath, 'All-but-the-Top', ICLR 2018.)
+            variant: `POST_PROCESSED`: the first two principal components of the vocabulary are removed, too
+                (Mu and Viswanath, 'All-but-the-Top', ICLR 2018); `WHITENED`: it is whitened.
         """
-        taken = _removal(self.vectors, post_process)
+        taken = _fitted(self.vectors, variant)
         total = sum(unit_rows(taken(block)).sum(axis=0, dtype=np.float64) for block in _blocks(self.vectors))
         known = self.rows >= 0
-        plain = np.zeros((len(self.rows), self.vectors.shape[1]), dtype=np.float32)
-        plain[known] = taken(self.vectors[self.rows[known]])
+        processed = taken(self.vectors[self.rows[known]])
+        plain = np.zeros((len(self.rows), processed.shape[1]), dtype=np.float32)
+        plain[known] = processed
         unit = unit_rows(plain)
         unit[~known] = total / len(self.vectors)
         return ProcessedWords(plain, unit, known)
 
 
-def _removal(vectors: FloatArray, post_process: bool) -> Removal:
-    """The mean of a vocabulary, and its first principal components where asked; in blocks, for large ones."""
+def _fitted(vectors: FloatArray, variant: str) -> Removal | Whitening:
+    """What takes the mean of a vocabulary off, and more by the variant; in blocks, for large ones."""
     centre = sum(block.sum(axis=0, dtype=np.float64) for block in _blocks(vectors)) / len(vectors)
-    if not post_process:
+    if not variant:
         return Removal(centre, np.zeros((0, vectors.shape[1])))
     scatter = sum((block - centre).T @ (block - centre) for block in _blocks(vectors))
+    if variant == WHITENED:
+        return Whitening.of(centre, scatter / len(vectors))
     return Removal(centre, np.linalg.eigh(scatter).eigenvectors[:, ::-1][:, :_COMPONENTS].T)
 
 

@@ -21,7 +21,12 @@ from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, dense
 from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankOutcome, rank_report, ranked
 from surprise_rerank.eval.studies.evalrank.ranks import Items
 from surprise_rerank.eval.studies.evalrank.vocabulary import Vocabulary
-from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, load_sentence_models
+from surprise_rerank.eval.studies.sentence_models import (
+    POST_PROCESSED,
+    WHITENED,
+    SentenceModel,
+    load_sentence_models,
+)
 from surprise_rerank.eval.studies.settings import RankSettings, WordSettings
 
 _AGREEMENT = (*map(Column, ("model", "similarity", "data set", "Pearson", "Spearman", "Kendall", "pairs")),)
@@ -58,9 +63,11 @@ def rank_words(
         knows = dict(zip(words, (vocabulary.rows >= 0).tolist(), strict=True))
         notes += _unknown(model.name, task, knows)
         known = sum(knows[first] and knows[second] for first, second in task.pairs) / len(task.pairs)
-        for processed in (False, True) if settings.post_process else (False,):
-            name = model.name + POST_PROCESSED * processed
-            vectors = vocabulary.processed(post_process=processed)
+        for variant in dict.fromkeys(
+            ("", POST_PROCESSED * settings.post_process, WHITENED * settings.whiten)
+        ):
+            name = model.name + variant
+            vectors = vocabulary.processed(variant)
             items, item_of = Items.of(vectors.plain, vectors.unit, len(task.background))
 
             def of(pairs: Sequence[tuple[str, str]], item_of: IntArray = item_of) -> IntArray:

@@ -43,7 +43,7 @@ def check_similarities(settings: StsSettings) -> None:
 def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:
     """The names of similarities for a model: the baseline first, once each.
 
-    `all` are those of the register but for `fbow-words`, which takes an hour. By default they are those
+    `all` are those of the register but for `fbow-words`, which takes long. By default they are those
     of the paper, over raw vectors for word vectors, over unit vectors for other encoders.
     """
     if names is None:
