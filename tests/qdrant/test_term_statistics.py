@@ -139,7 +139,7 @@ def assert_right(index: DocumentIndex) -> None:
 def killed() -> Iterator[None]:
     """What a killed process leaves: it has set its mark, and comes to no end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(KeptTerms, "_end", lambda self, known: None)
+        patch.setattr(KeptTerms, "_end", lambda self, counted: None)
         yield
 
 
