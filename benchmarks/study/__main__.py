@@ -10,8 +10,7 @@ import click
 from benchmarks.study.collection import read_collection
 from benchmarks.study.heavy_tails import tails_table
 from benchmarks.study.learned import learned_table
-from benchmarks.study.left_out import STEPS, Study, chosen_table, parts_table, pool_tables, quality_table
-from benchmarks.study.past_the_pool import past_table
+from benchmarks.study.left_out import STEPS, Study, chosen_table, parts_table, quality_table
 from benchmarks.study.rankings import Phase, asked_by, read_rankings
 from benchmarks.study.verdicts import PARTS, Place, verdict_tables
 from surprise_rerank.connectors.progress import Terminal
@@ -35,7 +34,7 @@ SPLITS = {
 }
 # Verdicts are not measured with these: 46 documents tell nothing, and the other ones came later.
 UNJUDGED = ("limit_small", "birco_relic", "birco_arguana", "birco_wtb", "filings", *LANGUAGES)
-LEFT_OUT = ("defaults", "past", "pools", "learned")
+LEFT_OUT = ("rows", "defaults", "learned")
 PHASES: tuple[Phase, ...] = ("own", "packaged")
 MODELS = ("all-MiniLM-L6-v2", "multilingual-e5-small", "glove-6b-50d")
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -84,9 +83,9 @@ def left_out(
 ) -> None:
     """`auto` where it was not chosen.
 
-    `defaults`: everything is fixed on all kinds of data sets but one, and measured on that one; then each
-    part is taken away. `past`: candidates that neither list has. `pools`: of 50 and of 1,000. `learned`:
-    weights that judged questions teach.
+    `rows`: every system and its peers on every data set, and `auto` without each of its parts. `defaults`:
+    everything is fixed on all kinds of data sets but one, and measured on that one. `learned`: weights
+    that judged questions teach.
     """
     terminal, collections = Terminal(quiet=quiet), {}
     try:
@@ -100,14 +99,14 @@ def left_out(
                 )
                 collections[name.removeprefix("beir/"), model] = found
         tables: list[Table] = []
+        study = Study(collections)
+        if "rows" in parts:
+            tables += [*(quality_table(study, model) for model in study.models), parts_table(study)]
         if "defaults" in parts:
-            study = Study(collections)
             with terminal.bar("choosing", len(STEPS) * len({*study.kinds.values()}), "steps") as advance:
                 chosen = study.left_out(advance)
             tables += [quality_table(study, model, chosen) for model in study.models]
-            tables += [parts_table(study), chosen_table(study, chosen)]
-        tables += [past_table(collections)] if "past" in parts else []
-        tables += pool_tables(collections) if "pools" in parts else []
+            tables.append(chosen_table(study, chosen))
         tables += [learned_table(collections)] if "learned" in parts else []
     except SurpriseRerankError as error:
         raise click.ClickException(str(error)) from error

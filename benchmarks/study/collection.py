@@ -134,12 +134,6 @@ class Case:
         grades = self.of.grades[self.i]
         return {str(self.of.ids[row]): float(grades[row]) for row in np.flatnonzero(grades > 0)}
 
-    def recall(self, scores: Float64Array) -> float:
-        """The share of the relevant documents among the first 100."""
-        best = np.argsort(-scores, kind="stable")[:100]
-        relevant = self.of.grades[self.i] > 0
-        return float(relevant[self.rows[best]].sum() / relevant.sum())
-
 
 def read_collection(
     dataset: RetrievalDataset,

@@ -53,7 +53,6 @@ KINDS: Mapping[str, str] = {
         ("scifact", "nfcorpus", "cranfield", "cacm", "cisi", "lisa", "npl", "demo", "xquad_en"), "short"
     ),
 }
-POOLS = (50, 1000)  # candidates of each retriever, where 100 are usual
 _NO_TOKENS = TokenBatch.from_arrays([])  # inclusion is there already
 
 
@@ -154,39 +153,23 @@ def interval(differences: Float64Array) -> tuple[float, float]:
     return float(differences.mean() - half), float(differences.mean() + half)
 
 
-def quality_table(study: Study, model: str, chosen: Mapping[str, SumSettings]) -> Table:
-    """Every row on every data set, with its mean, and the mean difference to `fusion`."""
+def quality_table(study: Study, model: str, chosen: Mapping[str, SumSettings] | None = None) -> Table:
+    """Every row on every data set, with its mean, and the mean difference to `fusion`.
+
+    `chosen` are settings of `auto` that were fixed without a data set, for a row of theirs.
+    """
     names = [name for name in study.names if (name, model) in study.collections]
     rows: dict[str, list[float]] = {
         row: [float(study.values(scores, name, model).mean()) for name in names]
         for row, scores in ROWS.items()
     }
-    rows["auto, fixed on the others"] = [
-        float(study.values(lambda case, own=chosen[name]: auto(case, own), name, model).mean())  # type: ignore[misc]
-        for name in names
-    ]
+    if chosen is not None:
+        rows["auto, fixed on the others"] = [
+            float(study.values(lambda case, own=chosen[name]: auto(case, own), name, model).mean())  # type: ignore[misc]
+            for name in names
+        ]
     rows["auto"] = [float(study.values(auto, name, model).mean()) for name in names]
     return _differences(f"left-out-{model}", f"Left out: {model}", names, rows)
-
-
-def pool_tables(collections: Mapping[tuple[str, str], Collection]) -> list[Table]:
-    """A table of each model and size of pools: `auto` and its peers where each retriever gives so many."""
-    tables = []
-    for depth in POOLS:
-        for model in dict.fromkeys(own for _, own in collections):
-            there = {name: of for (name, own), of in collections.items() if own == model}
-            rows: dict[str, list[float]] = {row: [] for row in (*ROWS, "auto")}
-            for of in there.values():
-                # A pool at a time: all of them do not fit the memory.
-                found = [
-                    [case.ndcg(scores(case)) for scores in (*ROWS.values(), auto)]
-                    for case in (of.pool(i, depth) for i in range(len(of.names)))
-                ]
-                for row, value in zip(rows.values(), np.mean(found, axis=0).tolist(), strict=True):
-                    row.append(value)
-            title = f"Pools of {depth:,}: {model}"
-            tables.append(_differences(f"pools-{depth}-{model}", title, list(there), rows))
-    return tables
 
 
 def _differences(name: str, title: str, names: Sequence[str], rows: Mapping[str, Sequence[float]]) -> Table:

@@ -28,7 +28,6 @@ from benchmarks.study import __main__ as command
 from benchmarks.study import learned
 from benchmarks.study.collection import Collection, read_collection
 from benchmarks.study.left_out import ROWS, STEPS, Study, auto, fusion, quality_table
-from benchmarks.study.past_the_pool import WAYS, past_table
 
 WORDS = "ash bay cod dew elm fig gnu hay ivy jam kit log map nut oak pea ray sap tin urn".split()  # noqa: SIM905
 DOCUMENTS, QUESTIONS = 60, 10
@@ -129,13 +128,6 @@ def test_nothing_is_chosen_on_what_is_left_out(collection: Collection) -> None:
     assert chosen == {"even": alone["odd"].chosen(["odd"]), "odd": alone["even"].chosen(["even"])}
 
 
-def test_every_way_past_the_pool_has_its_two_measures(collection: Collection) -> None:
-    table = past_table({("words", "model"): collection})
-    expected = [(way, measure) for way in ("the pool", *WAYS) for measure in ("nDCG@10", "recall@100")]
-    assert [row[:2] for row in table.rows] == expected
-    assert all(0 <= row[2] <= 1 for row in table.rows[:2])
-
-
 def test_learned_weights_are_measured_on_questions_that_did_not_teach_them(
     collection: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,5 +158,5 @@ def test_the_command_prints_the_tables(
     asked = ["left-out", "--data", str(folder.parent), "--model", "words", "--cache", str(cache), "-q"]
     done = CliRunner().invoke(command.main, asked)
     assert done.exit_code == 0, done.output
-    for expected in ("auto, fixed on the others", "without feedback", "the default", "Pools of 1,000: words"):
+    for expected in ("auto, fixed on the others", "without feedback", "the default"):
         assert expected in done.output
