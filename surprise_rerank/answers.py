@@ -129,7 +129,7 @@ class Answer:
         limit, size = border.count("top_k", top_k), border.count("group_size", group_size)
         if group_by == BY_DOCUMENT:
             documents = self.shown.documents
-            names = self.shown.ids if documents is None else map(parent_of, documents)
+            names = self.shown.ids if documents is None else map(parent_of, documents, self.shown.ids)
             rows = grouped(({"id": name} for name in names), "id", limit, size)
         else:
             rows = grouped((hit.metadata for hit in self.shown), group_path(group_by), limit, size)

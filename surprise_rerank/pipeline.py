@@ -442,8 +442,10 @@ def _first_of(
     parents: dict[str, str] = {}
     if ranking.passages is None:  # what was indexed are chunks that somebody made, perhaps
         read = getattr(retriever, "documents", None)
-        documents = ranking.documents or (() if read is None else read(ranking.ids).values())
-        parents = {document.id: parent_of(document) for document in documents}
+        documents = {} if read is None else read(ranking.ids)
+        if ranking.documents is not None:
+            documents = dict(zip(ranking.ids, ranking.documents, strict=True))
+        parents = {name: parent_of(document, name) for name, document in documents.items()}
     varied = options.variety.applied(ranking, pool, reach)
     return at_most_of_each(varied, most, parents)[options.offset : last]
 

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import httpx
+import numpy as np
 from pydantic import TypeAdapter
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
@@ -215,7 +216,10 @@ class FaultyMemory(Faults):
     def _searched(self, *, path_params: Mapping[str, str], content: str, **_: Any) -> dict[str, Any]:
         """A batch of searches in JSON."""
         self.searches += json.loads(content)["searches"]
-        queries = TypeAdapter(models.QueryRequestBatch).validate_json(content).searches
+        values = json.loads(
+            content, parse_float=lambda digits: float(np.float32(digits))
+        )  # as a server reads
+        queries = TypeAdapter(models.QueryRequestBatch).validate_python(values).searches
         plain = [query.model_copy(update={"params": None}) for query in queries]  # local mode warns of them
         responses = self.query_batch_points(path_params["collection_name"], plain)
         return {"result": [json.loads(response.model_dump_json()) for response in responses]}

@@ -85,8 +85,8 @@ def merged_neighbours(ranking: Ranking) -> Ranking:
     return replace(ranking.take(list(stretches)), passages=tuple(whole))
 
 
-def parent_of(document: Document) -> str:
-    """The id of what a document is a chunk of, where its metadata have one, or else its own.
+def parent_of(document: Document, name: str) -> str:
+    """The id of what a document is a chunk of, where its metadata have one, or else the name that it has.
 
     Users write `parent`, LlamaIndex `ref_doc_id`, Haystack `source_id`, and LangChain `source` beside the
     page or the offset of a chunk.
@@ -94,7 +94,7 @@ def parent_of(document: Document) -> str:
     metadata = document.metadata
     is_chunk = "page" in metadata or "start_index" in metadata
     values = (metadata.get(name) for name in (*_PARENTS, *["source"] * is_chunk))
-    return next((value for value in values if isinstance(value, str) and value), document.id)
+    return next((value for value in values if isinstance(value, str) and value), name)
 
 
 def at_most_of_each(ranking: Ranking, most: int, parents: Mapping[str, str] = NO_PARENTS) -> Ranking:

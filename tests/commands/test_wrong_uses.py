@@ -71,7 +71,6 @@ USES = [
     (f"search dogs {OWN} --top 0", "--top"),
     (f"search dogs {OWN} --min-percentile .95", "make one ('surprise-rerank tune background'"),
     (f"search dogs {OWN} --system fuson", "did you mean 'fusion'?"),
-    (f"search dogs {OWN} --system surprise", "give it one ('surprise-rerank tune ensemble'"),
     ("search dogs --index nowhere", "there is no index at nowhere"),
     (f"search dogs {OWN} --filter [", "--filter is not JSON"),
     (f"search dogs {OWN} --filter '{{\"mst\": []}}'", "'mst' is not known in the filter"),

@@ -51,7 +51,7 @@ def test_a_document_has_so_many_lines_at_most() -> None:
 
 def test_a_chunk_tells_what_it_is_of() -> None:
     def parent(**metadata: object) -> str:
-        return parent_of(Document("chunk", TEXT, metadata=metadata))
+        return parent_of(Document("chunk", TEXT, metadata=metadata), "chunk")
 
     assert [parent(parent="book"), parent(ref_doc_id="b"), parent(source_id="c")] == ["book", "b", "c"]
     assert [parent(source="a.pdf", page=0), parent(source="a.txt", start_index=9)] == ["a.pdf", "a.txt"]

@@ -41,7 +41,6 @@ def long_documents(count: int) -> list[Document]:
 def few_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SURPRISE_RERANK_BACKGROUND", "on")
     monkeypatch.setattr(backgrounds, "varied_questions", lambda: FEWER)
-    monkeypatch.setattr(backgrounds, "USUAL", len(FEWER))
 
 
 @pytest.fixture

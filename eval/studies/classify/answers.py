@@ -9,7 +9,7 @@ from surprise_rerank.classify.cluster import SurpriseKMeans
 from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.files import cache_folder
-from surprise_rerank.encoders.text_vectors import dense_vectors
+from surprise_rerank.encoders.base import dense_vectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.studies.classify.task import read_label_names
