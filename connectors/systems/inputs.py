@@ -15,7 +15,7 @@ from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # Documents over which it is measured what a usual score is: the deviation of 128 is known to 6 %, and twice
-# as many rank no better (docs/results.md).
+# as many rank no better.
 SAMPLE_SIZE = 128
 
 
