@@ -36,7 +36,7 @@ _WORDS = 12  # of a question
 
 def letters(text: str) -> str:
     """The letters and digits of a text, without accents and ligatures, in small ones."""
-    return "".join(own for own in unicodedata.normalize("NFKD", text).lower() if own.isalnum())
+    return "".join(letter for letter in unicodedata.normalize("NFKD", text).lower() if letter.isalnum())
 
 
 def runs(text: str) -> set[str]:
@@ -53,7 +53,7 @@ def pages(path: Path) -> list[set[str]]:
 def is_on(path: Path, text: str, page: int | None) -> bool:
     """Whether no other page of a file has more of the runs of these letters than this one."""
     wanted = runs(text)
-    shares = [len(wanted & own) for own in pages(path)]
+    shares = [len(wanted & words) for words in pages(path)]
     return page is not None and 0 < shares[page - 1] == max(shares)
 
 
@@ -76,9 +76,9 @@ def drawn_questions(index: DocumentIndex, names: list[str], count: int, draw: ra
         re.findall(r"[^\W\d_]{2,}", document.content[passage.start : passage.end])
         for passage, document in zip(stored.passages, stored.require_documents(), strict=True)
     ]
-    for own in draw.sample([own for own in words if len(own) >= _WORDS], count):
-        start = draw.randrange(len(own) - _WORDS + 1)
-        yield " ".join(own[start : start + _WORDS])
+    for page in draw.sample([page for page in words if len(page) >= _WORDS], count):
+        start = draw.randrange(len(page) - _WORDS + 1)
+        yield " ".join(page[start : start + _WORDS])
 
 
 @click.command()

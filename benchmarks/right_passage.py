@@ -82,7 +82,7 @@ def books(dataset: RetrievalDataset, size: int) -> tuple[list[Document], dict[st
             text += document.content
         joined.append(Document(f"book-{n}", text, places=tuple(places)))
     qrels = {
-        name: {page_of[own]: gain for own, gain in gains.items() if own in page_of}
+        name: {page_of[chapter]: gain for chapter, gain in gains.items() if chapter in page_of}
         for name, gains in dataset.qrels.items()
     }
     return joined, qrels

@@ -61,8 +61,8 @@ def main() -> None:
             result = pipeline.run({"retriever": {"query": question}}, include_outputs_from={"retriever"})
             print(question, result["answer"]["prompt"].strip() or "The notes do not tell.", sep="\n")
             for document in result["retriever"]["documents"]:
-                told = f"better than the best of {document.score:.0%} of other questions"
-                print(f"[{document.meta['citation']}: {told}]")
+                standing = f"better than the best of {document.score:.0%} of other questions"
+                print(f"[{document.meta['citation']}: {standing}]")
 
 
 if __name__ == "__main__":

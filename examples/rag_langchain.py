@@ -44,9 +44,10 @@ QUESTIONS = ["How often should I oil my chain?", "Who sang the anthem at the fin
 
 def quote(passages: list[Document]) -> str:
     """The stub of a generator."""
-    told = "better than the best of {percentile:.0%} of other questions"
+    standing = "better than the best of {percentile:.0%} of other questions"
     lines = [
-        f"{p.page_content.strip()}\n[{p.metadata['citation']}: {told.format(**p.metadata)}]" for p in passages
+        f"{p.page_content.strip()}\n[{p.metadata['citation']}: {standing.format(**p.metadata)}]"
+        for p in passages
     ]
     return "\n".join(lines) or "The notes do not tell."
 

@@ -65,8 +65,8 @@ def main() -> None:
                 sep="\n",
             )
             for node in response.source_nodes:
-                told = f"better than the best of {node.score:.0%} of other questions"
-                print(f"[{node.metadata['citation']}: {told}]")
+                standing = f"better than the best of {node.score:.0%} of other questions"
+                print(f"[{node.metadata['citation']}: {standing}]")
 
 
 if __name__ == "__main__":

@@ -57,11 +57,12 @@ class RetrievalDataset:
             raise DataError(f"{self.name!r}: {len(odd)} questions lack a text or judgements: {odd[0]!r}, ...")
         missing = self.judged_documents - ids
         if self.judged == "pages":
-            pages = {f"{own.id}#{page}" for own in self.documents for page in pages_of(own)}
+            pages = {f"{document.id}#{page}" for document in self.documents for page in pages_of(document)}
             missing = {name for gains in self.qrels.values() for name in gains} - pages
         object.__setattr__(self, "missing_documents", len(missing))
         # BEIR leaves out every document of the question's id, also where ids are running numbers of either.
-        contents = {own.id: _plain(own.content) for own in self.documents if own.id in self.queries}
+        same_ids = [document for document in self.documents if document.id in self.queries]
+        contents = {document.id: _plain(document.content) for document in same_ids}
         questions = {name: _plain(self.queries[name]) for name in contents}
         repeated = (name for name, text in contents.items() if _is_most_of(questions[name], text))
         object.__setattr__(self, "answers_itself", frozenset(repeated))

@@ -91,8 +91,9 @@ def require_unchanged(folder: Path) -> int:
     Raises:
         UnreadableIndexError: names a file that is missing or damaged.
     """
-    if points_of_whole(folder) is None or not list_of_files(folder).exists():
+    if not list_of_files(folder).exists():
         return 0
+    points_of_whole(folder)
     _, files = _read_list(list_of_files(folder))
     for name, listed in files.items():
         if not name.endswith(".json") and _whole(folder / name) != listed.whole:
