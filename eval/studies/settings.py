@@ -19,10 +19,13 @@ WORD_VECTORS = "glove-6b-50d"
 # As `classify.labels.DEFAULT_TEMPLATE`.
 TEMPLATE = "this matter is {}"
 TASKS = ("SCICITE", "MR", "CR", "MPQA", "SUBJ", "SST2", "SST5", "TREC", "MRPC", "SICK-E")
+# Judged pairs of sentences, which downstream tasks are on request.
+RELATEDNESS = ("STS-B", "SICK-R")
 # What learns from few examples.
 FEW_SHOT_SYSTEMS = ("cosine", "surprise", "cosine-linear", "surprise-linear", "logistic", "setfit")
 
 Background: TypeAlias = Literal["pairs", "basic", "wiki"]
+Pooling: TypeAlias = Literal["own", "cls", "first-last"]
 Weight: TypeAlias = float | Literal["crossover"]
 
 
@@ -31,12 +34,15 @@ class BenchmarkSettings:
     """What benchmarks of words and sentences share.
 
     Attributes:
+        pooling: of a transformer's tokens: as the model is configured, the first token's vector (cls), or the
+            mean of the first and the last layer; its name is behind the model's.
         post_process: measure once more, without the first two principal components of the vocabulary or of
             the sentence vectors; `+pp` after the model's name marks it.
     """
 
     models: tuple[str, ...] = (WORD_VECTORS,)
     data: Path | None = None
+    pooling: Pooling = "own"
     post_process: bool = False
 
 
@@ -99,7 +105,7 @@ class PapersSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamSettings(BenchmarkSettings):
-    """What is classified: tasks of SentEval."""
+    """What is learnt: tasks of SentEval."""
 
     tasks: tuple[str, ...] = TASKS
 

@@ -204,6 +204,7 @@ def sts(settings: StsSettings, terminal: Terminal) -> Report:
     Examples:
       rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
       rerank-eval downstream --data benchmarks --model toy_emb.txt --tasks MR,CR --set post_process=yes
+      rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --tasks STS-B,SICK-R
     """,
     _data,
     _models(WORD_VECTORS),
@@ -212,7 +213,7 @@ def sts(settings: StsSettings, terminal: Terminal) -> Report:
         type=NAMES,
         default=DownstreamSettings().tasks,
         show_default=True,
-        help="What to classify, with commas between.",
+        help="What to learn, with commas between; also STS-B and SICK-R, which are regressions.",
     ),
 )
 def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
@@ -220,7 +221,7 @@ def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
 
     A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
     regularisation is chosen without the test set, and it is stopped early, as the published figures were
-    made. Every text is encoded once.
+    made. Every text is encoded once. STS-B and SICK-R are learnt from judged pairs: Pearson's r of the test.
     """
     from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
 

@@ -152,8 +152,8 @@ class FewShot:
         yield f"k: examples {drawn}, drawn from {source}; a smaller k's are among a larger one's"
         if 0 in self._shots:
             yield (
-                "k = 0: cosine and surprise by the labels' names, untrained; setfit learns from these names in "
-                f"the template, {_SENTENCES} sentences of each class"
+                "k = 0: cosine and surprise by the labels' names, untrained; setfit learns from these names "
+                f"in the template, {_SENTENCES} sentences of each class"
             )
         tested = " or ".join(map(str, sorted({len(rows) for _, rows in self._draws})))
         yield f"texts tested: {tested}, of {self._task.texts.name}; draws of examples: {len(self._draws)}"

@@ -40,7 +40,7 @@ def evaluate_sentences(settings: RankSettings, terminal: Terminal) -> Report:
     border.some("similarities", settings.similarities, "name one")
     border.choices("similarities", settings.similarities, (*DENSE_MEASURES, *with_raw()))
     task = read_sentence_ranking(settings.data)
-    return rank_sentences(load_sentence_models(settings.models, terminal), task, settings, terminal)
+    return rank_sentences(load_sentence_models(settings, terminal), task, settings, terminal)
 
 
 def rank_sentences(

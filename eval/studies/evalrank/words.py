@@ -38,7 +38,7 @@ def evaluate_words(settings: WordSettings, terminal: Terminal) -> Report:
     border.choices("similarities", settings.similarities, DENSE_MEASURES)
     task = read_word_ranking(settings.data, settings.vocabulary)
     sets = read_word_similarity(settings.data)
-    return rank_words(load_sentence_models(settings.models, terminal), task, sets, settings, terminal)
+    return rank_words(load_sentence_models(settings, terminal), task, sets, settings, terminal)
 
 
 def rank_words(

@@ -58,9 +58,7 @@ def evaluate_sts(settings: StsSettings, terminal: Terminal) -> Report:
     """Measure how well similarities of sentences agree with people."""
     check_similarities(settings)
     data_sets = read_data_sets(settings.data, settings.sets, other_parts=settings.post_process)
-    return compare_similarities(
-        load_sentence_models(settings.models, terminal), data_sets, settings, terminal
-    )
+    return compare_similarities(load_sentence_models(settings, terminal), data_sets, settings, terminal)
 
 
 def compare_similarities(
