@@ -22,7 +22,7 @@ def plots(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]) -
         yield _comparison(evaluation, results, baseline, ordered)
         yield _gains(evaluation, results[baseline], results[ordered[0].system])
     timed = [result for result in evaluation.results if np.isfinite(result.milliseconds)]
-    if len(timed) > 1:
+    if len(timed) > 1 and evaluation.measures:
         yield _time(evaluation, timed)
 
 
