@@ -240,31 +240,3 @@ class ClusterSettings(LabelledStudy):
     def __post_init__(self) -> None:
         for name in ("clusters", "repeats", "limit"):
             border.optional(border.count, name, getattr(self, name))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffTopicSettings:
-    """What is measured.
-
-    Attributes:
-        split: which judged questions; test by default.
-        alphas: shares of off-topic questions that thresholds should let through.
-        depth: size of the pools.
-        cache: folder of indexes; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
-    """
-
-    datasets: tuple[str, ...]
-    files: tuple[Path, ...] = ()
-    models: tuple[str, ...] = (MODEL,)
-    split: str | None = None
-    alphas: tuple[float, ...] = (0.05, 0.2)
-    limit: int = 1000
-    depth: int = 100
-    cache: Path | None = None
-
-    def __post_init__(self) -> None:
-        if not self.alphas or not all(0 < alpha < 1 for alpha in self.alphas):
-            text = ",".join(map(str, self.alphas))
-            raise DataError(f"alphas={text}: give shares between 0 and 1 with commas between, as .05,.2")
-        border.count("limit", self.limit, 20)
-        border.count("depth", self.depth)

@@ -109,8 +109,7 @@ def command(context: click.Context, /, **values: Any) -> None:
     server with `--set qdrant_url=`) and re-used. Every system answers every judged question; the table gives
     each measure's mean, the p-value of its difference to cosine, and the time of retrieval and re-ranking.
 
-    The commands below evaluate models of words and sentences, classify and cluster texts, and find off-topic
-    questions.
+    The commands below evaluate models of words and sentences, and classify and cluster texts.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)

@@ -12,7 +12,6 @@ from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import (
     NAMES,
     NEW_FILE,
-    PLACES,
     json_option,
     present,
     report_option,
@@ -25,7 +24,6 @@ from surprise_rerank.eval.studies.settings import (
     ClassifySettings,
     ClusterSettings,
     DownstreamSettings,
-    OffTopicSettings,
     PapersSettings,
     RankSettings,
     StsSettings,
@@ -324,48 +322,6 @@ def cluster(settings: ClusterSettings, terminal: Terminal) -> Report:
     from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
 
     return evaluate_clustering(settings, terminal)
-
-
-@_study(
-    OffTopicSettings,
-    """\b
-    Examples:
-      rerank-eval off-topic --dataset beir/scifact,beir/nfcorpus
-      rerank-eval off-topic --dataset demo,./my-beir-folder --questions banking77.jsonl --report off.html
-    """,
-    click.option(
-        "--dataset",
-        "datasets",
-        type=PLACES,
-        required=True,
-        help="Corpora with judged questions, with commas between: as for `rerank-eval`. Each one's questions "
-        "are off-topic for the others.",
-    ),
-    click.option(
-        "--questions",
-        "files",
-        multiple=True,
-        type=NEW_FILE,
-        help="More off-topic questions: a text with one a line, or a table with a column `text`.",
-    ),
-    _models(MODEL),
-    click.option(
-        "--limit",
-        type=click.IntRange(20),
-        default=1000,
-        show_default=True,
-        help="The most off-topic questions of a source, drawn at random.",
-    ),
-)
-def off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report:
-    """Off-topic questions: which statistic finds them, and how many pass a threshold.
-
-    Half of the off-topic questions are the background that thresholds are set on, the other half is put to
-    the test.
-    """
-    from surprise_rerank.eval.studies.off_topic.evaluation import evaluate_off_topic
-
-    return evaluate_off_topic(settings, terminal)
 
 
 @_study(
