@@ -81,7 +81,8 @@ class PooledEncoder(SentenceTransformerEncoder):
     def __init__(self, encoder: SentenceTransformerEncoder, pooling: Pooling) -> None:
         super().__init__(encoder.model, encoder.name)
         self.pooling = pooling
-        self.transformer: Any = encoder.model[0].auto_model
+        module: Any = encoder.model[0]
+        self.transformer = module.auto_model
         self.dimension = int(self.transformer.config.hidden_size)
 
     def passes(self, batches: Iterable[Batch], prompt: str) -> Iterator[Passed]:

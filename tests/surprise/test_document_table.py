@@ -18,9 +18,9 @@ ENCODER = FunctionEncoder(lambda texts: np.stack([VECTORS[text] for text in text
 
 
 def table(**more: object) -> dict[str, list[float]]:
-    made = rank_documents(DOCUMENTS, ["q0", "q1"], ENCODER, **more)  # type: ignore[arg-type]
-    assert (np.diff(made.scores[:, 0]) <= 0).all()
-    return dict(zip(made.documents, made.scores.tolist(), strict=True))
+    ranked = rank_documents(DOCUMENTS, ["q0", "q1"], ENCODER, **more)  # type: ignore[arg-type]
+    assert (np.diff(ranked.scores[:, 0]) <= 0).all()
+    return dict(zip(ranked.documents, ranked.scores.tolist(), strict=True))
 
 
 def expected(texts: list[str]) -> dict[str, list[float]]:

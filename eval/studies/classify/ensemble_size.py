@@ -74,8 +74,8 @@ class EnsembleSizes:
         cosine = self.measurements.mean((*place, COSINE), "weighted F1")
         for system in SYSTEMS:
             if system != COSINE and cosine:
-                own = self.measurements.mean((*place, system), "weighted F1")
-                ratio = None if own is None else own / cosine
+                f1 = self.measurements.mean((*place, system), "weighted F1")
+                ratio = None if f1 is None else f1 / cosine
                 self.measurements.add((*place, system), {"ratio to cosine": ratio})
 
     def tables(self) -> Iterator[Table]:

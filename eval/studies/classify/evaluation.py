@@ -124,8 +124,8 @@ class ZeroShot:
         model, template, system = key
         if system == COSINE:
             return None
-        own = (other for other in self._right if (other[0], other[2]) == (model, COSINE))
-        return next((other for other in own if template in (other[1], _NO_TEMPLATE)), None)
+        by_cosine = (other for other in self._right if (other[0], other[2]) == (model, COSINE))
+        return next((other for other in by_cosine if template in (other[1], _NO_TEMPLATE)), None)
 
     def plots(self) -> Iterator[Plot]:
         """The accuracy of each system."""

@@ -62,11 +62,12 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal) -> Rep
     names = tuple(dict.fromkeys(settings.tasks))
     tasks = [read_task(name, settings.data) for name in names if name not in RELATEDNESS]
     judged = [read_relatedness(name, settings.data) for name in names if name in RELATEDNESS]
+    every: list[DownstreamTask | RelatednessTask] = [*tasks, *judged]
     measurements = Measurements("model", "task")
     for model in models:
-        plain = _encoded(model, [*tasks, *judged], terminal)
+        plain = _encoded(model, every, terminal)
         with terminal.bar(f"{model.name}: learning", len(names), "tasks") as advance:
-            for task in (*tasks, *judged):
+            for task in every:
                 by_name = {model.name: plain}
                 if settings.post_process:
                     processed = _looked_up(task.texts, post_processed(plain(task.texts)))
@@ -208,7 +209,7 @@ def _notes(
     tasks: Sequence[DownstreamTask], judged: Sequence[RelatednessTask], settings: DownstreamSettings
 ) -> Iterator[str]:
     crossed = [task.name for task in tasks if "all" in task.parts]
-    tested = [task.name for task in (*tasks, *judged) if task.name not in crossed]
+    tested = [task.name for task in tasks if "all" not in task.parts] + [task.name for task in judged]
     if crossed:
         yield f"{', '.join(crossed)}: nested 5-fold cross-validation, the mean over 5 test folds"
     if tested:

@@ -58,7 +58,7 @@ def shares_of_grades(judgements: Float64Array) -> Float64Array:
     >>> shares_of_grades(np.array([3.0, 4.25, 0.5])).tolist()
     [[0.0, 0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.75, 0.25], [0.5, 0.0, 0.0, 0.0, 0.0]]
     """
-    return np.maximum(1 - np.abs(judgements[:, None] - GRADES), 0.0)
+    return np.asarray(np.maximum(1 - np.abs(judgements[:, None] - GRADES), 0.0))
 
 
 def learn_relatedness(
@@ -89,10 +89,10 @@ def learn_relatedness(
     best, state, failures = -1.0, copy.deepcopy(model.state_dict()), 0
     for _ in range(_MOST_PASSES // _PASSES):
         for _ in range(_PASSES):
-            for rows in torch.randperm(len(features), generator=generator).split(_BATCH):
+            for rows in torch.randperm(len(features), generator=generator).split(_BATCH):  # type: ignore[no-untyped-call]
                 optimizer.zero_grad()
                 loss = (torch.softmax(model(features[rows]), dim=1) - targets[rows]).square().sum()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
         r = correlations(predicted(dev[0]), dev[1]).pearson
         if r > best:

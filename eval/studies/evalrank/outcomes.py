@@ -45,11 +45,11 @@ def ranked(
     pairs: IntArray,
     counts: IntArray,
     terminal: Terminal,
-    known: float,
+    share_known: float,
 ) -> RankOutcome:
     """The ranks of pairs under a measure of this name; other arguments as of `ranks` and `RankOutcome`."""
     with terminal.bar(f"{model}: {name}", len(pairs), "pairs") as advance:
-        return RankOutcome(model, name, ranks(measure, pairs, counts, advance), known)
+        return RankOutcome(model, name, ranks(measure, pairs, counts, advance), share_known)
 
 
 def rank_report(

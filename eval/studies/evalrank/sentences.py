@@ -66,22 +66,24 @@ def rank_sentences(
         vectors = encoded.dense if model.word_vectors is None else model.vectors(task.background)
         is_known = tokens.lengths > 0
         missing = int(np.count_nonzero(~is_known))
-        known = float(is_known[pairs].all(axis=1).mean())
+        share_known = float(is_known[pairs].all(axis=1).mean())
         if missing:
             notes.append(f"{model.name} knows no word of {missing} of {len(row)} sentences.")
         # Where a sentence has no known word, the published program computes in float64, and `l2` has no two
         # precisions that would decide anything.
         published = {"cosine"} if missing else {"cosine", "l2"}
         published = published if settings.as_published else set()
-        outcomes += _of_vectors(model.name, vectors, of_vectors, pairs, terminal, published, known)
+        outcomes += _of_vectors(model.name, vectors, of_vectors, pairs, terminal, published, share_known)
         if of_tokens:
-            outcomes += _of_tokens(model, task, tokens, of_tokens, pairs, terminal, known)
+            outcomes += _of_tokens(model, task, tokens, of_tokens, pairs, terminal, share_known)
         if settings.post_process:
             name, processed = model.name + POST_PROCESSED, post_processed(vectors)
-            outcomes += _of_vectors(name, processed, of_vectors, pairs, terminal, published, known)
+            outcomes += _of_vectors(name, processed, of_vectors, pairs, terminal, published, share_known)
         if settings.whiten:
             name = model.name + WHITENED
-            outcomes += _of_vectors(name, whitened(vectors), of_vectors, pairs, terminal, published, known)
+            outcomes += _of_vectors(
+                name, whitened(vectors), of_vectors, pairs, terminal, published, share_known
+            )
     return rank_report("sentences", task, outcomes, notes, settings)
 
 
@@ -92,13 +94,13 @@ def _of_vectors(
     pairs: IntArray,
     terminal: Terminal,
     published: set[str],
-    known: float,
+    share_known: float,
 ) -> Iterator[RankOutcome]:
     centred = (vectors - vectors.mean(axis=0, dtype=np.float64)).astype(np.float32)
     items, item_of = Items.of(centred, unit_rows(centred), len(centred))
     for kind in measures:
         measure = dense_measure(kind, items, as_published=kind in published)
-        yield ranked(name, kind, measure, item_of[pairs], items.counts, terminal, known)
+        yield ranked(name, kind, measure, item_of[pairs], items.counts, terminal, share_known)
 
 
 def _of_tokens(
@@ -108,7 +110,7 @@ def _of_tokens(
     measures: Sequence[str],
     pairs: IntArray,
     terminal: Terminal,
-    known: float,
+    share_known: float,
 ) -> Iterator[RankOutcome]:
     words = word_lists(model.encoder, task.background)
     texts = Texts(replace(tokens, own=own_memberships(tokens)), words)
@@ -118,4 +120,4 @@ def _of_tokens(
     once = np.ones(len(texts), dtype=np.int64)
     for kind in measures:
         measure = TokenMeasure(find_similarity(kind).build(corpus), texts)
-        yield ranked(model.name, kind, measure, pairs, once, terminal, known)
+        yield ranked(model.name, kind, measure, pairs, once, terminal, share_known)

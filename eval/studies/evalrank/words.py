@@ -62,7 +62,7 @@ def rank_words(
         vocabulary = Vocabulary.of(model, words, terminal)
         knows = dict(zip(words, (vocabulary.rows >= 0).tolist(), strict=True))
         notes += _unknown(model.name, task, knows)
-        known = sum(knows[first] and knows[second] for first, second in task.pairs) / len(task.pairs)
+        share_known = sum(knows[first] and knows[second] for first, second in task.pairs) / len(task.pairs)
         for variant in dict.fromkeys(
             ("", POST_PROCESSED * settings.post_process, WHITENED * settings.whiten)
         ):
@@ -76,11 +76,20 @@ def rank_words(
 
             for kind in dict.fromkeys(settings.similarities):
                 measure = dense_measure(kind, items, as_published=settings.as_published)
-                outcomes.append(ranked(name, kind, measure, of(task.pairs), items.counts, terminal, known))
-                for own in sets:
-                    found = correlations(measure.scores(*of(own.pairs).T), own.scores)
-                    values = (found.pearson, found.spearman, found.kendall, len(own.pairs))
-                    agreements.append((name, kind, own.name, *values))
+                outcomes.append(
+                    ranked(name, kind, measure, of(task.pairs), items.counts, terminal, share_known)
+                )
+                for similarity_set in sets:
+                    coefficients = correlations(
+                        measure.scores(*of(similarity_set.pairs).T), similarity_set.scores
+                    )
+                    values = (
+                        coefficients.pearson,
+                        coefficients.spearman,
+                        coefficients.kendall,
+                        len(similarity_set.pairs),
+                    )
+                    agreements.append((name, kind, similarity_set.name, *values))
     more = [Table("word-similarity", "Word similarity", _AGREEMENT, tuple(agreements), keys=3)]
     return rank_report("words", task, outcomes, notes, settings, more if sets else ())
 
