@@ -11,6 +11,7 @@ from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Report, Table
 from surprise_rerank.eval.stats.significance import holm
+from surprise_rerank.eval.studies.classify.answers import label_texts
 from surprise_rerank.eval.studies.classify.ensemble_size import EnsembleSizes
 from surprise_rerank.eval.studies.classify.few_shot import FewShot
 from surprise_rerank.eval.studies.classify.systems import (
@@ -35,8 +36,10 @@ def evaluate_classification(settings: ClassifySettings, terminal: Terminal) -> R
     """Classify labelled texts with every model.
 
     Returns:
-        The table `zero-shot`, or `ensemble-size`, or `few-shot`.
+        The table `zero-shot`, or `ensemble-size`, or `few-shot`; or `answers`, the label of each text.
     """
+    if settings.answers:
+        return label_texts(settings, terminal)
     task = read_task(settings)
     kind = FewShot if settings.few_shot else EnsembleSizes if settings.ensemble_size else ZeroShot
     study: ZeroShot | EnsembleSizes | FewShot = kind(task, settings, terminal)

@@ -18,6 +18,7 @@ from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
+from surprise_rerank.eval.studies.classify.answers import group_texts
 from surprise_rerank.eval.studies.labelled import COSINE, SURPRISE, LabelledTexts, load_models, read_labelled
 from surprise_rerank.eval.studies.measurements import Key, Measurements
 from surprise_rerank.eval.studies.settings import ClusterSettings, to_weight
@@ -56,9 +57,11 @@ def evaluate_clustering(settings: ClusterSettings, terminal: Terminal) -> Report
     """Compare assignments of texts to the same k-means centres with the texts' labels.
 
     Returns:
-        The tables `cluster` and `cluster-differences`, a row for each file, model and
-        assignment.
+        The tables `cluster` and `cluster-differences`, a row for each file, model and assignment; or
+        `answers`, the cluster of each text.
     """
+    if settings.answers:
+        return group_texts(settings, terminal)
     assignments = find_assignments(settings.assignments)
     models = load_models(settings.models, settings.cache or cache_folder(), terminal)
     data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]
