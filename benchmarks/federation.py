@@ -18,13 +18,13 @@ import click
 import ir_measures
 import numpy as np
 
-from surprise_rerank import Collections, DocumentIndex, load_encoder
+from surprise_rerank import DocumentIndex, Federation, load_encoder
 from surprise_rerank.eval.retrieval.datasets import load_dataset
 
 _BEST = 10
 
 
-def orders(both: Collections, question: str) -> dict[str, list[tuple[str, str]]]:
+def orders(both: Federation, question: str) -> dict[str, list[tuple[str, str]]]:
     """Way of merging -> (collection, document) of the ten best."""
     lines: dict[str, list[Any]] = defaultdict(list)
     for name, own in both.pipelines.items():
@@ -50,7 +50,7 @@ def main(datasets: str, folder: Path, systems: str, questions: int) -> None:
     for name, index in opened.items():
         index.sync(sets[name].documents)
     for system in systems.split(","):
-        both = Collections(opened, system)
+        both = Federation(opened, system)
         found: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
         for name, data in sets.items():
             judged = [
