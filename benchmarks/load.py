@@ -119,14 +119,14 @@ def server(seconds: float, callers: tuple[int, ...], workers: int) -> None:
     reranker = TextReranker(load_encoder())
 
     def ranking(number: int) -> Callable[[], str]:
-        asked = texts(number)
-        return lambda: "" if reranker.rank(*next(asked)) else "nothing"
+        drawn = texts(number)
+        return lambda: "" if reranker.rank(*next(drawn)) else "nothing"
 
     def posting(url: str, number: int) -> Callable[[], str]:
-        asked, client = texts(number), httpx.Client(base_url=url, timeout=120)
+        drawn, client = texts(number), httpx.Client(base_url=url, timeout=120)
 
         def post() -> str:
-            question, documents = next(asked)
+            question, documents = next(drawn)
             try:
                 answer = client.post("/v1/rerank", json={"query": question, "documents": documents})
             except httpx.HTTPError as error:
@@ -210,7 +210,7 @@ def points(
         ) as index:
             index.sync([Document("first", "")], encoded=Encoded(vectors[:1]), background=False)
             # So that points are stored with their moments.
-            ensemble = Ensemble.from_vectors(np.array([own.dense for own in queries]), model="copies")
+            ensemble = Ensemble.from_vectors(np.array([one.dense for one in queries]), model="copies")
             index.set_ensemble(ensemble, source="questions")
             index.delete(["first"])
             stored, begun = 0, time.perf_counter()
@@ -230,7 +230,7 @@ def points(
                 pairs = (
                     [{*by.retrieve(query, depth).ids} for by in (retriever, exact)] for query in queries[:50]
                 )
-                share = np.mean([len(found & best) / depth for found, best in pairs])
+                share = np.mean([len(hits & best) / depth for hits, best in pairs])
                 print(f"{name}: {share:.3f} of the exact first {depth}", flush=True)
     finally:
         drop(client, _COLLECTION)

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from surprise_rerank.similarities.table import similarity_names as similarity_names
     from surprise_rerank.similarities.text_similarity import SimilarityReranker as SimilarityReranker
     from surprise_rerank.similarities.text_similarity import TextSimilarity as TextSimilarity
+    from surprise_rerank.surprise.document_table import DocumentTable as DocumentTable
+    from surprise_rerank.surprise.document_table import rank_documents as rank_documents
     from surprise_rerank.surprise.ensemble import Ensemble as Ensemble
     from surprise_rerank.surprise.score import Surprise as Surprise
     from surprise_rerank.text_reranker import TextReranker as TextReranker
@@ -99,6 +101,7 @@ _PUBLIC = {
     "similarities.dynamax": "DynaMax",
     "similarities.table": "similarity_names",
     "similarities.text_similarity": "SimilarityReranker TextSimilarity",
+    "surprise.document_table": "DocumentTable rank_documents",
     "surprise.ensemble": "Ensemble",
     "surprise.score": "Surprise",
     "text_reranker": "TextReranker",

@@ -64,7 +64,7 @@ class LabelledTexts:
         if limit is None or limit >= len(self):
             return self
         rows = np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(len(self))[:limit])
-        texts, labels = (tuple(own[i] for i in rows) for own in (self.texts, self.labels))
+        texts, labels = (tuple(column[i] for i in rows) for column in (self.texts, self.labels))
         return LabelledTexts(self.name, texts, labels, self.left_out)
 
 
@@ -84,9 +84,9 @@ def read_labelled(
     rows: list[tuple[str, str]] = []
     missing = 0
     for number, document in enumerate(_with_column(source, label), start=1):
-        found = _label(document, label)
-        if found is not None:
-            rows.append((document.text, found))
+        label_of_row = _label(document, label)
+        if label_of_row is not None:
+            rows.append((document.text, label_of_row))
         elif on_error == "skip":
             missing += 1
         else:

@@ -14,6 +14,7 @@ RIDDLES = {"own", "found", "there", "asked", "made", "given", "told", "known", "
 # Rooms that are free of them: folders (their files alone) and files. A room that has become so is added.
 CLEAN = (
     *("surprise_rerank", "surprise_rerank/core", "surprise_rerank/rerank", "surprise_rerank/thresholds"),
+    "benchmarks",
     *("connectors/components.py", "connectors/context_window.py", "connectors/filters.py"),
     *("connectors/haystack.py", "connectors/highlights.py", "connectors/langchain.py"),
     *("connectors/llama_index.py", "connectors/mteb.py", "connectors/progress.py", "connectors/pyterrier.py"),
@@ -21,8 +22,10 @@ CLEAN = (
     *("connectors/document_index.py", "connectors/federation.py", "connectors/qdrant"),
     *(f"connectors/qdrant/{room}" for room in ("engines", "search", "storage", "writing")),
     *("connectors/similar", "connectors/systems"),
-    *("eval/cli/output", "eval/cli/rerank_eval", "eval/reports", "eval/stats"),
-    *("surprise_rerank/similarities", "surprise_rerank/surprise"),
+    *("eval/line_files.py", "eval/cli/output", "eval/cli/rerank_eval", "eval/reports", "eval/retrieval"),
+    *("eval/stats", "eval/studies", "eval/studies/classify", "eval/studies/cluster"),
+    *("eval/studies/downstream", "eval/studies/evalrank", "eval/studies/sts"),
+    *("surprise_rerank/classify", "surprise_rerank/similarities", "surprise_rerank/surprise"),
     *("tests", "tests/adapters", "tests/commands", "tests/core", "tests/house", "tests/rerank"),
     *("tests/similarities", "tests/surprise", "tests/thresholds"),
 )
