@@ -143,7 +143,7 @@ def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             check_decoded(line)
         except RefusedError as refused:
-            raise DataError(f"{path}:{number}: {refused.detail}") from refused
+            raise refused.at(f"{path}:{number}") from None
         columns = line.rstrip("\r\n").removeprefix("\ufeff").split("\t")
         columns[-1] = columns[-1].strip()
         if line.strip() and not (number == 1 and [column.strip() for column in columns] == _HEADER):

@@ -15,7 +15,7 @@ from surprise_rerank.connectors.readers.collection import from_collection
 from surprise_rerank.connectors.readers.datasets import is_path, open_source
 from surprise_rerank.connectors.readers.demo import DEMO
 from surprise_rerank.connectors.readers.extraction import Extractor
-from surprise_rerank.connectors.readers.fields import Fields, NoColumnError, from_iterable
+from surprise_rerank.connectors.readers.fields import Fields, from_iterable
 from surprise_rerank.connectors.readers.files import (
     FileRules,
     is_document,
@@ -27,7 +27,7 @@ from surprise_rerank.connectors.readers.files import (
     unread,
     walk,
 )
-from surprise_rerank.connectors.readers.lines import DamagedError
+from surprise_rerank.connectors.readers.lines import unreadable
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, RefusedError, Skipped
 from surprise_rerank.connectors.readers.tables import Table, count_table, read_json, read_table, table_format
 from surprise_rerank.documents import Document, encodable
@@ -135,10 +135,12 @@ def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped)
                     raise unread(name)
                 if kind is None or kind == "text":
                     yield from _of_file(file, name, fields, rules, extractor, skipped)
+                elif file.stat().st_size:
+                    yield from read_table(file, kind, fields, skipped, f"{name}:")
                 else:
-                    yield from _of_table(file, kind, fields, skipped, name)
-            except RefusedError as refused:
-                skipped.add(name, refused, name if is_document(name) else None)
+                    raise RefusedError("empty")
+            except (OSError, RefusedError) as error:
+                skipped.add(name, unreadable(file, error), name if kind == "text" else None)
 
 
 def _of_file(
@@ -149,30 +151,11 @@ def _of_file(
         yield from read_mailbox(path, name, extractor, skipped, max_bytes=rules.max_bytes)
         return
     if kind_of(name) == ".json":
-        raw, _ = read_bytes(path, rules.max_bytes)
-        documents = read_json(raw, path, name, fields, skipped)
+        documents = read_json(read_bytes(path, rules.max_bytes), path, name, fields, skipped)
         if documents is not None:
             yield from documents
             return
     yield read_file(path, name, extractor, max_bytes=rules.max_bytes)
-
-
-def _of_table(path: Path, kind: Table, fields: Fields, skipped: Skipped, name: str) -> Iterator[Document]:
-    """The documents of a table among other files: one that is none of documents is left out."""
-    try:
-        if not path.stat().st_size:
-            raise RefusedError("empty")
-        yield from read_table(path, kind, fields, skipped, f"{name}:")
-    except OSError as error:
-        raise RefusedError("cannot be read") from error
-    except DamagedError as error:
-        raise RefusedError("damaged") from error
-    except DatasetError as error:
-        raise RefusedError("cannot be read") from error
-    except DataError as error:
-        if isinstance(error.__cause__, NoColumnError):
-            raise error.__cause__ from error
-        raise RefusedError("no such column", str(error)) from error
 
 
 def _count_folder(path: Path, rules: FileRules) -> int:
