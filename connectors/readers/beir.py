@@ -115,22 +115,22 @@ def read_queries(path: Path) -> dict[str, str]:
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Judgements, three columns between tabs or JSON lines: question id -> document id -> relevance."""
+    """Judgements: question id -> document id -> relevance.
+
+    Three columns between tabs, JSON lines with these names, or TREC's four (question, iteration, document,
+    relevance) with white space between.
+    """
     qrels: dict[str, dict[str, int]] = {}
     for number, columns in _judgements(path):
-        where = f"{path}:{number}"
+        where, shown = f"{path}:{number}", " | ".join(columns)[:60]
         if len(columns) != 3 or not columns[0] or not columns[1] or not _INTEGER.fullmatch(columns[2]):
-            raise DataError(
-                f"{where}: expected {', '.join(_HEADER)}, 3 columns between tabs, the score an integer, got "
-                f"{' | '.join(columns)[:60]!r}"
-            )
+            expected = f"{', '.join(_HEADER)}, 3 columns between tabs, the score an integer"
+            raise DataError(f"{where}: expected {expected}, got {shown!r}")
         query, document, relevance = columns[0], columns[1], int(columns[2])
         earlier = qrels.setdefault(query, {}).setdefault(document, relevance)
         if earlier != relevance:
-            raise DataError(
-                f"{where}: question {query!r} and document {document!r} are judged {relevance} here"
-                f" and {earlier} before"
-            )
+            said = f"are judged {relevance} here and {earlier} before"
+            raise DataError(f"{where}: question {query!r} and document {document!r} {said}")
     return qrels
 
 
@@ -146,5 +146,7 @@ def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
             raise refused.at(f"{path}:{number}") from None
         columns = line.rstrip("\r\n").removeprefix("\ufeff").split("\t")
         columns[-1] = columns[-1].strip()
+        if path.suffix != ".tsv" and len(words := line.split()) == 4 and len(columns) != 3:
+            columns = [words[0], *words[2:]]
         if line.strip() and not (number == 1 and [column.strip() for column in columns] == _HEADER):
             yield number, columns

@@ -167,7 +167,11 @@ def json_value(value: Any, name: str) -> Any:
     A RefusedError that names the column, if JSON has nothing like it, bytes for example.
     """
     # pandas' NA compares with nothing, its NaT is a date, and Decimal has a NaN.
-    if value is None or type(value).__name__ == "NAType" or (np.ndim(value) == 0 and value != value):
+    if (
+        value is None
+        or type(value).__name__ == "NAType"
+        or (not hasattr(value, "__len__") and value != value)
+    ):
         return None
     match value:
         case str() | PurePath() | uuid.UUID() | Decimal() | np.datetime64():  # in nanoseconds, too
