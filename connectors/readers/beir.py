@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
 from surprise_rerank.connectors.readers.lines import check_decoded, count_lines, read_lines, read_objects
-from surprise_rerank.connectors.readers.source import RefusedError, Skipped
+from surprise_rerank.connectors.readers.source import DocumentSource, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
@@ -67,15 +67,9 @@ class BeirFolder:
 
     def documents(self) -> Iterator[Document]:
         """The corpus, in the file's order; DataError names the line that is no document."""
-        return self._documents(self._find("corpus"))
-
-    def _documents(self, path: Path) -> Iterator[Document]:
-        empty = True
-        for document in read_corpus(path, Skipped("raise")):
-            empty = False
-            yield document
-        if empty:
-            raise DatasetError(f"{path}: the corpus is empty: no line holds a document")
+        path = self._find("corpus")
+        read = partial(read_corpus, path)
+        return iter(DocumentSource(f"{path}: the corpus", read, may_be_empty=False))
 
     def count(self) -> int:
         """How many lines the corpus has."""

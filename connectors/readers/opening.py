@@ -99,7 +99,7 @@ def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileR
             raise DataError(f"{path}: a format is for a file; FileRules(include=...) chooses of a folder")
         corpus = jsonl_in(path, "corpus")
         if corpus is None:
-            return partial(_read_folder, path, fields or Fields(), rules), partial(_count_folder, path, rules)
+            return partial(_read_files, path, fields or Fields(), rules), partial(_count_folder, path, rules)
         _refuse_fields(str(path), fields)
         return partial(read_corpus, corpus), partial(count_table, corpus, "jsonl")
     if not os.path.exists(path):
@@ -112,23 +112,17 @@ def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileR
         formats = ", ".join(get_args(Format))
         raise DatasetError(f"{path}: its format cannot be recognised; give the format, one of {formats}")
     if kind == "text":
-        return partial(_read_single, path, fields or Fields(), rules), lambda: 1
+        return partial(_read_files, path, fields or Fields(), rules), lambda: 1
     return partial(read_table, path, kind, fields or Fields()), partial(count_table, path, kind)
 
 
-def _read_single(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
+def _read_files(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
+    """The documents of a text, or of a folder's files, of which what cannot be used is counted."""
+    is_folder = path.is_dir()
+    files = walk(path, rules, skipped) if is_folder else iter([(path, path.name)])
     with contextlib.closing(Extractor()) as extractor:
-        try:
-            yield from _of_file(path, encodable(path.name), fields, rules, extractor, skipped)
-        except RefusedError as refused:
-            skipped.refuse(str(path), refused, encodable(path.name))
-
-
-def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
-    """The documents of a folder's files: what cannot be used is counted, whatever malformed rows are."""
-    with contextlib.closing(Extractor()) as extractor:
-        for file, path_below in walk(path, rules, skipped):
-            name, kind = encodable(path_below), _file_format(path_below)
+        for file, path_below in files:
+            name, kind = encodable(path_below), _file_format(path_below) if is_folder else "text"
             skipped.place = str(file)
             try:
                 if kind is None and not rules.include:
@@ -140,7 +134,8 @@ def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped)
                 else:
                     raise RefusedError("empty")
             except (OSError, RefusedError) as error:
-                skipped.add(name, unreadable(file, error), name if kind == "text" else None)
+                place = name if is_folder else str(file)
+                skipped.refuse(place, unreadable(file, error), name if kind == "text" else None)
 
 
 def _of_file(

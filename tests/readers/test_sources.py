@@ -137,7 +137,7 @@ def test_damaged_and_empty_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"corpus\.jsonl\.gz: is damaged, cut short"):
             list(BeirFolder(tmp_path).documents())
     for corpus in (b"", b"\xef\xbb\xbf", b"\n \n"):
-        with pytest.raises(DatasetError, match=r"corpus\.jsonl: the corpus is empty"):
+        with pytest.raises(DatasetError, match=r"corpus\.jsonl: the corpus holds no documents"):
             list(beir(tmp_path, corpus).documents())
 
 
