@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError
@@ -39,8 +40,7 @@ class Fields:
     metadata: Sequence[str] | None = None  # the columns that become metadata; by default all the others
 
     def __post_init__(self) -> None:
-        if isinstance(self.metadata, str):
-            raise DataError(f"Fields.metadata must be a list of columns, got {self.metadata!r}")
+        border.fields(self, metadata=border.or_none(border.texts))
 
     def optional(self) -> set[str]:
         """The columns that were named and that a row may lack."""

@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from surprise_rerank import border
 from surprise_rerank.connectors.readers.extraction import KINDS, MANUAL, Extractor
 from surprise_rerank.connectors.readers.lines import open_bytes, uncompressed_name, unreadable
 from surprise_rerank.connectors.readers.pages import plain_text
 from surprise_rerank.connectors.readers.patterns import Patterns
 from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
-from surprise_rerank.errors import DataError
 
 MAX_BYTES = 32 * 2**20
 
@@ -149,11 +149,7 @@ class FileRules:
     max_bytes: int = MAX_BYTES  # larger files are skipped; a table may be of any size
 
     def __post_init__(self) -> None:
-        if isinstance(self.include, str) or isinstance(self.exclude, str):
-            values = f"include={self.include!r}, exclude={self.exclude!r}"
-            raise DataError(f"FileRules must have lists of patterns, got {values}")
-        if self.max_bytes < 1:
-            raise DataError(f"FileRules.max_bytes must be positive, got {self.max_bytes}")
+        border.fields(self, include=border.texts, exclude=border.texts, max_bytes=border.count)
 
 
 def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Path, str]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.core.extras import import_extra
@@ -125,16 +125,15 @@ def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Itera
     Of a line of more than `LONGEST` characters only so many come, and one more; see `check_length`.
     `guess` is whether the encoding may be another one than that of the mark, or UTF-8.
     """
-    with open_bytes(path) as stream:
-        sample = stream.read(_SAMPLE)
-    encoding = _marked(sample) or "utf-8"
-    if guess and encoding == "utf-8":
+    number = 0
+    with open_bytes(path) as raw:
+        stream = io.BufferedReader(cast(Any, raw), _SAMPLE)
+        sample = stream.peek()
+        encoding = _marked(sample) or "utf-8"
         try:
             codecs.getincrementaldecoder("utf-8")().decode(sample)
         except UnicodeDecodeError:
-            encoding = _guessed(sample) or "utf-8"
-    number = 0
-    with open_bytes(path) as stream:
+            encoding = (_guessed(sample) or encoding) if guess and encoding == "utf-8" else encoding
         try:
             text = io.TextIOWrapper(stream, encoding, "surrogateescape", newline)
             for line in iter(partial(text.readline, LONGEST + 1), ""):

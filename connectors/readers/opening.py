@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
+from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.readers.beir import jsonl_in, read_corpus
 from surprise_rerank.connectors.readers.collection import from_collection
@@ -60,18 +61,14 @@ def open_documents(
     http://localhost:6333/papers, a client of one, or Python objects (see `from_iterable`). An existing file
     or folder is preferred to an id.
     """
-    formats = get_args(Format)
-    if format is not None and format not in formats:
-        raise DataError(f"no format {format!r}; choose one of {', '.join(formats)}")
+    border.optional(border.choice, "format", format, get_args(Format))
     if collection is not None:
         if not hasattr(spec, "scroll"):
-            raise DataError(
-                "collection=... belongs to a client; of a server give http://localhost:6333/papers"
-            )
+            advice = "of a server give http://localhost:6333/papers"
+            raise DataError(f"collection=... belongs to a client; {advice}")
         return from_collection(cast("QdrantClient", spec), collection, fields=fields, on_error=on_error)
     if not isinstance(spec, str | os.PathLike):
-        objects: Any = spec
-        return from_iterable(objects, fields=fields, on_error=on_error)
+        return from_iterable(cast(Any, spec), fields=fields, on_error=on_error)
     name = os.fspath(spec)
     if "://" in name:
         if kind_of(name) and _file_format(name) is not None:
@@ -102,10 +99,10 @@ def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileR
             return partial(_read_files, path, fields or Fields(), rules), partial(_count_folder, path, rules)
         _refuse_fields(str(path), fields)
         return partial(read_corpus, corpus), partial(count_table, corpus, "jsonl")
-    if not os.path.exists(path):
+    if not path.exists():
         expected = f"expected a path, `{DEMO}`, an id of ir_datasets, or the url of a Qdrant server"
         raise DatasetError(f"{path}: no such file or folder; {expected}")
-    if not os.path.isfile(path):  # it is read from the beginning more than once
+    if not path.is_file():  # it is read from the beginning more than once
         raise DatasetError(f"{path} is a pipe or a device; write it to a file first")
     kind = form or _file_format(path.name)
     if kind is None:

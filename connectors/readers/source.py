@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import Literal, NamedTuple, Self, TypeAlias, get_args
 
+from surprise_rerank import border
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 
@@ -105,8 +106,7 @@ class DocumentSource:
         count: Callable[[], int | None] = lambda: None,  # about how many, as far as that can be told without
         origin: str = "",  # is noted on every document, so that what has gone from this source can be told
     ) -> None:
-        if on_error not in ("raise", "skip"):
-            raise DataError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+        border.choice("on_error", on_error, get_args(OnError))
         self.name, self.origin, self.id_prefix = name, origin, ""
         self.skipped = Skipped(on_error)  # of the iteration that began last; complete when that one is
         self._read, self._count = read, count
