@@ -98,7 +98,7 @@ def expected(drawn: Drawn, trusting: bool) -> tuple[np.ndarray, float]:
     most = z_bm25[best(z_bm25)].mean()
     agreed = min(1.0, max(0.0, z_bm25[best(z_cosine)].mean() / most)) if most > 0 else 1.0
     t = 1.0 if trusting else float(min(1.0, max(0.0, (agreed - 0.25) / 0.15)))
-    b = 0.6 * (2 - t) * z_bm25 + t * z_cosine + z_dynamax
+    b = 0.5 * z_bm25 + z_dynamax + t * z_cosine + (1 - t) * z_bm25
     if n < 20:
         return b, t  # too few to tell what the best have more of
     nearest, worded = (sorted(range(n), key=lambda i: -values[i]) for values in (v @ q, bm25))
@@ -112,7 +112,7 @@ def expected(drawn: Drawn, trusting: bool) -> tuple[np.ndarray, float]:
     p = 1 / ranks**2.0
     mean = len(first) / n * v[first].mean(axis=0) + (1 - len(first) / n) * v[further].mean(axis=0)
     f = (p / p.sum()) @ v[first] - mean
-    return b + 0.75 * t * z_of(v @ f, members @ f), t
+    return b + 0.75 * (t * z_of(v @ f, members @ f) + (1 - t) * z_bm25), t
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.booleans())
@@ -220,9 +220,10 @@ def test_where_nobody_is_told_apart_nothing_is_fed_back():
 @pytest.mark.parametrize("part", PARTS)
 def test_weights_are_factors_of_what_is_added(part):
     drawn = Drawn(2, 30)
-    parts = drawn.reranker.parts(drawn.query, drawn.pool)
+    reranker = drawn.reranker if part != "bm25" else replace(drawn.reranker, trust=None)
+    parts = reranker.parts(drawn.query, drawn.pool)
     weights = dict.fromkeys(PARTS, 1.0) | {"cosine": 2.0} | {part: 0.0}
-    ranking = drawn.reranker.weighted(weights).rerank(drawn.query, drawn.pool)
+    ranking = reranker.weighted(weights).rerank(drawn.query, drawn.pool)
     total = sum(weights[name] * part for name, part in parts.items())
     np.testing.assert_allclose(ranking.scores, total[ranking.rows_in(drawn.pool)], atol=1e-9)
 
