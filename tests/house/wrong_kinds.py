@@ -57,7 +57,10 @@ LEFT_OUT: dict[str, str] = {
     ),
     **dict.fromkeys(("DocumentIndex()", "Collection()"), "made by `open` and `attach`"),
     "QuestionBackground": "made by `measure_background`",
-    **dict.fromkeys(("IndexOptions.key_of", "IndexOptions.tenant_filter", "IndexOptions.owned"), "of what reads and writes points"),
+    **dict.fromkeys(
+        ("IndexOptions.key_of", "IndexOptions.tenant_filter", "IndexOptions.owned"),
+        "of what reads and writes points",
+    ),
     "Ensemble()": "made by `from_vectors`, `from_batches` and `load`",
     "System": "of packages that add systems; checked when it is registered",
     "TextReranker.arank": "hands everything on to `rank`",
