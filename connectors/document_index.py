@@ -44,20 +44,17 @@ from surprise_rerank.connectors.qdrant.storage.opening import (
     open_storage,
 )
 from surprise_rerank.connectors.qdrant.writing import statistics
-from surprise_rerank.connectors.qdrant.writing.indexing import (
-    Indexer,
-    PointMaker,
-    SyncReport,
-    no_documents,
-    require_nothing_lost,
-)
+from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, PointMaker, SyncReport
+from surprise_rerank.connectors.qdrant.writing.inventory import no_documents, require_nothing_lost
+from surprise_rerank.connectors.qdrant.writing.kept_terms import KeptTerms, PointWriter
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
-from surprise_rerank.connectors.qdrant.writing.term_statistics import KeptTerms, PointWriter, TermStatistics
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
 from surprise_rerank.connectors.ranked import Ranked
 from surprise_rerank.connectors.systems.backgrounds import kept_by_unit, look_after_backgrounds, measure_again
 from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.process import NeverCopied, PerProcess
+from surprise_rerank.core.terms import TermArray
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.adapting import as_encoder
@@ -238,7 +235,7 @@ class DocumentIndex(NeverCopied, Ranked):
         """BM25's sparse vectors; None where none are stored."""
         if self.manifest.options.bm25 is None:
             return None
-        return Words(BM25, self._weighted, self.term_statistics)
+        return Words(BM25, self._weighted, self._statistics_of)
 
     def __len__(self) -> int:
         return self.storage.engine.count(IndexPools(self.storage, 1.0).firsts())
@@ -467,7 +464,7 @@ class DocumentIndex(NeverCopied, Ranked):
         return pool, self.pools.points_of(pool)
 
     def term_statistics(self) -> TermStatistics:
-        """What every term weighs over all documents, or passages; see `KeptTerms`.
+        """Return what every term weighs over all documents, or passages; see `KeptTerms`.
 
         Raises:
             DataError: if the index stores no sparse vectors.
@@ -476,10 +473,14 @@ class DocumentIndex(NeverCopied, Ranked):
             raise DataError("the index stores no sparse vectors; rebuild it with the setting bm25")
         return self._terms.statistics()
 
+    def _statistics_of(self, terms: TermArray) -> TermStatistics:
+        """What some terms weigh; no others are read."""
+        return self._terms.statistics(terms)
+
     def _weighted(self, question: str) -> SparseVector:
         """A question's words with their weights."""
         words = (self._words or Bm25()).query(question)
-        return self.term_statistics().weighted(words) if len(words.indices) else words
+        return self._statistics_of(words.indices).weighted(words) if len(words.indices) else words
 
     @property
     def _words(self) -> Bm25 | None:

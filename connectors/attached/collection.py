@@ -340,13 +340,13 @@ class Collection(NeverCopied, Ranked):
         """The words of documents: those that were added, or the collection's own sparse vectors."""
         vectors = self.vectors
         if self.enriched.words is not None:
-            return Words(WORDS, self._weighted, self.added_terms, kind="words")
+            return Words(WORDS, self._weighted, lambda terms: self.added_terms(), kind="words")
         if self._sparse is None or vectors.sparse is None:
             return None
         return Words(
             vectors.sparse,
             self._sparse,
-            lambda: cast(TermStatistics, self._statistics(self._terms_file)),
+            lambda terms: cast(TermStatistics, self._statistics(self._terms_file)),
             vectors.idf,
             kind="words",
             counts=vectors.idf,

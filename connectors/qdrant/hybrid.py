@@ -137,7 +137,8 @@ class SparseRetriever(ExplainingRetriever):
         """The query's moments, from its best points; see `moments`."""
         if not len(sparse.indices):
             return Moments.of(np.zeros(0))
-        return self.words.statistics().moments(sparse, scores_of(best[:_BEST]), idf=self.words.idf)
+        statistics = self.words.statistics(sparse.indices)
+        return statistics.moments(sparse, scores_of(best[:_BEST]), idf=self.words.idf)
 
     def tells_moments(self, depth: int) -> bool:
         """Whether a search at a depth finds what `measured` is told: nothing narrows it."""

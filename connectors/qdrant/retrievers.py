@@ -61,7 +61,8 @@ class ExplainingRetriever(ABC):
         words = self.index.words
         if words is None or not words.counts:
             return None
-        return words.statistics().has_one_of(words.embed(question))
+        query = words.embed(question)
+        return words.statistics(query.indices).has_one_of(query)
 
     @abstractmethod
     def steps(self, query: Query, depth: int) -> list[str]:

@@ -6,6 +6,7 @@ import errno
 import glob
 import os
 import shutil
+import sqlite3
 import time
 import tokenize
 import uuid
@@ -62,6 +63,18 @@ def disk_errors(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(f"cannot use {what}: {explain(error)}") from error
+
+
+@contextmanager
+def database_errors(what: str) -> Iterator[None]:
+    """Turn an error of SQLite into a StoreError of one line, as `disk_errors` does."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise StoreError(
+            f"cannot use {what}: {error}; check its permissions and the free space, also of the folder for "
+            "temporary files (TMPDIR)"
+        ) from error
 
 
 def explain(error: OSError) -> str:

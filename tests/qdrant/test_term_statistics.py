@@ -17,8 +17,9 @@ from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, Spars
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.schema import point_id
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
-from surprise_rerank.connectors.qdrant.writing import term_statistics
-from surprise_rerank.connectors.qdrant.writing.term_statistics import FILE, KeptTerms, TermStatistics
+from surprise_rerank.connectors.qdrant.writing import kept_terms
+from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms
+from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.terms import TermBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.passages import Passages
@@ -196,6 +197,71 @@ def test_an_index_without_them_is_counted(open_index: Opener, counting: list[int
         assert_right(index)
 
 
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts as a large index has them, and changes that do not fit into the memory."""
+    monkeypatch.setattr(kept_terms, "_PART_TERMS", 2)
+    monkeypatch.setattr(kept_terms, "_PARTS_READ", 8)
+    monkeypatch.setattr(kept_terms, "_PENDING", 30)
+    monkeypatch.setattr(kept_terms, "_MOST_PENDING", 20)
+
+
+def noted_parts(index: DocumentIndex, monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+    """The numbers of the parts that are read or written from now on."""
+    numbers, does = list[int](), getattr(index.storage, name)
+
+    def noting(table: str, parts: Any) -> Any:
+        numbers.extend(parts)
+        return does(table, parts)
+
+    monkeypatch.setattr(index.storage, name, noting)
+    return numbers
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_change_writes_the_parts_of_its_terms_and_a_question_reads_its_own(
+    open_index: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_index(ENCODER, options=OPTIONS) as index:
+        written = noted_parts(index, monkeypatch, "write_parts")
+        index.sync([*DOCUMENTS, *(Document(f"e{i}", f"shared e{i}") for i in range(100))])
+        assert len(written) > len(set(written)) > 16  # more than once, where the memory was full
+        assert_same(index.term_statistics(), counted(index))
+        written.clear()
+        index.sync([Document("d1", "w1 shared changed")], background=False)
+        assert 0 < len(written) <= 12
+        assert_same(index.term_statistics(), counted(index))
+    with open_index(ENCODER) as index:
+        read = noted_parts(index, monkeypatch, "read_parts")
+        SparseRetriever(index).moments("w39")
+        SparseRetriever(index).moments("w39")
+        assert len(read) == 1
+        assert_same(index.term_statistics(), counted(index))
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("damage", ["lost", "damaged"])
+def test_parts_that_are_lost_or_damaged_are_counted_again(
+    open_index: Opener, counting: list[int], damage: str
+) -> None:
+    with open_index(ENCODER, options=OPTIONS) as index:
+        index.sync(DOCUMENTS)
+        if damage == "lost":
+            index.storage.delete_tables({"another"})
+        else:
+            index.storage.write_parts(index._terms._table, dict.fromkeys(range(64), b"zeros"))
+    counting.clear()
+    with open_index(ENCODER) as index:
+        assert_right(index)
+        assert 40 in counting
+        index.sync([Document("d1", "w1 shared changed")])
+        assert_right(index)
+    counting.clear()
+    with open_index(ENCODER) as index:
+        index.term_statistics()
+        assert counting == []
+
+
 def test_a_change_that_fails_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     with DocumentIndex.open(":memory:", ENCODER, options=OPTIONS) as index:
         index.sync(DOCUMENTS[:10])
@@ -254,14 +320,14 @@ def test_a_reader_learns_what_another_process_stores(qdrant: Any, monkeypatch) -
     def opened() -> DocumentIndex:
         return DocumentIndex.open(None, ENCODER, url=qdrant.url, collection=qdrant.prefix, options=OPTIONS)
 
-    monkeypatch.setattr(term_statistics, "_PATIENCE", 1e9)
+    monkeypatch.setattr(kept_terms, "_PATIENCE", 1e9)
     with opened() as writer, opened() as reader:
         writer.sync(DOCUMENTS[:20])
         assert reader.term_statistics().points == 20
         writer.sync(DOCUMENTS)
         assert SparseRetriever(reader).moments("w39").deviation > 0  # though it knows no such word
         assert reader.term_statistics().points == 20
-        monkeypatch.setattr(term_statistics, "_PATIENCE", 0.0)
+        monkeypatch.setattr(kept_terms, "_PATIENCE", 0.0)
         assert_right(reader)
 
 

@@ -10,7 +10,7 @@ from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
-from surprise_rerank.connectors.qdrant.writing.term_statistics import FILE
+from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.documents import Document
 

@@ -102,6 +102,11 @@ class ClientEngine:
             self._index_payload(path, schema)
         return is_new
 
+    def index_keywords(self, *paths: str) -> None:
+        """Index fields of payloads, as a whole; local mode has no such indexes, and warns of the request."""
+        for path in paths if self.kind == "server" else ():
+            self._index_payload(path, models.PayloadSchemaType.KEYWORD)
+
     def token_numbers(self, d: int) -> models.Datatype:
         """The numbers of token vectors of d components: the smallest that the server has, and are as good."""
         version = server_version(self.nodes) if self.kind == "server" else None

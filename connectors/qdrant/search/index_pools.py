@@ -50,7 +50,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     rescored,
 )
 from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.writing.indexing import UnusablePlace
+from surprise_rerank.connectors.qdrant.writing.inventory import UnusablePlace
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document

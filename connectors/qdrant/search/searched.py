@@ -26,6 +26,7 @@ from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.process import PerProcess
+from surprise_rerank.core.terms import TermArray
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
@@ -41,7 +42,7 @@ _counting = PerProcess(threading.Lock)
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The sparse vectors of a collection: their name, what makes a question's, and all terms' statistics.
+    """The sparse vectors of a collection: their name, what makes a question's, and statistics of its terms.
 
     `idf` says whether Qdrant multiplies with the IDF, `kind` what they are compared by, in words, and
     `counts` whether terms are counted: learned ones are weighted already.
@@ -49,7 +50,7 @@ class Words:
 
     vector: str
     embed: Callable[[str], SparseVector]
-    statistics: Callable[[], TermStatistics]
+    statistics: Callable[[TermArray], TermStatistics]  # of these terms
     idf: bool = False
     kind: str = "BM25"
     counts: bool = True

@@ -1,12 +1,18 @@
-"""Small files beside points: in a folder, in a collection of Qdrant, or in the memory of this process."""
+"""Small files beside points: in a folder, in a collection of Qdrant, or in the memory of this process.
+
+In a folder and in a collection there are tables, too: large contents in numbered parts, of which one reads
+and writes some alone.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +21,12 @@ from qdrant_client import models
 
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.schema import ALL, Point, point_id
-from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.core.batches import in_batches
+from surprise_rerank.core.files import database_errors, disk_errors, whole_file
 from surprise_rerank.errors import StoreError
 
 _PART_BYTES = 4 * 2**20  # of a file, in one point; a server takes 32 MiB in a request
+_PARTS = "parts.sqlite"  # what a folder has parts of tables in
 
 
 def digest_of(content: bytes | None) -> str:
@@ -126,6 +134,38 @@ class FolderFiles(Files):
         with disk_errors(self._where):
             (self.folder / name).unlink(missing_ok=True)
 
+    def read_parts(self, table: str, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Return parts of a table by their numbers, those that are there."""
+        path = self.folder / _PARTS
+        if not path.exists():
+            return {}
+        # Nobody writes meanwhile: the folder's lock keeps others out. A reader may not write there.
+        name = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        ask = "SELECT number, content FROM parts WHERE belongs = ? AND number = ?"
+        with database_errors(self._where), closing(sqlite3.connect(name, uri=True)) as database:
+            return dict(row for number in numbers for row in database.execute(ask, [table, number]))
+
+    def write_parts(self, table: str, parts: Mapping[int, bytes]) -> None:
+        """Keep parts of a table, in place of those of these numbers; all of them, or none."""
+        rows = [(table, number, content) for number, content in parts.items()]
+        self._change_parts("INSERT OR REPLACE INTO parts VALUES (?, ?, ?)", rows)
+
+    def delete_tables(self, kept: Collection[str]) -> None:
+        """Delete all parts but those of the tables that are kept."""
+        marks = ", ".join("?" * len(kept))
+        self._change_parts(f"DELETE FROM parts WHERE belongs NOT IN ({marks})", [tuple(kept)])
+
+    def _change_parts(self, statement: str, rows: Iterable[Sequence[object]]) -> None:
+        path = self.folder / _PARTS
+        with disk_errors(self._where):
+            path.touch(mode=0o600)
+        with database_errors(self._where), closing(sqlite3.connect(path)) as database, database:
+            database.execute("PRAGMA secure_delete = ON")
+            database.execute(
+                "CREATE TABLE IF NOT EXISTS parts (belongs, number, content, UNIQUE (belongs, number))"
+            )
+            database.executemany(statement, rows)
+
 
 class CollectionFiles(Files):
     """Files in a collection of their own, `kept`, which is made with the first file.
@@ -172,6 +212,7 @@ class CollectionFiles(Files):
         """
         if not self.kept.exists():
             self.kept.create_of({}, self._spread())
+            self.kept.index_keywords("name", "table")  # or every look at a file goes through all parts
         text = pybase64.b64encode(content).decode("ascii")
         digest = digest_of(content)
         starts = range(0, len(text), _PART_BYTES)
@@ -187,6 +228,27 @@ class CollectionFiles(Files):
         if self.kept.exists():
             ids = [r.id for batch in self.kept.scroll((), condition=_named(name)) for r in batch]
             self.kept.delete(ids)
+
+    def read_parts(self, table: str, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Return parts of a table by their numbers, those that are there."""
+        ids = {point_id(table, number): number for number in numbers}
+        records = self.kept.retrieve(list(ids), ("data",))
+        return {ids[record.id]: pybase64.b64decode(record.payload["data"]) for record in records}
+
+    def write_parts(self, table: str, parts: Mapping[int, bytes]) -> None:
+        """Keep parts of a table, in place of those of these numbers."""
+        points = []
+        for number, part in parts.items():
+            payload = {"table": table, "data": pybase64.b64encode(part).decode("ascii")}
+            points.append(Point(point_id(table, number), {}, payload))
+        for batch in in_batches(points, lambda point: point.size, _PART_BYTES, len(parts)):
+            self.kept.upsert(batch)
+
+    def delete_tables(self, kept: Collection[str]) -> None:
+        """Delete all parts but those of the tables that are kept."""
+        others = models.FieldCondition(key="table", match=models.MatchExcept(**{"except": list(kept)}))
+        for batch in self.kept.scroll((), condition=models.Filter(must=[others])):
+            self.kept.delete([record.id for record in batch])
 
 
 def _part_id(name: str, digest: str, part: int) -> str:

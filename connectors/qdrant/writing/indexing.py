@@ -7,11 +7,10 @@ queue between them is short, so that a slow store slows the encoder down instead
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import Protocol
 
 from surprise_rerank import border
 from surprise_rerank.border import instances
@@ -41,21 +40,22 @@ from surprise_rerank.connectors.qdrant.schema import (
     stored_hash,
     tenant_of_key,
 )
-from surprise_rerank.connectors.qdrant.storage import Storage
+from surprise_rerank.connectors.qdrant.writing.inventory import Inventory, Stored
+from surprise_rerank.connectors.qdrant.writing.kept_terms import PointWriter
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
-from surprise_rerank.connectors.qdrant.writing.term_statistics import PointWriter
 from surprise_rerank.connectors.qdrant.writing.writer import Job, StoppedError, Writer, delete_documents
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
 from surprise_rerank.documents import Document, Passage
 from surprise_rerank.encoders.base import Encoded, Encoder, encode_documents, token_dimension
-from surprise_rerank.errors import DataError, EmptySourceError
+from surprise_rerank.errors import DataError
 
 # Documents whose state is looked up together, and that are sorted by length: like lengths pad little.
 _CHUNK, _CHUNK_CHARACTERS = 8192, 8 * 2**20
 # Texts are encoded a window at a time: an interruption loses two, and a window's float32 tokens stay under
 # 50 MiB; three windows are in memory.
 _WINDOW = 128
+_PRUNED = 1000  # documents that are removed together
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +76,6 @@ class SyncReport:
     background_seconds: float = field(default=0.0, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A stored document's hash, number of passages (1 where it is whole), and what it was read from."""
-
-    hash: str
-    passages: int
-    source: str = ""
-
-
 @dataclass(slots=True)
 class Indexer:
     """One pass over a collection of documents, whose points a maker makes and `points` stores in the engine.
@@ -101,18 +92,35 @@ class Indexer:
     replaces: bool = False  # whether a document may take the place of one that was read from elsewhere
     _places: Callable[[str], Sequence[str]] | None = None  # finds the documents of an id, for a message
     _counts: Counter[str] = field(default_factory=Counter)  # by the fields of `SyncReport`
-    _seen: dict[str, None] = field(default_factory=dict)  # documents' keys, in their order
-    _sources: set[str] = field(default_factory=set)  # that documents were read from
 
     def run(
         self, documents: Iterable[Document], *, prune: bool = False, encoded: Encoded | None = None
     ) -> SyncReport:
         """Store what is new or changed; see `DocumentIndex.sync`."""
+        options = self.maker.options
         if self.tenant is not None:
-            self.maker.options.tenant_filter(self.tenant)  # refuses an index without tenants
-        every_stored = dict(all_stored(self.engine, self.maker.options, self.tenant)) if prune else None
+            options.tenant_filter(self.tenant)  # refuses an index without tenants
         source = instances("documents", documents, Document, "make it of Document(id=..., text=...)")
         self._places = getattr(documents, "places", None)  # as a `DocumentSource` has it
+        with Inventory(options, self.tenant, self.engine if prune else None) as inventory:
+            self._store(source, inventory, encoded, reads_on=isinstance(documents, Sequence), prune=prune)
+            if prune:
+                inventory.require_some("the index")
+                self._prune(inventory.gone(documents, options))
+        if self.changed or self.engine.is_grown:
+            self.engine.finish()
+        names = ("added", "updated", "unchanged", "removed", "split", "kept")
+        return SyncReport(*(self._counts[name] for name in names))
+
+    def _store(
+        self,
+        source: Iterator[Document],
+        inventory: Inventory,
+        encoded: Encoded | None,
+        *,
+        reads_on: bool,
+        prune: bool,
+    ) -> None:
         row = 0
         with Writer(self.points) as writer:
             while chunk := _chunk_of(source):
@@ -120,29 +128,24 @@ class Indexer:
                     if not row:
                         self.maker = replace(self.maker, words=self.settle(chunk))
                     part = None if encoded is None else slice_encoded(encoded, row, len(chunk))
-                    self._chunk(chunk, every_stored, part, writer)
+                    self._chunk(chunk, inventory, part, writer, prune=prune)
                     row += len(chunk)
                 except StoppedError:
                     # Later ids are reported if that needs no reading of a stream, which may have no end.
-                    later = map(self.maker.options.key_of, source) if isinstance(documents, Sequence) else ()
-                    writer.give_up(self._seen, list(later))
-            writer.finish(self._seen)
-        kept = set[str]()
-        if every_stored is not None:
-            if every_stored and not self._seen:
-                raise no_documents(len(every_stored), "the index")
-            gone = gone_documents(every_stored, self._seen, self._sources, self.maker.options, self.tenant)
-            kept = unusable_documents(gone, documents, self.maker.options)
-            gone -= kept
-            if gone:
+                    writer.give_up(
+                        inventory.seen(), map(self.maker.options.key_of, source if reads_on else ())
+                    )
+            writer.finish(inventory.seen())
+
+    def _prune(self, gone: Iterator[tuple[str, int, bool]]) -> None:
+        """Remove documents, some at a time, but those whose places are unusable."""
+        while part := list(islice(gone, _PRUNED)):
+            removed = [(key, passages) for key, passages, is_unusable in part if not is_unusable]
+            self._counts["kept"] += len(part) - len(removed)
+            if removed:
                 self.engine.claim()
-            self._counts["removed"] = len(gone)
-            delete_documents(self.points, [(key, every_stored[key].passages) for key in sorted(gone)])
-        if self.changed or self.engine.is_grown:
-            self.engine.finish()
-        names = ("added", "updated", "unchanged", "removed", "split")
-        report = SyncReport(*(self._counts[name] for name in names))
-        return replace(report, kept=len(kept))
+                self._counts["removed"] += len(removed)
+                delete_documents(self.points, removed)
 
     @property
     def changed(self) -> int:
@@ -152,15 +155,17 @@ class Indexer:
     def _chunk(
         self,
         documents: Sequence[Document],
-        every_stored: Mapping[str, Stored] | None,
+        inventory: Inventory,
         encoded: Encoded | None,
         writer: Writer,
+        *,
+        prune: bool,
     ) -> None:
-        keys = self._unique_keys(documents)
+        keys = self._unique_keys(documents, inventory)
         # This also finds what cannot be stored before anything is encoded.
         hashes = [stored_hash(d) for d in documents]
         writer.expect(keys)
-        stored = every_stored if every_stored is not None else self._stored(keys, writer)
+        stored = inventory.stored(keys) if prune else self._stored(keys, writer)
         current = {
             key: None
             for key, digest in zip(keys, hashes, strict=True)
@@ -256,7 +261,7 @@ class Indexer:
         self.engine.claim()  # before the work, not after it
         return encode_documents(self.maker.encoder, [piece.text for piece in pieces])
 
-    def _unique_keys(self, documents: Sequence[Document]) -> list[str]:
+    def _unique_keys(self, documents: Sequence[Document], inventory: Inventory) -> list[str]:
         """Return what each document is known by.
 
         Raises:
@@ -273,23 +278,20 @@ class Indexer:
                     f"document {document.id!r} is of tenant {tenant_of_key(key)!r}, and the documents of "
                     f"tenant={self.tenant!r} are brought up to date; leave the tenant away, or the document"
                 )
-            if key in self._seen:
+            if not inventory.see(key, document.source):
                 places = f" ({' and '.join(find(document.id))})" if (find := self._places) else ""
                 raise DataError(
                     f"the document id {document.id!r} occurs twice{places}; ids must be unique: name another "
                     "column (--id-field NAME), or take a hash of title and text (--id-field content)"
                 )
-            self._seen[key] = None
             keys.append(key)
-            if document.source:
-                self._sources.add(document.source)
         return keys
 
     def _stored(self, keys: Sequence[str], writer: Writer) -> dict[str, Stored]:
         key_field = self.maker.options.key_field
         fields = (key_field, HASH, PASSAGES, SOURCE)
         records = writer.asking(lambda: self.engine.retrieve([point_id(key) for key in keys], fields))
-        return {record.payload[key_field]: _stored(record.payload) for record in records}
+        return {record.payload[key_field]: Stored.of(record.payload) for record in records}
 
 
 def _chunk_of(documents: Iterator[Document]) -> list[Document]:
@@ -338,105 +340,6 @@ def slice_encoded(encoded: Encoded, start: int, count: int) -> Encoded:
             "one of each for every document"
         )
     return encoded.take(range(start, start + count))
-
-
-def _stored(payload: Mapping[str, object]) -> Stored:
-    points = payload.get(PASSAGES, 1)
-    return Stored(str(payload[HASH]), points if isinstance(points, int) else 1, str(payload.get(SOURCE, "")))
-
-
-def no_documents(count: int | str, where: str) -> EmptySourceError:
-    """The error of a source without a document, which would take so many stored ones away."""
-    return EmptySourceError(
-        f"the documents given are none, expected those that replace {count} of {where}, so nothing was "
-        "removed; look for why the source is empty, or remove documents with delete(ids)"
-    )
-
-
-class UnusablePlace(Protocol):
-    """A row or file whose documents cannot be read this time; see `readers.source.Unusable`."""
-
-    @property
-    def place(self) -> str:
-        """The place, and why."""
-
-    @property
-    def id(self) -> str | None:
-        """Of its document, or what is before the `#` in the ids of several; None if nobody can tell."""
-
-
-def all_stored(engine: Engine, options: IndexOptions, tenant: str | None) -> Iterator[tuple[str, Stored]]:
-    """Key and state of every stored document, of one tenant or of all."""
-    condition = None if tenant is None else options.tenant_filter(tenant)
-    fields = (options.key_field, HASH, PASSAGES, NUMBER, SOURCE)
-    for batch in engine.scroll(fields, batch=5000, condition=condition):
-        for record in batch:
-            if record.payload.get(NUMBER, 0) == 0:
-                yield record.payload[options.key_field], _stored(record.payload)
-
-
-def gone_documents(
-    stored: Mapping[str, Stored],
-    seen: Iterable[str],
-    sources: Set[str],
-    options: IndexOptions,
-    tenant: str | None,
-) -> set[str]:
-    """The keys of stored documents that are not seen any more, of the sources and tenants that those name."""
-    seen = set(seen)
-    gone = stored.keys() - seen
-    if sources:
-        gone = {key for key in gone if stored[key].source in sources}
-    if options.tenant is not None and tenant is None:
-        tenants = {tenant_of_key(key) for key in seen}
-        gone = {key for key in gone if tenant_of_key(key) in tenants}
-    return gone
-
-
-def unusable_documents(gone: set[str], documents: Iterable[Document], options: IndexOptions) -> set[str]:
-    """Return the documents whose files or rows are still there, and could not be used this time.
-
-    Raises:
-        DataError: if there is a place that any of them may be of.
-    """
-    unusable: Sequence[UnusablePlace] = getattr(documents, "unusable", ())  # as a `DocumentSource` has it
-    unclear = [document.place for document in unusable if document.id is None]
-    if gone and unclear:
-        raise DataError(
-            f"{len(unclear)} files, folders or rows could not be read, such as {unclear[0]}, and "
-            f"{len(gone)} stored documents, such as {min(gone)!r}, were not found in the others, which "
-            "are stored; nothing was removed: mend it, exclude it (--set exclude=...), leave prune away, or "
-            "remove documents by their ids (--delete)"
-        )
-    slashes = 0 if options.tenant is None else 1  # a key is an id, or has the tenant before it
-    ids = {key: key.split("/", slashes)[-1] for key in gone}
-    unusable_ids = {document.id for document in unusable}
-    return {key for key, name in ids.items() if not unusable_ids.isdisjoint({name, name.partition("#")[0]})}
-
-
-def require_nothing_lost(before: Storage, after: Storage, documents: Iterable[Document]) -> None:
-    """Refuse a new version without documents whose files or rows are still there.
-
-    Raises:
-        DataError: names the first of them.
-        EmptySourceError: if it has none at all.
-    """
-    options = before.manifest.options
-    stored = dict(all_stored(before.engine, before.manifest.options, None))
-    kept = dict(all_stored(after.engine, after.manifest.options, None))
-    if stored and not kept:
-        raise no_documents(len(stored), before.where)
-    if options.tenant != after.manifest.options.tenant:
-        return  # keys of one are not those of the other
-    sources = {document.source for document in kept.values() if document.source}
-    gone = gone_documents(stored, kept, sources, options, None)
-    lost = sorted(unusable_documents(gone, documents, options))
-    if lost:
-        raise DataError(
-            f"{len(lost)} stored documents, such as {lost[0]!r}, could not be read this time, so the index "
-            "stays as it is: mend their files, exclude them (--set exclude=...), or remove them first "
-            "(--delete ID)"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     PointId,
     point_id,
 )
-from surprise_rerank.connectors.qdrant.writing.term_statistics import PointWriter
+from surprise_rerank.connectors.qdrant.writing.kept_terms import PointWriter
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.core.computing import using_threads
 from surprise_rerank.errors import IndexingError, StoreError
@@ -116,7 +116,7 @@ class Writer:
         if self._oversized:
             raise too_large_to_store(self._oversized)
 
-    def give_up(self, seen: Iterable[str], unread: Sequence[str]) -> None:
+    def give_up(self, seen: Iterable[str], unread: Iterable[str]) -> None:
         """Raise the error, with the ids that are not known to be stored: of those seen, and of the rest.
 
         Raises:

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.exits import Interrupted
-from surprise_rerank.eval.cli.opening import finding_model, load_model, open_index, read_filter
+from surprise_rerank.eval.cli.inputs import load_model, read_filter
 from surprise_rerank.eval.cli.options import (
     filled_with,
     format_option,
@@ -212,6 +212,8 @@ def index(
         send(server, documents, out)
         documents.end(strict=strict)
         return
+    from surprise_rerank.connectors.attached.opening import finding_model
+
     location = replace(location_of(target), prefer_grpc=filling.grpc)
     if delete or condition is not None:
         if sources or rebuild or prune or (delete and condition is not None):
@@ -255,7 +257,7 @@ def index(
         from surprise_rerank.connectors.qdrant import DocumentIndex
 
         done = DocumentIndex.renew(location, documents, encoder, **anew)
-        with open_index(location, encoder) as opened:
+        with _open(location, encoder) as opened:
             _report(out, location, opened, done, documents, begun)
         documents.end(strict=strict)
         return
@@ -301,7 +303,7 @@ def _delete(
     location: Location, out: Output, ids: Sequence[str], condition: str | None, tenant: str | None
 ) -> None:
     chosen = None if condition is None else read_filter("--delete-where", condition)
-    with open_index(location) as opened:
+    with _open(location) as opened:
         removed = opened.delete(list(dict.fromkeys(ids)) or None, filter=chosen, tenant=tenant)
         left = len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
@@ -333,6 +335,17 @@ def _options(settings: Given, tenant: str | None, existing: IndexOptions | None)
     return changed if tenant is None else replace(changed, tenant=tenant)
 
 
+def _open(
+    location: Location,
+    encoder: Encoder | None = None,
+    options: IndexOptions | None = None,
+    of_collection: Mapping[str, Any] | None = None,
+) -> DocumentIndex:
+    from surprise_rerank.connectors.qdrant import DocumentIndex  # takes a second, which --help has not
+
+    return DocumentIndex.open(location, encoder, options=options, collection_settings=of_collection)
+
+
 @contextlib.contextmanager
 def _opened(
     location: Location,
@@ -347,7 +360,7 @@ def _opened(
     missing = [own for own in (folder, *folder.parents) if not own.exists()] if folder else []
     holds = not is_new
     try:
-        with open_index(location, encoder, options, of_collection) as opened:
+        with _open(location, encoder, options, of_collection) as opened:
             try:
                 yield opened
             except BaseException:
@@ -370,7 +383,7 @@ def _opened(
 
 def _take_away(location: Location, encoder: Encoder | None, options: IndexOptions | None) -> None:
     """Remove a new index without documents, also a half made one, unless another run has it open."""
-    with contextlib.suppress(StoreError, DataError), open_index(location, encoder, options) as opened:
+    with contextlib.suppress(StoreError, DataError), _open(location, encoder, options) as opened:
         opened.storage.discard()
 
 
@@ -384,11 +397,13 @@ def suited_model(sources: Sources) -> str:
 
 
 def _endpoint(location: Location, config: str | None, model: str | None, filling: Filling) -> Encoder | None:
-    from surprise_rerank.connectors.attached.settings import ForeignParts
+    from surprise_rerank.connectors.attached.opening import CollectionConfig
 
     if config is not None and (model or filling.precision):
         raise click.UsageError("--config names the model: leave --model and --set precision out")
-    return ForeignParts.read(config).of_index(location)
+    said = CollectionConfig.read(config)
+    said.require_of_index(location)
+    return said.encoder_of_index()
 
 
 def _encoder(model: str, precision: str, sources: Sources) -> Encoder:
@@ -406,7 +421,7 @@ def _encoder(model: str, precision: str, sources: Sources) -> Encoder:
 def _locked(location: Location, held: contextlib.ExitStack) -> Manifest | None:
     """How an index was made; None where there is none yet. Nobody else changes it while the stack is open."""
     try:
-        opened = held.enter_context(open_index(location))
+        opened = held.enter_context(_open(location))
     except NoIndexError:
         return None
     opened.storage.engine.claim()

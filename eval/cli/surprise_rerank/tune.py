@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,6 @@ import click
 from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.opening import give_model, open_any, open_index, open_with_model, use_endpoint
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
@@ -26,9 +25,8 @@ from surprise_rerank.eval.questions import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from surprise_rerank.candidates import Unit
+    from surprise_rerank.connectors.document_index import DocumentIndex
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -144,19 +142,30 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
 
 
 def _tune_ensemble(given: _Given) -> None:
+    from surprise_rerank.connectors.attached.opening import open_collection
+    from surprise_rerank.connectors.document_index import DocumentIndex
+
     chosen, questions, location = given.settings.of(EnsembleSettings), given.questions, given.location
     resumed = "What was changed stays; run the same command again to go on."
-    with when_interrupted(resumed), open_index(location) as index:
-        use_endpoint(index, location, given.config)
-        if questions is not None:
+    texts = None if questions is None else read_questions(questions)
+    first = list(islice(texts or (), _BATCH))  # errors of the file come before the model is loaded
+    encodes = texts is not None
+    opened = open_collection(location, model=given.model, config=given.config, encodes=encodes)
+    with when_interrupted(resumed), opened as index:
+        if not isinstance(index, DocumentIndex):
+            raise DataError(
+                f"{index.where} was made by somebody else, and its documents stay as they are; give it "
+                "questions in Python, with set_questions"
+            )
+        if texts is not None and questions is not None:
             source = "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"
-            found = _of_questions(index, questions, given.model)
+            ensemble = _of_questions(index, chain(first, texts))
         elif len(index):
-            found, source = index.ensemble(), "documents"
+            ensemble, source = index.ensemble(), "documents"
         else:
             raise DataError(f"{index.where} holds no documents yet; index some first")
         progress = given.out.shows_progress
-        changed = index.set_ensemble(found, source=source, show_progress=progress, **asdict(chosen))
+        changed = index.set_ensemble(ensemble, source=source, show_progress=progress, **asdict(chosen))
         record = index.manifest.statistics
         assert record is not None
         of = index.status().members(record.count, record.source)
@@ -172,23 +181,16 @@ def _told(given: _Given, values: Mapping[str, Any], first: str, *more: str) -> N
     given.out.result({"index": str(given.location), **values}, [f"{given.location}: {first}", *more])
 
 
-def _of_questions(index: Any, questions: str, model: str | None) -> Ensemble:
+def _of_questions(index: DocumentIndex, texts: Iterator[str]) -> Ensemble:
     from surprise_rerank.surprise.ensemble import Ensemble
 
-    texts = read_questions(questions)
-    first = list(islice(texts, _BATCH))  # errors of the file come before the model is loaded
-    encoder = give_model(index, model)
-
-    def vectors() -> Iterator[np.ndarray]:
-        batch = first
-        while batch:
-            yield encoder.encode(batch, kind="query").dense
-            batch = list(islice(texts, _BATCH))
-
-    return Ensemble.from_batches(vectors(), model=index.manifest.model)
+    batches = iter(lambda: list(islice(texts, _BATCH)), [])
+    vectors = (index.encoder.encode(batch, kind="query").dense for batch in batches)
+    return Ensemble.from_batches(vectors, model=index.manifest.model)
 
 
 def _tune_background(given: _Given) -> None:
+    from surprise_rerank.connectors.attached.opening import open_collection
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.backgrounds import (
         delete_background,
@@ -200,7 +202,7 @@ def _tune_background(given: _Given) -> None:
 
     unit: Unit = "passage" if given.passages else "document"
     if given.reset:
-        with open_any(given.location, None, given.config, asks=False) as whole:
+        with open_collection(given.location, config=given.config, encodes=False) as whole:
             index = whole.by_unit(unit)
             systems = [given.system] if given.system else all_systems()
             names = [name for name in systems if has_background(index, name)]
@@ -213,14 +215,14 @@ def _tune_background(given: _Given) -> None:
         return
     if given.qrels is not None:
         judged, judgements = given.judged()
-        with open_with_model(given.location, given.model, given.config) as index:
+        with open_collection(given.location, model=given.model, config=given.config) as index:
             name = given.system or index.default_system
             chance = index.by_unit(unit).calibrate_chance(judged, judgements, name)
         told = f"{name}: the chance of an answer, from {chance.judged} judged questions"
         _told(given, {"system": name, **asdict(chance)}, told)
         return
     questions = None if given.questions is None else list(read_questions(given.questions))
-    with open_with_model(given.location, given.model, given.config) as index:
+    with open_collection(given.location, model=given.model, config=given.config) as index:
         name = given.system or index.default_system
         texts, origin = questions or package_questions(index), given.questions or ORIGIN
         bar = Terminal(quiet=not given.out.shows_progress).bar("background", len(texts), "questions")
@@ -241,6 +243,7 @@ def _tune_background(given: _Given) -> None:
 
 def _tune_weights(given: _Given, system: str) -> None:
     from surprise_rerank.answers import SearchOptions
+    from surprise_rerank.connectors.attached.opening import open_collection
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.building import build_system
     from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights, store_weights
@@ -250,14 +253,14 @@ def _tune_weights(given: _Given, system: str) -> None:
         fitted = ", ".join(name for name, own in all_systems().items() if own.fits)
         raise click.UsageError(f"--system {system} has no weights to learn; choose from {fitted}")
     if given.reset:
-        with open_any(given.location, None, given.config, asks=False) as index:
+        with open_collection(given.location, config=given.config, encodes=False) as index:
             if not has_weights(index, system):
                 raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
             delete_weights(index, system)
         _told(given, {"forgotten": system}, f"weights of {system} forgotten")
         return
     texts, judgements = given.judged()
-    with open_with_model(given.location, given.model, given.config) as index:
+    with open_collection(given.location, model=given.model, config=given.config) as index:
         count = sum(any(grade > 0 for grade in own.values()) for own in judgements.values())
         # With the usual weights, whatever was fitted before: fits do not build on each other.
         built = build_system(system, index, fitted=False)
