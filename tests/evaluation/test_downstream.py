@@ -23,6 +23,7 @@ from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies import sentence_models
 from surprise_rerank.eval.studies.downstream.classifier import take_step
 from surprise_rerank.eval.studies.downstream.evaluation import classify, evaluate_downstream
+from surprise_rerank.eval.studies.downstream.relatedness import Adam, shares_of_grades, slope
 from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, Part, read_task
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
 from surprise_rerank.eval.studies.settings import TASKS, DownstreamSettings
@@ -269,6 +270,21 @@ def test_a_published_accuracy_is_reached(shared_data: Path) -> None:
     toy = shared_data / "evalrank" / "toy_emb.txt"
     found = downstream([str(toy)], shared_data, "SICK-E").table("downstream").cell("toy_emb.txt", "SICK-E")
     assert found == pytest.approx(70.0, abs=3)
+
+
+def test_a_step_of_relatedness_is_that_of_torch() -> None:
+    rng = np.random.default_rng(0)
+    weights, features = rng.normal(size=(7, 5)).astype(np.float32), rng.normal(size=(9, 7)).astype(np.float32)
+    targets = shares_of_grades(rng.uniform(0, 5, 9)).astype(np.float32)
+    theirs = torch.nn.Parameter(torch.from_numpy(weights.copy()))
+    optimizer, adam = torch.optim.Adam([theirs]), Adam(weights)
+    for _ in range(5):
+        optimizer.zero_grad()
+        shares = torch.softmax(torch.from_numpy(features) @ theirs, dim=1)
+        (shares - torch.from_numpy(targets)).square().sum().backward()
+        optimizer.step()
+        adam.step(slope(weights, features, targets))
+        np.testing.assert_allclose(weights, theirs.detach().numpy(), atol=1e-6)
 
 
 def test_relatedness_is_learnt_from_judged_pairs(tmp_path: Path) -> None:

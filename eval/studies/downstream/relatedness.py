@@ -8,7 +8,6 @@ not grown for the fourth time, and the best state is kept.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,38 +70,70 @@ def learn_relatedness(
 
     `train` and `dev` are (m, d) features of pairs, and their (m,) judgements.
     """
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    features, targets = torch.from_numpy(train[0]), torch.from_numpy(shares_of_grades(train[1])).float()
-    model = torch.nn.Linear(features.shape[1], len(GRADES))
-    bound = features.shape[1] ** -0.5
-    for weights in model.parameters():
-        torch.nn.init.uniform_(weights, -bound, bound, generator=generator)
-    optimizer = torch.optim.Adam(model.parameters())
-
-    def predicted(of: Float32Array) -> Float64Array:
-        with torch.inference_mode():
-            shares = torch.softmax(model(torch.from_numpy(of)), dim=1).numpy()
-        return np.asarray(shares @ GRADES)
-
-    best, state, failures = -1.0, copy.deepcopy(model.state_dict()), 0
+    rng = np.random.default_rng(seed)
+    features, targets = _with_bias(train[0]), shares_of_grades(train[1]).astype(np.float32)
+    bound = train[0].shape[1] ** -0.5
+    weights = rng.uniform(-bound, bound, (features.shape[1], len(GRADES))).astype(np.float32)
+    adam = Adam(weights)
+    best, state, failures = -1.0, weights.copy(), 0
     for _ in range(_MOST_PASSES // _PASSES):
         for _ in range(_PASSES):
-            for rows in torch.randperm(len(features), generator=generator).split(_BATCH):  # type: ignore[no-untyped-call]
-                optimizer.zero_grad()
-                loss = (torch.softmax(model(features[rows]), dim=1) - targets[rows]).square().sum()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimizer.step()
-        r = correlations(predicted(dev[0]), dev[1]).pearson
+            order = rng.permutation(len(features))
+            for start in range(0, len(order), _BATCH):
+                rows = order[start : start + _BATCH]
+                adam.step(slope(weights, features[rows], targets[rows]))
+        r = correlations(_predicted(weights, dev[0]), dev[1]).pearson
         if r > best:
-            best, state = r, copy.deepcopy(model.state_dict())
+            best, state = r, weights.copy()
         else:
             failures += 1
             if failures > _TENACITY:
                 break
-    model.load_state_dict(state)
-    return predicted(tested), best
+    return _predicted(state, tested), best
+
+
+def slope(weights: Float32Array, features: Float32Array, targets: Float32Array) -> Float32Array:
+    """(d, 5) gradient of the summed squared error of softmax shares, by (d, 5) weights.
+
+    With p the shares of a pair and t their targets, dL/dlogit = 2 p (e - <p, e>), e = p - t.
+    """
+    errors = _shares(weights, features)
+    shares = errors.copy()
+    errors -= targets
+    errors -= (shares * errors).sum(axis=1, keepdims=True)
+    gradient: Float32Array = 2 * features.T @ (shares * errors)
+    return gradient
+
+
+class Adam:
+    """Adam (Kingma and Ba, ICLR 2015) with its usual numbers; changes weights in place."""
+
+    def __init__(self, weights: Float32Array) -> None:
+        self._weights, self._steps = weights, 0
+        self._mean, self._square = np.zeros_like(weights), np.zeros_like(weights)
+
+    def step(self, gradient: Float32Array) -> None:
+        """Take a step against a gradient."""
+        self._steps += 1
+        self._mean += np.float32(0.1) * (gradient - self._mean)
+        self._square += np.float32(0.001) * (gradient * gradient - self._square)
+        rate = np.float32(0.001 / (1 - 0.9**self._steps))
+        root = np.sqrt(self._square / np.float32(1 - 0.999**self._steps)) + np.float32(1e-8)
+        self._weights -= rate * self._mean / root
+
+
+def _with_bias(features: Float32Array) -> Float32Array:
+    return np.concatenate([features, np.ones((len(features), 1), np.float32)], axis=1)
+
+
+def _shares(weights: Float32Array, features: Float32Array) -> Float32Array:
+    logits = features @ weights
+    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def _predicted(weights: Float32Array, features: Float32Array) -> Float64Array:
+    return np.asarray(_shares(weights, _with_bias(features)) @ GRADES)
 
 
 def relatedness(task: RelatednessTask, vectors: Vectors, seeds: range) -> Iterator[dict[str, float | None]]:
