@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +15,13 @@ from surprise_rerank.connectors.readers import Fields, open_documents
 from surprise_rerank.connectors.readers.fields import TITLE_NAMES
 from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.core.files import cache_folder, disk_errors, whole_file
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.studies.sentence_models import load_each
+from surprise_rerank.eval.studies.settings import LabelledStudy
 from surprise_rerank.surprise.score import SurpriseModel
 
 COSINE = "cosine"
@@ -168,11 +169,12 @@ class LabelledVectors:
 
 
 def load_models(
-    names: Sequence[str], cache: Path, terminal: Terminal, *, trainable: bool = False
+    settings: LabelledStudy, terminal: Terminal, *, trainable: bool = False
 ) -> Iterator[LabelledVectors]:
-    """Models, one after the other, each loaded when it is asked for, by `load_each`."""
+    """The models of a study, one after the other, each loaded when it is asked for, by `load_each`."""
+    cache = settings.cache or cache_folder()
 
     def load(name: str) -> LabelledVectors:
         return LabelledVectors(load_encoder(name, trainable=trainable), cache, terminal)
 
-    return load_each(names, load, terminal)
+    return load_each(settings.models, load, terminal)

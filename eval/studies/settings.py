@@ -6,7 +6,7 @@ What has an option is described there; the other attributes are keys of `--set`,
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -130,6 +130,11 @@ class LabelledStudy:
     def columns(self) -> dict[str, Any]:
         """The arguments of `read_labelled`."""
         return {"text": self.text, "label": self.label, "on_error": self.on_error}
+
+    def facts(self) -> dict[str, Any]:
+        """The settings for a report, without places."""
+        places = ("cache", "file", "files", "train")
+        return {name: value for name, value in asdict(self).items() if name not in places}
 
 
 def _is_weight(value: Weight) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, IntArray
-from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Report, Table
 from surprise_rerank.eval.stats.significance import holm
@@ -50,23 +48,19 @@ def evaluate_classification(settings: ClassifySettings, terminal: Terminal) -> R
         left_out.append(note)
         terminal.say(note)
 
-    folder, trains = settings.cache or cache_folder(), settings.few_shot is not None
-    for model in load_models(settings.models, folder, terminal, trainable=trains):
+    for model in load_models(settings, terminal, trainable=settings.few_shot is not None):
         encoder = model.encoder
         described.append({"name": encoder.name, "fingerprint": encoder.fingerprint})
         study.measure(model, leave_out)
     if not len(study.measurements):
         raise DataError(left_out[0])
-    facts = {
-        name: value for name, value in asdict(settings).items() if name not in ("cache", "file", "train")
-    }
     return Report(
         f"{study.title}: {task.texts.name}",
         tuple(study.tables()),
         tuple(study.plots()),
         (*study.notes(), *left_out, *task.remarks()),
         {
-            "settings": {**facts, "names": dict(task.names)},
+            "settings": {**settings.facts(), "names": dict(task.names)},
             "models": described,
             "texts": len(task.texts),
             "values": study.measurements.facts(),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TypeAlias
 
 from sklearn.exceptions import ConvergenceWarning
@@ -14,7 +13,6 @@ from surprise_rerank import border
 from surprise_rerank.classify.cluster import SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
@@ -63,7 +61,7 @@ def evaluate_clustering(settings: ClusterSettings, terminal: Terminal) -> Report
     if settings.answers:
         return group_texts(settings, terminal)
     assignments = find_assignments(settings.assignments)
-    models = load_models(settings.models, settings.cache or cache_folder(), terminal)
+    models = load_models(settings, terminal)
     data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]
     clusters = _clusters(data, settings)
     measurements = Measurements("data", "model", "assignment")
@@ -79,13 +77,12 @@ def evaluate_clustering(settings: ClusterSettings, terminal: Terminal) -> Report
                         measurements.add((texts.name, model.name, name), values)
                     advance(1)
     differences = _differences(measurements)
-    facts = {name: value for name, value in asdict(settings).items() if name not in ("cache", "files")}
     return Report(
         title="Clusters of texts beside their labels",
         tables=tuple(_tables(measurements, differences)),
         plots=tuple(measurements.plot("bars", f"{name} by assignment", name) for name in _TESTED),
         notes=tuple(_notes(settings, data, clusters)),
-        facts={"settings": facts, "clusters": clusters, "values": measurements.facts()},
+        facts={"settings": settings.facts(), "clusters": clusters, "values": measurements.facts()},
     )
 
 
