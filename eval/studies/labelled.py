@@ -10,11 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.readers import Fields, open_documents
-from surprise_rerank.connectors.readers.fields import TITLE_NAMES
+from surprise_rerank.connectors.readers.fields import TEXT_NAMES, TITLE_NAMES
 from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.extras import import_extra
 from surprise_rerank.core.files import cache_folder, disk_errors, whole_file
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
@@ -33,6 +35,7 @@ SURPRISE: Mapping[str, SurpriseModel] = {
     "empirical": "empirical",
 }
 _SAMPLE_SEED = 0
+_HUB = "hf:"
 _UNLABELLED = "name the one that has (--label-field), or give --set answers=yes, which needs none"
 
 
@@ -74,10 +77,13 @@ def read_labelled(
 ) -> LabelledTexts:
     """Read labelled texts of JSONL, CSV, TSV (each may end in `.gz`) or Parquet, by the name's ending.
 
-    The column of texts is found by its usual names; labels are strings, whole numbers, or true and false.
+    The column of texts is found by its usual names; labels are strings, whole numbers, or true and false. A
+    path `hf:NAME`, or `hf:NAME:SPLIT`, is a data set of the Hugging Face hub, where mteb's are, too.
     """
     if text == label:
         raise DataError(f"{path}: text and label are both the column {label!r}; name two different ones")
+    if str(path).startswith(_HUB):
+        return _of_hub(str(path), text, label)
     if not path.exists():
         raise DatasetError(f"{path}: no such file; labelled texts are read from JSONL, CSV, TSV and Parquet")
     # Ids are not looked at; a hash needs no column for them.
@@ -99,6 +105,23 @@ def read_labelled(
         raise DataError(f"{path}: no row has a label in the column {label!r}; {_UNLABELLED}")
     texts, labels = zip(*rows, strict=True)
     return LabelledTexts(source.name, texts, labels, source.skipped.total + missing)
+
+
+def _of_hub(name: str, text: str | None, label: str) -> LabelledTexts:
+    """Labelled texts of a data set on the Hugging Face hub, or in a folder of its form."""
+    datasets = import_extra("datasets", "setfit")
+    place, _, split = name.removeprefix(_HUB).partition(":")
+    try:
+        rows = datasets.load_dataset(place, split=split or "test")
+    except Exception as error:  # the library's errors share no base class
+        reason = " ".join(str(error).split())[:200]
+        raise DatasetError(f"{name}: {reason}; give hf:NAME:SPLIT, or a file") from error
+    column = text or next((heading for heading in TEXT_NAMES if heading in rows.column_names), "text")
+    for heading in (column, label):
+        border.choice(f"a column of {name}", heading, rows.column_names)
+    names = getattr(rows.features[label], "names", None)
+    labels = [str(value if names is None else names[value]) for value in rows[label]]
+    return LabelledTexts(place.rpartition("/")[2], tuple(map(str, rows[column])), tuple(labels))
 
 
 def _with_column(source: Iterable[Document], label: str) -> Iterator[Document]:

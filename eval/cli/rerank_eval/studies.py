@@ -230,7 +230,8 @@ classify = _study(
       rerank-eval classify test.jsonl --train train.jsonl --set few_shot=3,9,21
       rerank-eval classify texts.csv --set answers=yes --set names=names.yaml > labels.tsv
 
-    FILE is JSONL, CSV, TSV (.gz, too) or Parquet, with a column of texts and one of labels.
+    FILE is JSONL, CSV, TSV (.gz, too) or Parquet, with a column of texts and one of labels; or
+    hf:NAME:SPLIT, a data set of the Hugging Face hub.
 
     \b
     Systems:
