@@ -21,17 +21,17 @@ def read_questions(path: str) -> Iterator[str]:
         DataError: if the file cannot be read as UTF-8, or holds no question.
     """
     where = "the standard input" if path == STANDARD_INPUT else path
-    found = False
+    is_empty = True
     try:
         with _open(path) as file:
             for question in _lines(file, where):
-                found = True
+                is_empty = False
                 yield question
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file of questions") from error
     except IsADirectoryError as error:
         raise DataError(f"{path} is a folder; give a file with a question a line") from error
-    if not found:
+    if is_empty:
         raise DataError(f"{where} holds no questions; write one a line")
 
 
@@ -44,10 +44,10 @@ def read_judged_questions(path: Path) -> dict[str, str]:
     """
     from surprise_rerank.connectors.readers.beir import read_queries
 
-    found = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)
-    if not found:
+    questions = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)
+    if not questions:
         raise DataError(f"{path} holds no question; expected lines of JSON with `_id` and `text`")
-    return found
+    return questions
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:

@@ -115,7 +115,7 @@ def unreadable(path: Path, error: Exception) -> RefusedError:
     if isinstance(error, OSError) and error.errno is not None:
         reason = (error.strerror or str(error)).lower()
         return RefusedError(reason, f"cannot be read: {reason}", where=path)
-    detail = f"is damaged, cut short, or of another format: {' '.join(str(error).split())[:160]}"
+    detail = f"damaged, cut short, or of another format: {' '.join(str(error).split())[:160]}"
     return RefusedError("damaged", detail, where=path)
 
 

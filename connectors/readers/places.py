@@ -20,7 +20,7 @@ def page_starts(marked: str) -> tuple[str, dict[int, int]]:
     r"""A text without its marks of pages, and where each page that is not empty begins.
 
     >>> page_starts("\x021\x03 Dogs \x022\x03 \x023\x03 Cats")
-    ('Dogs\\n\\nCats', {1: 0, 3: 6})
+    ('Dogs\n\nCats', {1: 0, 3: 6})
     """
     first, *marks = _MARK.split(marked)
     parts, starts, offset = [first] if first else [], {}, len(first) + 2 if first else 0

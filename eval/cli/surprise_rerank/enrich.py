@@ -78,8 +78,10 @@ def enrich(
         model = load_model(token_model)
     with parts.look(location, tokens=model) as collection:
         if remove:
-            there = collection.remove_enrichment()
-            out.result({"removed": there}, ["removed what was added" if there else "nothing had been added"])
+            removed = collection.remove_enrichment()
+            out.result(
+                {"removed": removed}, ["removed what was added" if removed else "nothing had been added"]
+            )
             return
         report = collection.enrich(
             tokens=adding.tokens, words=adding.words, dry_run=dry_run, show_progress=out.shows_progress

@@ -102,13 +102,13 @@ class Filling:
         """
         names = {"shards": "shard_number", "replicas": "replication_factor"}
         names["write_consistency"] = "write_consistency_factor"
-        given = {key: own for key in names if (own := getattr(self, key)) is not None}
-        keys = f"--set {' and '.join(given)}"
-        if given and location.url is None:
+        values = {key: value for key in names if (value := getattr(self, key)) is not None}
+        keys = f"--set {' and '.join(values)}"
+        if values and location.url is None:
             raise click.UsageError(f"{keys}: a folder has no shards; give a collection on a server")
-        if min(given.values(), default=1) < 1:
+        if min(values.values(), default=1) < 1:
             raise click.UsageError(f"{keys}: give numbers from 1")
-        return {names[key]: own for key, own in given.items()}
+        return {names[key]: value for key, value in values.items()}
 
 
 def _kinds() -> tuple[type, ...]:
@@ -251,8 +251,8 @@ def index(
                 documents,
             )
     begun = time.perf_counter()
-    made: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
-    anew = {"options": options, "collection_settings": of_collection, **made}
+    progress: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
+    anew = {"options": options, "collection_settings": of_collection, **progress}
     if lost is not None:
         from surprise_rerank.connectors.qdrant import DocumentIndex
 
@@ -262,12 +262,12 @@ def index(
         documents.end(strict=strict)
         return
     rebuild = rebuild and existing is not None  # else there is nothing to keep
-    given = (None, None, None) if rebuild else (encoder, options, of_collection)
-    with _opened(location, *given, is_new=existing is None) as opened:
+    how_opened = (None, None, None) if rebuild else (encoder, options, of_collection)
+    with _opened(location, *how_opened, is_new=existing is None) as opened:
         if rebuild:
             done = opened.rebuild(documents, encoder=encoder, **anew)
         else:
-            done = opened.sync(documents, prune=prune, replace=filling.replace, **made)
+            done = opened.sync(documents, prune=prune, replace=filling.replace, **progress)
         _report(out, location, opened, done, documents, begun)
     documents.end(strict=strict)
 
@@ -290,13 +290,13 @@ def _send_to_who_serves(
 def _require_reading(settings: Given, advice: str, also: Set[str] = frozenset()) -> None:
     """A usage error where something is given that a server's own index has; names `also` are allowed."""
     context = click.get_current_context()
-    given = [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
-    for own in context.command.params:
-        source = context.get_parameter_source(str(own.name))
-        if own.name not in _READING | also and source is ParameterSource.COMMANDLINE:
-            given.append(own.opts[0])
-    if given:
-        raise click.UsageError(f"{' and '.join(given)}: the server has the index; {advice}")
+    options = [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
+    for option in context.command.params:
+        source = context.get_parameter_source(str(option.name))
+        if option.name not in _READING | also and source is ParameterSource.COMMANDLINE:
+            options.append(option.opts[0])
+    if options:
+        raise click.UsageError(f"{' and '.join(options)}: the server has the index; {advice}")
 
 
 def _delete(
@@ -357,7 +357,7 @@ def _opened(
 ) -> Iterator[DocumentIndex]:
     """The index; a new one is taken away again where the block fails before a document is stored."""
     folder = None if location.folder is None else Path(location.folder)
-    missing = [own for own in (folder, *folder.parents) if not own.exists()] if folder else []
+    missing = [place for place in (folder, *folder.parents) if not place.exists()] if folder else []
     holds = not is_new
     try:
         with _open(location, encoder, options, of_collection) as opened:
@@ -372,9 +372,9 @@ def _opened(
         if not holds and folder is not None:
             if folder.exists():
                 _take_away(location, encoder, options)
-            for own in missing:
+            for place in missing:
                 with contextlib.suppress(OSError):
-                    own.rmdir()
+                    place.rmdir()
         if not isinstance(error, KeyboardInterrupt):
             raise
         stays = "What was stored stays; run the same command again to go on."
@@ -456,13 +456,13 @@ def _report(
         f"{location}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
         f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
     )
-    told = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
+    parts = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
     if done.background_seconds >= 0.05:
-        told.append(f"the background took {done.background_seconds:.1f} s")
+        parts.append(f"the background took {done.background_seconds:.1f} s")
     if done.kept:
-        told.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
+        parts.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
     if elsewhere:
-        told.append(f"{elsewhere} stored documents are in no source that was given")
-    out.result(values, [first, *told, *skipped_lines(skipped)])
+        parts.append(f"{elsewhere} stored documents are in no source that was given")
+    out.result(values, [first, *parts, *skipped_lines(skipped)])
     if problem := unread(opened.manifest.model, opened.manifest.language):
         out.note(problem)

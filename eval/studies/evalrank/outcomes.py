@@ -65,11 +65,11 @@ class RankStudy:
         return tuple(dict.fromkeys(("", processed, whitened)))
 
     def rank(
-        self, model: str, name: str, measure: Measure, pairs: IntArray, counts: IntArray, known: float
+        self, model: str, name: str, measure: Measure, pairs: IntArray, counts: IntArray, covered: float
     ) -> None:
         """Add the ranks of pairs under a measure of this name; arguments as of `ranks` and `RankOutcome`."""
         with self.terminal.bar(f"{model}: {name}", len(pairs), "pairs") as advance:
-            self.outcomes.append(RankOutcome(model, name, ranks(measure, pairs, counts, advance), known))
+            self.outcomes.append(RankOutcome(model, name, ranks(measure, pairs, counts, advance), covered))
 
     def report(self, more: Sequence[Table] = ()) -> Report:
         """MR, MRR and hits of every model and measure, and Hits@k over k."""
