@@ -119,20 +119,23 @@ class Trust:
 
     The trust t grows from 0 to 1 between two values of `agreement`. The cosine and feedback keep t of their
     weight, and BM25 gets the rest of it, so that all weights have the same sum. Token vectors are of the same
-    model as the dense ones, so that their agreement is no evidence.
+    model as the dense ones, so that their agreement is no evidence. Neither are a word or two: where BM25's
+    best score is worth w words of the question (`Candidates.words`), 1 - t counts (w - few) / (many - few)
+    times, from 0 to 1.
     """
 
     low: float = 0.25
     high: float = 0.4
+    few: float = 1.0
+    many: float = 3.0
 
     def __post_init__(self) -> None:
-        border.fields(self, low=border.share, high=border.share)
-        if not self.low < self.high:
-            border.refuse(
-                "Trust", (self.low, self.high), "two ascending shares", "give some such as (.2, .4)"
-            )
+        border.fields(self, low=border.share, high=border.share, few=border.number, many=border.number)
+        if not self.low < self.high or not self.few < self.many:
+            numbers = (self.low, self.high, self.few, self.many)
+            border.refuse("Trust", numbers, "twice two ascending numbers", "give some such as (.2, .4, 1, 3)")
 
-    def of(self, z: Mapping[str, Float64Array], order: Sequence[int]) -> float:
+    def of(self, z: Mapping[str, Float64Array], order: Sequence[int], words: float | None = None) -> float:
         """The trust, from 0 to 1; 1 where there are no two scorers to compare.
 
         `z` holds each scorer's deviations, `order` the candidates in an order that the pool does not decide.
@@ -141,7 +144,9 @@ class Trust:
             return 1.0
         rows = list(order)
         agreed = agreement(z["cosine"][rows], z["bm25"][rows])
-        return float(np.clip((agreed - self.low) / (self.high - self.low), 0.0, 1.0))
+        trust = float(np.clip((agreed - self.low) / (self.high - self.low), 0.0, 1.0))
+        evidence = 1.0 if words is None else np.clip((words - self.few) / (self.many - self.few), 0.0, 1.0)
+        return float(1 - (1 - trust) * evidence)
 
 
 def agreement(scores: Float64Array, other: Float64Array) -> float:
@@ -275,7 +280,9 @@ class FusionReranker:
         weights = {name: self.weights.get(name, 1.0) for name in z}
         # Scores by words can speak for others only where they count.
         is_judged = self.trust is not None and weights.get("bm25", 0.0) > 0
-        trust = self.trust.of(z, by_id(candidates)) if self.trust is not None and is_judged else 1.0
+        trust = 1.0
+        if self.trust is not None and is_judged:
+            trust = self.trust.of(z, by_id(candidates), candidates.words)
         if trust < 1:
             # Where nothing is fed back, there is nothing that BM25 could stand for.
             dense = {name: weights[name] for name in _DENSE if name in z and z[name].any()}

@@ -228,9 +228,20 @@ def test_weights_are_factors_of_what_is_added(part):
     np.testing.assert_allclose(ranking.scores, total[ranking.rows_in(drawn.pool)], atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("words", "trust"), [(None, 0.0), (0.0, 1.0), (1.0, 1.0), (1.5, 0.75), (2.0, 0.5), (3.0, 0.0), (9.0, 0.0)]
+)
+def test_a_word_of_the_question_is_no_evidence_against_the_vectors(words: float | None, trust: float):
+    """BM25's best twenty are the last by cosine; that counts with the words that its best score is worth."""
+    z = {"cosine": np.linspace(3, -3, 40), "bm25": np.linspace(-3, 3, 40)}
+    assert Trust().of(z, range(40), words) == pytest.approx(trust)
+    agreeing = {"cosine": z["bm25"], "bm25": z["bm25"]}
+    assert Trust().of(agreeing, range(40), words) == 1
+
+
 def test_numbers_out_of_range_are_told():
     for low, high in ((0.6, 0.5), (-0.1, 0.5), (0.5, 1.5), (math.nan, 0.5)):
-        with pytest.raises(DataError, match=r"ascending shares|from 0 to 1"):
+        with pytest.raises(DataError, match=r"ascending numbers|from 0 to 1"):
             Trust(low, high)
 
 
