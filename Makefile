@@ -73,12 +73,22 @@ dist: $(INSTALLED) ## Build the wheel and the source distribution, and check wha
 
 install: $(INSTALLED) ## Make the environment
 
-# torch comes first and on its own: as somebody's dependency it can bring gigabytes of CUDA packages, half of all.
-# Its build without: TORCH="--index-url https://download.pytorch.org/whl/cpu"
+# torch comes first and on its own: where there is a GPU, or no way to its other build, it brings gigabytes of CUDA
+# packages, half of all. TORCH="--index-url https://..." says where it comes from.
+CPU_TORCH := https://download.pytorch.org/whl/cpu
+HAS_CPU_BUILD := [ "$$(uname -s)" = Linux ] && ! command -v nvidia-smi >/dev/null && \
+	$(PYTHON) -c "import urllib.request as u; u.urlopen('$(CPU_TORCH)/torch/', timeout=5)" 2>/dev/null
+
 $(VENV)/.torch:
-	@echo "Making the environment in $(VENV); this takes some minutes the first time."
+	@echo "Making the environment in $(VENV): some minutes the first time, of which torch takes half."
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) $(TORCH) torch==2.13.0
+	@if [ -z '$(TORCH)' ] && $(HAS_CPU_BUILD); then \
+		echo "No GPU here: torch without CUDA, 0.2 GB."; \
+		$(INSTALL) --index-url $(CPU_TORCH) torch==2.13.0; \
+	else \
+		echo "torch as your package index has it: 3 GB with CUDA on Linux."; \
+		$(INSTALL) $(TORCH) torch==2.13.0; \
+	fi
 	@touch $@
 
 # A copy, not an editable install, whose folder mapping mypy does not follow; renewed when a source changes.

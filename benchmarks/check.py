@@ -15,20 +15,15 @@ A file of `benchmarks/expected/` says which command makes a table, what it needs
     python benchmarks/check.py --data DATA [NAME]...
 
 What needs data or packages that are not here is skipped, with the reason. The exit code is 1 if a score is
-off or a command fails.
+off or a command fails. Versions other than those of docs/figures/lock.txt are told first.
 """
 
 from __future__ import annotations
 
-import json
+import importlib.metadata
 import math
-import shlex
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,29 +31,29 @@ import click
 import yaml
 
 from surprise_rerank.core.extras import is_installed
+from surprise_rerank.errors import DataError
+from surprise_rerank.eval.studies.papers import cell_of, tables_of
 
 FILES = sorted((Path(__file__).parent / "expected").glob("*.yaml"))
-PROGRAMS = {"rerank-eval": ["-m", "surprise_rerank.eval.cli.rerank_eval.main"], "python": []}
+LOCK = Path(__file__).parents[1] / "docs" / "figures" / "lock.txt"
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """A score that a command must give: of a table, a row's keys with ` / ` between, and a column."""
+def other_versions() -> list[str]:
+    """Packages of the lock file that are installed in another version."""
+    others = []
+    for line in LOCK.read_text("utf-8").splitlines():
+        name, _, version = line.partition("==")
+        if version and is_installed_as(name) not in ("", version):
+            others.append(f"{name} {is_installed_as(name)} for {version}")
+    return others
 
-    table: str
-    row: str
-    column: str
-    value: float
-    tolerance: float
 
-
-def cells(content: dict[str, Any]) -> Iterator[Cell]:
-    """The scores of an expectation."""
-    for table, rows in content["tables"].items():
-        for row, columns in rows.items():
-            for column, given in columns.items():
-                value, tolerance = given if isinstance(given, list) else (given, content["tolerance"])
-                yield Cell(table, str(row), str(column), value, tolerance)
+def is_installed_as(name: str) -> str:
+    """The version of a package; empty where it is not installed."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def lacks(content: dict[str, Any], data: Path | None) -> str:
@@ -74,33 +69,26 @@ def lacks(content: dict[str, Any], data: Path | None) -> str:
     return "; ".join(missing)
 
 
-def found(tables: dict[str, list[dict[str, Any]]], cell: Cell) -> float:
-    """The score that came out; NaN where there is none."""
-    keys = cell.row.split(" / ")
-    for row in tables.get(cell.table, ()):
-        if [str(value) for value in row.values()][: len(keys)] == keys:
-            value = row.get(cell.column)
-            return math.nan if value is None else float(value)
-    return math.nan
-
-
-def run(content: dict[str, Any], data: Path | None) -> list[str]:
-    """What is wrong with the scores of a command, which runs in a process of its own."""
-    program, *arguments = (part.replace("{data}", str(data)) for part in shlex.split(content["command"]))
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "report.json")
-        line = [sys.executable, *PROGRAMS[program], *arguments, "--report", str(file)]
-        done = subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
-        if done.returncode:
-            return [f"exit code {done.returncode}: {done.stderr.decode(errors='replace').strip()[-400:]}"]
-        tables = json.loads(file.read_text(encoding="utf-8"))["tables"]
-    # A sum of two decimals is off by some last digits.
-    return [
-        f"{cell.table}, {cell.row}, {cell.column}: {value:.4f}, expected {cell.value} +- {cell.tolerance}"
-        for cell in cells(content)
-        for value in (found(tables, cell),)
-        if not abs(value - cell.value) <= cell.tolerance * (1 + 1e-9)
-    ]
+def run(content: dict[str, Any], data: Path | None) -> tuple[list[str], int]:
+    """What is wrong with the scores of a command, and how many were compared."""
+    try:
+        tables = tables_of(content["command"], data)
+    except DataError as error:
+        return [str(error)], 0
+    wrong, count = [], 0
+    for table, rows in content["tables"].items():
+        for row, columns in rows.items():
+            for column, expected in columns.items():
+                wanted, tolerance = (
+                    expected if isinstance(expected, list) else (expected, content["tolerance"])
+                )
+                cell = cell_of(tables, table, str(row), str(column))
+                value = math.nan if cell is None else float(cell)
+                count += 1
+                # A sum of two decimals is off by some last digits.
+                if not abs(value - wanted) <= tolerance * (1 + 1e-9):
+                    wrong.append(f"{table}, {row}, {column}: {value:.4f}, expected {wanted} +- {tolerance}")
+    return wrong, count
 
 
 @click.command()
@@ -109,22 +97,21 @@ def run(content: dict[str, Any], data: Path | None) -> list[str]:
 def main(names: tuple[str, ...], data: Path | None) -> None:
     """Run the commands behind tables of the documentation, and compare the results."""
     failed = False
+    print("; ".join(other_versions()) or "the versions are those of the lock file")
     for path in FILES:
         content = yaml.safe_load(path.read_bytes())
         if names and path.stem not in names:
             continue
-        print(
-            f"{path.stem}: {content['about']}, {content['minutes']} minutes\n    {content['command']}",
-            flush=True,
-        )
+        about = f"{path.stem}: {content['about']}, {content['minutes']} minutes"
+        print(f"{about}\n    {content['command']}", flush=True)
         if reason := lacks(content, data):
             print(f"    skipped: {reason}")
             continue
         start = time.perf_counter()
-        wrong = run(content, data)
+        wrong, count = run(content, data)
         failed |= bool(wrong)
-        told = "".join(f"\n    {line}" for line in wrong) or f"    {len(list(cells(content)))} scores hold"
-        print(f"{told.lstrip(chr(10))}, {time.perf_counter() - start:.0f} s", flush=True)
+        lines = [f"    {line}" for line in wrong] or [f"    {count} scores hold"]
+        print("\n".join(lines) + f", {time.perf_counter() - start:.0f} s", flush=True)
     sys.exit(failed)
 
 

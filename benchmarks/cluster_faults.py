@@ -116,8 +116,8 @@ def opened(urls: Sequence[str], patience: float = 300.0, **more: Any) -> Documen
 
 def answer(index: DocumentIndex, query: Query) -> Answer:
     """Ids and scores of the best documents of part 0."""
-    found = index.search(query, _DEPTH, options=_OLD)
-    return found.ids, tuple(np.asarray(found.scores["cosine"]).tolist())
+    ranking = index.search(query, _DEPTH, options=_OLD)
+    return ranking.ids, tuple(np.asarray(ranking.scores["cosine"]).tolist())
 
 
 @contextmanager
@@ -129,12 +129,12 @@ def asking(
     answers: list[tuple[float, float]] = []  # when a question was asked, and answered
 
     def ask() -> None:
-        for query, own in itertools.cycle(expected):
+        for query, expected_answer in itertools.cycle(expected):
             if ending.wait(0.01):  # two cores for everything
                 return
             begun = time.monotonic()
             try:
-                outcome.differ += answer(index, query) != own
+                outcome.differ += answer(index, query) != expected_answer
                 with answered:
                     answers.append((begun, time.monotonic()))
                     answered.notify_all()
@@ -228,11 +228,11 @@ def _check(
     stored = {document.id: document for part in parts for document in documents(part, scenario.documents)}
     for url in nodes.urls:
         with opened([url]) as index:
-            found = index.fetch(list(stored), frozenset({"documents"}), skip_missing=True)
-            there = {document.id: document for document in found.documents or ()}
+            fetched = index.fetch(list(stored), frozenset({"documents"}), skip_missing=True)
+            by_id = {document.id: document for document in fetched.documents or ()}
             outcome.lost += abs(len(index) - len(stored))
-            outcome.lost += sum(there.get(name) != document for name, document in stored.items())
-            outcome.differ += sum(answer(index, query) != own for query, own in expected)
+            outcome.lost += sum(by_id.get(name) != document for name, document in stored.items())
+            outcome.differ += sum(answer(index, query) != before for query, before in expected)
             if index.status().behind:
                 outcome.errors.append(f"{index.status().behind} documents have moments of another ensemble")
 
@@ -242,8 +242,8 @@ def _remove(nodes: ClusterNodes) -> None:
         drop(QdrantClient(url=nodes.urls[-1], check_compatibility=False, timeout=30), _COLLECTION)
 
 
-def _several(name: str, known: Sequence[Any], default: Sequence[Any] | None = None) -> Any:
-    return click.option(name, multiple=True, type=click.Choice(known), default=default or known)
+def _several(name: str, choices: Sequence[Any], default: Sequence[Any] | None = None) -> Any:
+    return click.option(name, multiple=True, type=click.Choice(choices), default=default or choices)
 
 
 @click.command()
@@ -260,11 +260,11 @@ def main(count: int, pause: float, down: float, **chosen: Any) -> None:
     heads = ("copies", "node", "work", "fault", "asked", "failed", "slowest", "work took", "lost", "differ")
     print(f"| {' | '.join((*heads, 'again', 'errors'))} |\n|{'---|' * (len(heads) + 2)}", flush=True)
     for replicas, node, doing, fault in itertools.product(*chosen.values()):
-        found = run(Scenario(replicas, node, doing, fault, count, pause, down), nodes)
-        *numbers, _ = astuple(found)
-        shown = [f"{own:.2f}" if isinstance(own, float) else str(own) for own in numbers]
-        told = "; ".join(dict.fromkeys(found.errors))
-        print(f"| {' | '.join([str(replicas), node, doing, fault, *shown, told])} |", flush=True)
+        outcome = run(Scenario(replicas, node, doing, fault, count, pause, down), nodes)
+        *numbers, _ = astuple(outcome)
+        shown = [f"{number:.2f}" if isinstance(number, float) else str(number) for number in numbers]
+        errors = "; ".join(dict.fromkeys(outcome.errors))
+        print(f"| {' | '.join([str(replicas), node, doing, fault, *shown, errors])} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -78,12 +78,12 @@ def _is_ready(url: str) -> bool:
 def _states(url: str, prefix: str) -> set[str]:
     """The states of all copies of shards of these collections, as one node knows them."""
     try:
-        names = [found["name"] for found in _result(url, "/collections")["collections"]]
+        names = [collection["name"] for collection in _result(url, "/collections")["collections"]]
         spread = [_result(url, f"/collections/{n}/cluster") for n in names if n.startswith(prefix)]
     except (httpx.HTTPError, KeyError) as error:
         return {type(error).__name__}
-    shards = [shard for own in spread for shard in (*own["local_shards"], *own["remote_shards"])]
-    moved = {"moved"} if any(own["shard_transfers"] for own in spread) else set()
+    shards = [shard for cluster in spread for shard in (*cluster["local_shards"], *cluster["remote_shards"])]
+    moved = {"moved"} if any(cluster["shard_transfers"] for cluster in spread) else set()
     return {shard["state"] for shard in shards} | moved
 
 

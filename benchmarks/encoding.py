@@ -48,19 +48,18 @@ def main(*, dataset: str, model: str, number: int, rounds: int) -> None:
         vectors = {}
         for _ in range(rounds):
             for name, encode in encoders.items():
-                wall, own = time.perf_counter(), time.process_time()
+                wall, processor = time.perf_counter(), time.process_time()
                 vectors[name] = encode(texts)
-                spent[name].append((time.perf_counter() - wall, time.process_time() - own))
+                spent[name].append((time.perf_counter() - wall, time.process_time() - processor))
     print(f"{describe('torch', 'openvino')}; {len(texts)} texts of {dataset}, {model}")
     print(f"{'':36} docs/s  ratio  per processor second  ratio  cosine to float32")
     usual = [statistics.median(values) for values in zip(*spent[_PLAIN], strict=True)]
     for name, measured in spent.items():
-        wall, own = (statistics.median(values) for values in zip(*measured, strict=True))
+        wall, processor = (statistics.median(values) for values in zip(*measured, strict=True))
         cosine = float(np.einsum("nd,nd->n", vectors[name], vectors[_PLAIN]).mean())
-        rates = (
-            f"{len(texts) / wall:6.1f} {usual[0] / wall:6.2f} {len(texts) / own:21.1f} {usual[1] / own:6.2f}"
-        )
-        print(f"{name:36} {rates}  {cosine:.6f}")
+        by_clock = f"{len(texts) / wall:6.1f} {usual[0] / wall:6.2f}"
+        by_processor = f"{len(texts) / processor:21.1f} {usual[1] / processor:6.2f}"
+        print(f"{name:36} {by_clock} {by_processor}  {cosine:.6f}")
 
 
 def _encoders(model: str, sample: list[str]) -> Iterator[tuple[str, Callable[[list[str]], np.ndarray]]]:
@@ -68,13 +67,13 @@ def _encoders(model: str, sample: list[str]) -> Iterator[tuple[str, Callable[[li
     ways += [("openvino", of) for of in ("float32", "bfloat16", "int8")]
     for by, precision in ways:
         try:
-            made = load_encoder(
+            encoder = load_encoder(
                 model, "cpu", precision=precision, calibration=sample, trainable=by == "torch"
             )
         except SurpriseRerankError as error:
             print(f"{by} {precision}: {error}")
             continue
-        yield f"{by} {precision}", lambda texts, own=made: own.encode(texts).dense
+        yield f"{by} {precision}", lambda texts, by_encoder=encoder: by_encoder.encode(texts).dense
 
 
 if __name__ == "__main__":

@@ -68,13 +68,13 @@ class _Counting:
         self._engine, self.asked = engine, 0
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._engine, name)
+        attribute = getattr(self._engine, name)
 
-        def counted(*given: Any, **more: Any) -> Any:
+        def counted(*arguments: Any, **more: Any) -> Any:
             self.asked += 1
-            return found(*given, **more)
+            return attribute(*arguments, **more)
 
-        return counted if callable(found) else found
+        return counted if callable(attribute) else attribute
 
 
 def way(name: str, index: DocumentIndex, depth: int) -> Way:
@@ -151,10 +151,10 @@ def engines(
         taken = by_turns(ways, queries, _TURN)
         print(f"{len(data.documents)} documents, {len(queries)} questions, pools of {depth}")
         print("| system | median, ms | 95 %, ms | requests |\n|---|---|---|---|")
-        for key, own in taken.items():
-            asked = requests(ways[key], indexes[keys[key][1]], queries[:_TURN])
-            median, late = np.percentile(own, [50, 95])
-            print(f"| {key} | {median:.1f} | {late:.1f} | {asked:.1f} |", flush=True)
+        for key, milliseconds in taken.items():
+            sent = requests(ways[key], indexes[keys[key][1]], queries[:_TURN])
+            median, late = np.percentile(milliseconds, [50, 95])
+            print(f"| {key} | {median:.1f} | {late:.1f} | {sent:.1f} |", flush=True)
 
 
 @contextmanager
@@ -181,17 +181,17 @@ def questions(
 ) -> None:
     """From text to documents on Edge."""
     data, encoder = load_dataset(dataset, None), load_encoder()
-    asked = list(data.queries.values())[:questions]
+    texts = list(data.queries.values())[:questions]
     where = Location(folder / data.name.replace("/", "-"))
     with filled(where, data, encoder, IndexOptions()) as index:
         ways = {name: index.pipeline(name, depth=depth).search for name in systems.split(",")}
         print("| busy programs | system | median, ms | 95 %, ms | times the first |\n|---|---|---|---|---|")
         for programs in beside:
             with busy(programs):
-                taken = by_turns(ways, asked)
+                taken = by_turns(ways, texts)
             base = np.median(next(iter(taken.values())))
-            for name, own in taken.items():
-                median, late = np.percentile(own, [50, 95])
+            for name, milliseconds in taken.items():
+                median, late = np.percentile(milliseconds, [50, 95])
                 print(
                     f"| {programs} | {name} | {median:.1f} | {late:.1f} | {median / base:.1f} |", flush=True
                 )
@@ -215,7 +215,7 @@ def embedder(seconds: float, dimension: int = 384) -> FunctionEncoder:
 def together(dataset: str, documents: int, systems: str) -> None:
     """Questions by `search_many` beside `search` one by one."""
     data = load_dataset(dataset, None)
-    asked = list(data.queries.values())[:_TOGETHER]
+    texts = list(data.queries.values())[:_TOGETHER]
     print("| embedder | system | ms a question, one by one | many | times |\n|---|---|---|---|---|")
     encoders: dict[str, Encoder] = {"50 ms": embedder(0.05), "here": load_encoder()}
     for name, encoder in encoders.items():
@@ -224,11 +224,11 @@ def together(dataset: str, documents: int, systems: str) -> None:
             for system in systems.split(","):
                 pipeline = index.pipeline(system)
                 ways = {
-                    "one": lambda own, by=pipeline: [by.search(question) for question in own],
+                    "one": lambda some, by=pipeline: [by.search(question) for question in some],
                     "many": pipeline.search_many,
                 }
-                taken = by_turns(ways, [asked] * _REPETITIONS)
-                one, many = (float(np.median(own)) / len(asked) for own in taken.values())
+                taken = by_turns(ways, [texts] * _REPETITIONS)
+                one, many = (float(np.median(some)) / len(texts) for some in taken.values())
                 print(f"| {name} | {system} | {one:.1f} | {many:.1f} | {one / many:.1f} |", flush=True)
 
 

@@ -1,17 +1,13 @@
 """How many questions a second callers get, who ask the next one as soon as they have an answer.
 
-    python benchmarks/load.py server --seconds 60
-    python benchmarks/load.py points --size 1000000 --url http://localhost:6343 --url http://localhost:6353
+    python benchmarks/load.py --seconds 60
 
-`server` asks `surprise-rerank serve` to re-rank 10 documents of 50 words, never the same, beside the bare
-`TextReranker.rank` in a loop. `points` fills a collection on nodes of Qdrant with a data set's vectors,
-repeated with noise that leaves a copy at cosine .9 of its original, so that neighbourhoods are as crowded as
-real ones; the ensemble is the data set's questions. Callers share the machine with what they ask.
+`surprise-rerank serve` re-ranks 10 documents of 50 words, never the same, beside the bare `TextReranker.rank`
+in a loop. Callers share the machine with the server.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 import tempfile
 import threading
@@ -25,29 +21,15 @@ import click
 import httpx
 import numpy as np
 from machine import describe
-from qdrant_client import QdrantClient
-from served import drop, serving, settle
+from served import serving
 
-from surprise_rerank import Document, DocumentIndex, FunctionEncoder, Query, TextReranker, load_encoder
-from surprise_rerank.connectors.qdrant import DenseRetriever, IndexOptions, SurpriseRetriever
-from surprise_rerank.core.arrays import Float32Array, unit_rows
-from surprise_rerank.encoders.base import Encoded, encode_queries
-from surprise_rerank.eval.retrieval.datasets import load_dataset
-from surprise_rerank.pipeline import Retriever
-from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank import TextReranker, load_encoder
 
 _TEXT = (
     "the of and to in is that was dogs bark cats sleep night house under wing lift river bridge old long "
     "people work years made first water small sun sunny rain rainy snow snowy wind windy"
 )
 _DOCUMENTS, _LENGTH = 10, 50
-_BLOCK, _COSINE, _COLLECTION = 10_000, 0.9, "benchmark-points"
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
-    """How many questions a second callers get."""
-    print(describe("torch", "fastapi", "uvicorn", "qdrant-client"))
 
 
 @dataclass
@@ -110,23 +92,24 @@ def memory(url: str) -> float:
     return float(value) / 2**20
 
 
-@main.command()
+@click.command()
 @click.option("--seconds", default=60.0, show_default=True, help="Of each measurement.")
 @click.option("--callers", multiple=True, type=int, default=(1, 8, 64), show_default=True)
 @click.option("--workers", default=2, show_default=True)
-def server(seconds: float, callers: tuple[int, ...], workers: int) -> None:
+def main(seconds: float, callers: tuple[int, ...], workers: int) -> None:
     """`surprise-rerank serve` under load: throughput, latency and memory."""
+    print(describe("torch", "fastapi", "uvicorn"))
     reranker = TextReranker(load_encoder())
 
     def ranking(number: int) -> Callable[[], str]:
-        asked = texts(number)
-        return lambda: "" if reranker.rank(*next(asked)) else "nothing"
+        drawn = texts(number)
+        return lambda: "" if reranker.rank(*next(drawn)) else "nothing"
 
     def posting(url: str, number: int) -> Callable[[], str]:
-        asked, client = texts(number), httpx.Client(base_url=url, timeout=120)
+        drawn, client = texts(number), httpx.Client(base_url=url, timeout=120)
 
         def post() -> str:
-            question, documents = next(asked)
+            question, documents = next(drawn)
             try:
                 answer = client.post("/v1/rerank", json={"query": question, "documents": documents})
             except httpx.HTTPError as error:
@@ -146,104 +129,6 @@ def server(seconds: float, callers: tuple[int, ...], workers: int) -> None:
             for number in callers:
                 before, met = memory(url), under_load(by_http, number, seconds)
                 print(f"{number:3d} callers: {met}, memory {before:.0f} to {memory(url):.0f} MiB", flush=True)
-
-
-def copies(vectors: Float32Array, size: int) -> Iterator[Float32Array]:
-    """Blocks of `size` unit vectors: the given ones, then copies of them with noise."""
-    rng, d = np.random.default_rng(0), vectors.shape[1]
-    noise = np.sqrt(1 / _COSINE**2 - 1) / np.sqrt(d)
-    for start in range(0, size, _BLOCK):
-        rows = np.arange(start, min(start + _BLOCK, size))
-        moved = noise * rng.standard_normal((len(rows), d), np.float32) * (rows >= len(vectors))[:, None]
-        yield unit_rows(vectors[rows % len(vectors)] + moved)
-
-
-def retrievers(index: DocumentIndex, *, exact: bool) -> dict[str, Retriever]:
-    """What is asked."""
-    return {
-        "cosine": DenseRetriever(index, exact=exact),
-        "surprise, vector": SurpriseRetriever(index, mode="vector", exact=exact),
-        "surprise, formula": SurpriseRetriever(index, mode="formula", pool=100, exact=exact),
-    }
-
-
-@main.command()
-@click.option("--dataset", default="beir/scifact", show_default=True)
-@click.option("--url", "urls", multiple=True, required=True, help="Of each node.")
-@click.option("--grpc", is_flag=True)
-@click.option("--size", default=1_000_000, show_default=True)
-@click.option("--shards", default=6, show_default=True)
-@click.option("--replicas", default=1, show_default=True)
-@click.option("--depth", default=10, show_default=True)
-@click.option("--callers", multiple=True, type=int, default=(1, 64), show_default=True)
-@click.option("--seconds", default=10.0, show_default=True, help="Of each measurement.")
-def points(
-    dataset: str,
-    urls: tuple[str, ...],
-    size: int,
-    shards: int,
-    replicas: int,
-    depth: int,
-    callers: tuple[int, ...],
-    seconds: float,
-    *,
-    grpc: bool,
-) -> None:
-    """Many points on several nodes: documents a second, questions a second, and recall of the graphs."""
-    encoder, data = load_encoder(), load_dataset(dataset, None)
-    vectors = encoder.encode([document.content for document in data.documents]).dense
-    queries = encode_queries(encoder, list(data.queries.values()))
-    d = vectors.shape[1]
-    stand_in = FunctionEncoder(lambda texts: np.zeros((len(texts), d)), name="copies", dimension=d)
-    options = IndexOptions(passages=None, tokens=False, bm25=None, surprise_vector=True)
-    client = QdrantClient(urls[0], check_compatibility=False)
-    drop(client, _COLLECTION)
-    try:
-        with DocumentIndex.open(
-            None,
-            stand_in,
-            url=list(urls),
-            collection=_COLLECTION,
-            prefer_grpc=grpc,
-            options=options,
-            collection_settings={"shard_number": shards, "replication_factor": replicas},
-        ) as index:
-            index.sync([Document("first", "")], encoded=Encoded(vectors[:1]), background=False)
-            # So that points are stored with their moments.
-            ensemble = Ensemble.from_vectors(np.array([own.dense for own in queries]), model="copies")
-            index.set_ensemble(ensemble, source="questions")
-            index.delete(["first"])
-            stored, begun = 0, time.perf_counter()
-            for block in copies(vectors, size):
-                documents = [Document(f"d{stored + i}", f"document {stored + i}") for i in range(len(block))]
-                index.sync(documents, encoded=Encoded(block), background=False)
-                stored += len(block)
-            filled = time.perf_counter()
-            settle(client, f"{_COLLECTION}@1")
-            rate, graphs = stored / (filled - begun), time.perf_counter() - filled
-            print(f"{stored:,} documents, {rate:.0f} a second; graphs {graphs:.0f} s more", flush=True)
-            for name, retriever in retrievers(index, exact=False).items():
-                for number in callers:
-                    met = under_load(partial(_asking, retriever, queries, depth), number, seconds)
-                    print(f"{name}, {number} callers: {met}", flush=True)
-                exact = retrievers(index, exact=True)[name]
-                pairs = (
-                    [{*by.retrieve(query, depth).ids} for by in (retriever, exact)] for query in queries[:50]
-                )
-                share = np.mean([len(found & best) / depth for found, best in pairs])
-                print(f"{name}: {share:.3f} of the exact first {depth}", flush=True)
-    finally:
-        drop(client, _COLLECTION)
-
-
-def _asking(retriever: Retriever, queries: list[Query], depth: int, number: int) -> Callable[[], str]:
-    turn = itertools.cycle(queries[number % len(queries) :] + queries[: number % len(queries)])
-
-    def one() -> str:
-        retriever.retrieve(next(turn), depth)
-        return ""
-
-    return one
 
 
 if __name__ == "__main__":

@@ -37,9 +37,9 @@ def main(folder: Path) -> None:
         "glove-noisy": (words, vectors + rng.normal(size=vectors.shape) * vectors.std()),
         "minilm-input": input_embeddings(),
     }
-    for name, (own, matrix) in variants.items():
+    for name, (vocabulary, matrix) in variants.items():
         np.save(folder / f"{name}.npy", np.ascontiguousarray(matrix, dtype=np.float32))
-        (folder / f"{name}.vocab.txt").write_text("\n".join(own) + "\n", encoding="utf-8")
+        (folder / f"{name}.vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
 
 
 def input_embeddings() -> tuple[list[str], np.ndarray]:

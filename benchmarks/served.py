@@ -64,6 +64,6 @@ def settle(client: QdrantClient, collection: str) -> None:
 
 def drop(client: QdrantClient, collection: str) -> None:
     """Delete all versions of an index."""
-    for found in client.get_collections().collections:
-        if found.name.startswith(f"{collection}@"):
-            client.delete_collection(found.name)
+    for listed in client.get_collections().collections:
+        if listed.name.startswith(f"{collection}@"):
+            client.delete_collection(listed.name)

@@ -40,20 +40,20 @@ def bare(vectors: np.ndarray) -> np.ndarray:
     """(n, k) rows of the best by surprise: everything in memory, float32, ties anyhow."""
     moments = Ensemble.from_vectors(vectors, sample_size=0).moments(vectors)
     keys = torch.from_numpy(augmented_documents(vectors, LinearForm.of(moments))).T
-    found = []
+    nearest = []
     for start in range(0, len(vectors), _BLOCK):
         scores = torch.from_numpy(augmented_query(vectors[start : start + _BLOCK])) @ keys
         rows = torch.arange(len(scores))
         scores[rows, start + rows] = -torch.inf
-        found.append(torch.topk(scores, _K, dim=1).indices)
-    return torch.cat(found).numpy()
+        nearest.append(torch.topk(scores, _K, dim=1).indices)
+    return torch.cat(nearest).numpy()
 
 
 def recall_of(table: pyarrow.Table, expected: np.ndarray) -> float:
     """The share of the expected (n, k) rows that a job has found."""
     pairs = zip(table["document"].to_pylist(), table["neighbour"].to_pylist(), strict=True)
     wanted = {(i, int(j)) for i, row in enumerate(expected) for j in row}
-    return sum((int(own), int(other)) in wanted for own, other in pairs) / len(wanted)
+    return sum((int(document), int(other)) in wanted for document, other in pairs) / len(wanted)
 
 
 def by_graph(vectors: np.ndarray, expected: np.ndarray) -> None:

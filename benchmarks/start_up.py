@@ -62,8 +62,8 @@ def commands(index: Path) -> Iterator[tuple[str, tuple[object, ...]]]:
     yield "`--help`", (COMMAND, "--help")
     yield "`status`", (COMMAND, "status", *place)
     for system in ("bm25", "cosine", "dynamax", "auto"):
-        asked = ("search", "test whether two samples differ", *place, "--system", system)
-        yield f"`search --system {system}`", (COMMAND, *asked)
+        search = ("search", "test whether two samples differ", *place, "--system", system)
+        yield f"`search --system {system}`", (COMMAND, *search)
     yield "`similar`", (COMMAND, "similar", *place, "--out", _Fresh(index.parent))
     yield "`serve`, until it is ready", (COMMAND, "serve", *place)
 
@@ -87,15 +87,15 @@ def main(documents: int, rounds: int, only: str) -> None:
     print(describe("torch", "sentence-transformers", "qdrant-client", "qdrant-edge-py"))
     with tempfile.TemporaryDirectory() as folder:
         index = Path(folder, "index")
-        with DocumentIndex.open(index, load_encoder(), options=IndexOptions(passages=None)) as made:
-            made.sync(islice(DemoDocumentation().documents(), documents), background=False)
+        with DocumentIndex.open(index, load_encoder(), options=IndexOptions(passages=None)) as opened:
+            opened.sync(islice(DemoDocumentation().documents(), documents), background=False)
         print("| command | processor seconds | first output |\n|---|---|---|")
         for name, (code, *arguments) in commands(index):
             if only in name:
                 port = free_port() if "serve" in arguments else None
                 more = () if port is None else ("--port", port)
                 costs = [cost(str(code), *arguments, *more, port=port) for _ in range(rounds + 1)][1:]
-                processor, first = (min(own) for own in zip(*costs, strict=True))
+                processor, first = (min(values) for values in zip(*costs, strict=True))
                 print(f"| {name} | {processor:.2f} | {first:.2f} |", flush=True)
 
 

@@ -72,9 +72,9 @@ def side_by_side(n: int, d: int, rounds: int) -> None:
     """Both libraries' statistics of n anchors against n members."""
     scorer, members, anchors = theirs(), vectors(n, d, 2), vectors(n, d, 3)
     m, a = torch.from_numpy(members), torch.from_numpy(anchors)
-    found = scorer.compute_ensemble_query_median_1sigma(m, a).numpy()
+    moments = scorer.compute_ensemble_query_median_1sigma(m, a).numpy()
     ours = Ensemble.from_vectors(members).moments(anchors)
-    means, deviations = (np.abs(found.T - [ours.mean, ours.deviation])).max(axis=1)
+    means, deviations = (np.abs(moments.T - [ours.mean, ours.deviation])).max(axis=1)
     works = [
         lambda: Ensemble.from_vectors(members).moments(anchors),
         lambda: scorer.compute_ensemble_query_median_1sigma(m, a),
@@ -100,8 +100,8 @@ def labels(n: int, d: int, count: int, rounds: int) -> None:
         return AnchorScores(anchors, Surprise(compared, weight=1.0)).nearest(keys)
 
     def other() -> np.ndarray:
-        found = scorer.surprise_sim_score(k, q, ensemble=k, surprise_weight=1.0, device="cpu")
-        return np.asarray(found.argmax(dim=1).numpy())
+        scores = scorer.surprise_sim_score(k, q, ensemble=k, surprise_weight=1.0, device="cpu")
+        return np.asarray(scores.argmax(dim=1).numpy())
 
     kept, anew, whole = (best for best, _ in interleaved([lambda: ours(stored), ours, other], rounds))
     same = float((ours(stored) == other()).mean())

@@ -26,7 +26,7 @@ from surprise_rerank.thresholds.verdicts import NO_MATCH
 _STATUSES = ("answered", "weak", "unknown", "off-topic", "no match")
 
 
-class Collections:
+class Federation:
     """Collections that answer a question together. Threads may share it.
 
     Args:
@@ -57,7 +57,7 @@ class Collections:
                 )
 
     def __repr__(self) -> str:
-        return f"<Collections: {', '.join(self.pipelines)}>"
+        return f"<Federation: {', '.join(self.pipelines)}>"
 
     def search(self, question: str, top_k: int = 10, **settings: Unpack[SearchSettings]) -> Ranking:
         """The best documents of all collections. Those of one are in the order that it has them in.

@@ -221,7 +221,10 @@ def _tell(question: str, verdict: Verdict | None) -> None:
 
 def _node(hit: Hit, name: str, verdict: Verdict | None, whole: BaseNode | None) -> BaseNode:
     if whole is not None:
-        return _with_metadata(whole, ranked_metadata(whole.metadata, hit, verdict, hit.duplicates))
+        node = _with_metadata(whole, ranked_metadata(whole.metadata, hit, verdict, hit.duplicates))
+        if len(hit.text) > len(whole.get_content()):  # it has the text of a neighbour, too
+            node.set_content(hit.text)
+        return node
     # A text that begins with its title does not need it twice.
     hidden = [*OURS, TITLE] if hit.title and hit.text.startswith(hit.title) else [*OURS]
     return TextNode(

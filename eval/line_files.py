@@ -72,7 +72,7 @@ def data_folder(data: Path | None, *parts: str) -> Path:
     places = [data.joinpath(*parts[i:]) for i in range(len(parts))]
     if data.name == parts[-1]:
         places.append(data)
-    for found in places:
-        if found.is_dir():
-            return found
+    for folder in places:
+        if folder.is_dir():
+            return folder
     raise DatasetError(f"there is no folder {wanted} in {data}; looked for {', '.join(map(str, places))}")

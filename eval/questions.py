@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.line_files import read_lines, read_rows
+from surprise_rerank.eval.line_files import read_rows
 
 STANDARD_INPUT = "-"
 
@@ -21,17 +21,17 @@ def read_questions(path: str) -> Iterator[str]:
         DataError: if the file cannot be read as UTF-8, or holds no question.
     """
     where = "the standard input" if path == STANDARD_INPUT else path
-    found = False
+    is_empty = True
     try:
         with _open(path) as file:
             for question in _lines(file, where):
-                found = True
+                is_empty = False
                 yield question
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file of questions") from error
     except IsADirectoryError as error:
         raise DataError(f"{path} is a folder; give a file with a question a line") from error
-    if not found:
+    if is_empty:
         raise DataError(f"{where} holds no questions; write one a line")
 
 
@@ -44,24 +44,20 @@ def read_judged_questions(path: Path) -> dict[str, str]:
     """
     from surprise_rerank.connectors.readers.beir import read_queries
 
-    found = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)
-    if not found:
+    questions = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)
+    if not questions:
         raise DataError(f"{path} holds no question; expected lines of JSON with `_id` and `text`")
-    return found
+    return questions
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
-    """Judgements: question id -> document id -> relevance.
-
-    BEIR's three columns with tabs between, with or without a heading, or TREC's four (question, iteration,
-    document, relevance) with white space between.
-    """
+    """Judgements of BEIR or TREC: question id -> document id -> relevance; see `read_qrels`."""
     from surprise_rerank.connectors.readers.beir import read_qrels
 
-    found = _from_trec(path) if _is_trec(path) else read_qrels(path)
-    if not found:
+    judgements = read_qrels(path)
+    if not judgements:
         raise DataError(f"{path} holds no judgement; expected lines of question, document and relevance")
-    return found
+    return judgements
 
 
 def _open(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
@@ -92,24 +88,3 @@ def _from_table(path: Path) -> dict[str, str]:
 
     all(read_rows(path, add, "id and question with a tab between", blank=False))
     return questions
-
-
-def _is_trec(path: Path) -> bool:
-    if path.suffix == ".gz":
-        return False
-    first = next((line for line in read_lines(path) if line.strip()), "")
-    return len(first.split("\t")) != 3 and len(first.split()) == 4
-
-
-def _from_trec(path: Path) -> dict[str, dict[str, int]]:
-    qrels: dict[str, dict[str, int]] = {}
-
-    def add(line: str) -> bool:
-        query, _, document, relevance = line.split()
-        earlier = qrels.setdefault(query, {}).setdefault(document, int(relevance))
-        if earlier != int(relevance):
-            raise ValueError(f"{query!r} and {document!r} are judged {earlier} before")
-        return True
-
-    all(read_rows(path, add, "question, iteration, document, relevance (an integer)", blank=False))
-    return qrels

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from surprise_rerank.classify.cluster import SurpriseKMeans as SurpriseKMeans
     from surprise_rerank.classify.few_shot import FewShotTraining as FewShotTraining
     from surprise_rerank.connectors.attached.collection import Collection as Collection
+    from surprise_rerank.connectors.attached.opening import open_collection as open_collection
     from surprise_rerank.connectors.document_index import DocumentIndex as DocumentIndex
-    from surprise_rerank.connectors.federation import Collections as Collections
+    from surprise_rerank.connectors.federation import Federation as Federation
+    from surprise_rerank.connectors.qdrant.manifest import IndexOptions as IndexOptions
     from surprise_rerank.connectors.systems.register import System as System
     from surprise_rerank.connectors.systems.register import register_system as register_system
     from surprise_rerank.documents import Document as Document
@@ -47,20 +49,25 @@ if TYPE_CHECKING:
     from surprise_rerank.errors import StoreError as StoreError
     from surprise_rerank.errors import SurpriseRerankError as SurpriseRerankError
     from surprise_rerank.pipeline import Pipeline as Pipeline
+    from surprise_rerank.pipeline import Retriever as Retriever
     from surprise_rerank.places import Place as Place
     from surprise_rerank.rerank.diversity import Diversity as Diversity
     from surprise_rerank.rerank.fusion import FusionReranker as FusionReranker
     from surprise_rerank.rerank.scorers import CosineScorer as CosineScorer
     from surprise_rerank.rerank.scorers import DynaMaxScorer as DynaMaxScorer
+    from surprise_rerank.rerank.scorers import Reranker as Reranker
     from surprise_rerank.rerank.scorers import Scorer as Scorer
     from surprise_rerank.rerank.surprise import SurpriseReranker as SurpriseReranker
     from surprise_rerank.similarities.dynamax import DynaMax as DynaMax
     from surprise_rerank.similarities.table import similarity_names as similarity_names
     from surprise_rerank.similarities.text_similarity import SimilarityReranker as SimilarityReranker
     from surprise_rerank.similarities.text_similarity import TextSimilarity as TextSimilarity
+    from surprise_rerank.surprise.document_table import DocumentTable as DocumentTable
+    from surprise_rerank.surprise.document_table import rank_documents as rank_documents
     from surprise_rerank.surprise.ensemble import Ensemble as Ensemble
     from surprise_rerank.surprise.score import Surprise as Surprise
     from surprise_rerank.text_reranker import TextReranker as TextReranker
+    from surprise_rerank.thresholds.background import QuestionBackground as QuestionBackground
 
 # Module -> its public names. Loaded when first asked for: torch takes seconds, and `--help` does not need it.
 _PUBLIC = {
@@ -71,7 +78,9 @@ _PUBLIC = {
     "classify.few_shot": "FewShotTraining",
     "connectors.attached.collection": "Collection",
     "connectors.document_index": "DocumentIndex",
-    "connectors.federation": "Collections",
+    "connectors.federation": "Federation",
+    "connectors.attached.opening": "open_collection",
+    "connectors.qdrant.manifest": "IndexOptions",
     "connectors.systems.register": "System register_system",
     "documents": "Document Passage",
     "encoders.adapting": "as_encoder",
@@ -83,18 +92,20 @@ _PUBLIC = {
     "encoders.passages": "Passages",
     "errors": "DataError DatasetError EmptySourceError IndexMismatchError IndexingError MissingExtraError "
     "ModelError NoBackgroundError NoIndexError NotStoredError StoreError SurpriseRerankError",
-    "pipeline": "Pipeline",
+    "pipeline": "Pipeline Retriever",
     "places": "Place",
     "rerank.diversity": "Diversity",
     "rerank.fusion": "FusionReranker",
-    "rerank.scorers": "CosineScorer DynaMaxScorer Scorer",
+    "rerank.scorers": "CosineScorer DynaMaxScorer Reranker Scorer",
     "rerank.surprise": "SurpriseReranker",
     "similarities.dynamax": "DynaMax",
     "similarities.table": "similarity_names",
     "similarities.text_similarity": "SimilarityReranker TextSimilarity",
+    "surprise.document_table": "DocumentTable rank_documents",
     "surprise.ensemble": "Ensemble",
     "surprise.score": "Surprise",
     "text_reranker": "TextReranker",
+    "thresholds.background": "QuestionBackground",
 }
 _load, _names = lazy_names(__name__, _PUBLIC)
 __all__ = [*_names, "__version__"]

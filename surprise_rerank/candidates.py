@@ -99,6 +99,8 @@ class Candidates:
         best: a document's score is the mean of its `best` best passages'.
         notes: for the reader of a ranking of them, for example that some vectors are out of date.
         inclusion: of the query's tokens in them, where their store computed it.
+        words: how many words of the query, of their mean weight, the best BM25 score is worth; None where
+            that is not known, or the model is known not to read the documents' language.
         outside: why no background says anything of them; empty where one may.
         unit: what a ranking of them has a line of.
     """
@@ -113,6 +115,7 @@ class Candidates:
     best: int = 1
     notes: tuple[str, ...] = ()
     inclusion: Inclusion | None = None
+    words: float | None = None
     outside: str = ""
     unit: Unit = "document"
 
@@ -173,6 +176,7 @@ class Candidates:
             },
             corpus_moments={**other.corpus_moments, **self.corpus_moments},
             best=self.best,
+            words=self.words,
             unit=self.unit,
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
             **{name: _in_a_row(getattr(self, name), getattr(other, name)) for name in _OPTIONAL},

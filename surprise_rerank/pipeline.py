@@ -22,7 +22,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import FusionReranker
-from surprise_rerank.rerank.grouping import at_most_of_each, merged_neighbours, parent_of, with_neighbours
+from surprise_rerank.rerank.grouping import at_most_of_each, merged_chunks, merged_neighbours, with_neighbours
 from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.rerank.weight_fitting import WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -48,6 +48,7 @@ _SHOWN = 10
 # A word of two letters at least.
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 # A background, or what gives the one of now: that of a collection changes with its documents.
+_Read: TypeAlias = Callable[[Sequence[str]], dict[str, Document]]
 Background: TypeAlias = QuestionBackground | Callable[[], QuestionBackground | None] | None
 
 
@@ -223,7 +224,9 @@ class Pipeline:
             if not len(pool) and getattr(self.retriever, "is_empty", False):
                 ranking = replace(ranking, verdict=EMPTY)
             options = replace(options, min_percentile=least)
-            shown = _first_of(ranking, pool, options, last, pipeline.retriever)
+            of_each = options.max_per_document is not None
+            chunks = getattr(pipeline.retriever, "documents", None) if of_each else read
+            shown = _first_of(ranking, pool, options, last, chunks)
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))
             passages = getattr(pipeline.retriever, "passages", None)
@@ -426,7 +429,7 @@ def ranked(
 
 
 def _first_of(
-    ranking: Ranking, pool: Candidates, options: SearchOptions, last: int, retriever: Retriever
+    ranking: Ranking, pool: Candidates, options: SearchOptions, last: int, read: _Read | None
 ) -> Ranking:
     """What is shown of a ranking of the whole pool: the lines from the offset up to the last one."""
     if not len(ranking):
@@ -436,18 +439,29 @@ def _first_of(
     if options.min_percentile is not None and not options.keep_refused:
         assert ranking.percentile is not None  # a threshold was refused without a background
         reach = np.flatnonzero(ranking.percentile >= options.min_percentile - ROUNDING).tolist()
-    most = options.max_per_document
-    if most is None:
+    if options.max_per_document is None and options.unit == "document":
         return options.variety.applied(ranking, pool, reach, last)[options.offset : last]
-    parents: dict[str, str] = {}
-    if ranking.passages is None:  # what was indexed are chunks that somebody made, perhaps
-        read = getattr(retriever, "documents", None)
-        documents = {} if read is None else read(ranking.ids)
-        if ranking.documents is not None:
-            documents = dict(zip(ranking.ids, ranking.documents, strict=True))
-        parents = {name: parent_of(document, name) for name, document in documents.items()}
-    varied = options.variety.applied(ranking, pool, reach)
-    return at_most_of_each(varied, most, parents)[options.offset : last]
+    return _of_chunks(options.variety.applied(ranking, pool, reach), options, last, read)[options.offset :]
+
+
+def _of_chunks(lines: Ranking, options: SearchOptions, last: int, read: _Read | None) -> Ranking:
+    """The first lines, where documents may be chunks that somebody made of others.
+
+    Of passages, chunks that overlap are one; of each document there are so many lines at most. Texts are
+    read of as many lines as that takes.
+    """
+    most, size = options.max_per_document, last
+    while True:
+        kept = lines.top(size)
+        if kept.documents is None and read is not None:
+            kept = _with_texts(kept, read(kept.ids))
+        if options.unit == "passage":
+            kept = merged_chunks(kept)
+        if most is not None:
+            kept = at_most_of_each(kept, most)
+        if len(kept) >= last or size >= len(lines):
+            return kept.top(last)
+        size *= 2
 
 
 def _with_texts(shown: Ranking, documents: Mapping[str, Document]) -> Ranking:

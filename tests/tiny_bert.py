@@ -19,10 +19,16 @@ def backbone(folder: Path, words: Sequence[str], kind: Any = BertModel, **config
     folder.mkdir(parents=True, exist_ok=True)
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     (folder / "vocab.txt").write_text("\n".join(pieces))
-    sizes = {"hidden_size": HIDDEN, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes: dict[str, Any] = {
+        "hidden_size": HIDDEN,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    sizes |= {"max_position_embeddings": 32, **config}
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
-        model = kind(BertConfig(vocab_size=len(pieces), **sizes, **{"max_position_embeddings": 32, **config}))
+        model = kind(BertConfig(vocab_size=len(pieces), **sizes))
     model.save_pretrained(folder)
     BertTokenizerFast(vocab=str(folder / "vocab.txt"), model_max_length=32).save_pretrained(folder)
     return model

@@ -49,6 +49,7 @@ class Collection:
         questions: (q, d) vectors.
         own: (q,) the position of a question that is a document, which does not find itself; -1 elsewhere.
         bm25: (q, n) scores.
+        weights: (q,) the mean weight of a question's words; 0 where the model does not read the documents.
         inclusion: (q, n) of the question's tokens.
         grades: (q, n) of relevance.
         ideal: (q,) the DCG@10 of the best order.
@@ -62,6 +63,7 @@ class Collection:
     questions: Float32Array
     own: IntArray
     bm25: Float32Array
+    weights: Float64Array
     inclusion: Float32Array
     grades: npt.NDArray[np.int8]
     ideal: Float64Array
@@ -121,6 +123,7 @@ class Case:
             dense=of.dense[rows],
             corpus_moments={"bm25": moments},
             inclusion=compared,
+            words=float(bm25.max()) / weight if (weight := float(of.weights[self.i])) else None,
         )
 
     def ndcg(self, scores: Float64Array) -> float:
@@ -190,10 +193,13 @@ def _read(
     place = {name: i for i, name in enumerate(ids)}
     known = {name: text for name, text in asked.items() if any(gain > 0 for gain in qrels[name].values())}
     queries = encode_queries(encoder, list(known.values()), list(known))
-    words, inclusion, grades, ideal = [], [], np.zeros((len(queries), len(ids)), np.int8), []
+    words, weights, inclusion, ideal = [], [], [], []
+    grades = np.zeros((len(queries), len(ids)), np.int8)
     with terminal.bar("reading", len(queries), "questions") as advance:
         for row, query in enumerate(queries):
             words.append(retriever.score(query.text, ids).astype(np.float32))
+            worth = retriever.worth(retriever.vector(query.text), 1.0)  # of a score of 1
+            weights.append(1 / worth if worth else 0.0)
             inclusion.append(DynaMax().pool(query.require_tokens(), tokens).astype(np.float32))
             judged = {name: max(gain, 0) for name, gain in qrels[query.id].items()}
             best = np.sort(list(judged.values()))[::-1][:_SHOWN]
@@ -211,6 +217,7 @@ def _read(
         "questions": np.stack([query.require_dense() for query in queries]),
         "own": np.array([place.get(name, -1) for name in known], np.int64),
         "bm25": np.stack(words),
+        "weights": np.array(weights),
         "inclusion": np.stack(inclusion),
         "grades": grades,
         "ideal": np.array(ideal),

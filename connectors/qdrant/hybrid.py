@@ -12,6 +12,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.connectors.qdrant.languages import unread
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.retrievers import (
     DenseRetriever,
@@ -139,6 +140,13 @@ class SparseRetriever(ExplainingRetriever):
             return Moments.of(np.zeros(0))
         statistics = self.words.statistics(sparse.indices)
         return statistics.moments(sparse, scores_of(best[:_BEST]), idf=self.words.idf)
+
+    def worth(self, sparse: SparseVector, best: float) -> float | None:
+        """How many words of a question its best score is worth; see `Candidates.words`."""
+        words, index = self.words, self.index
+        if words.idf or not words.counts or unread(index.model, index.language) or not len(sparse.indices):
+            return None
+        return best / float(sparse.values.mean())
 
     def tells_moments(self, depth: int) -> bool:
         """Whether a search at a depth finds what `measured` is told: nothing narrows it."""
@@ -275,7 +283,9 @@ class HybridRetriever(ExplainingRetriever):
             "bm25": np.array([bm25_scores.get(pools.key(record), 0.0) for record in records], np.float64),
         }
         pool = pools.made(records, fields, scores, answers)
+        best = max(bm25_scores.values(), default=0.0)
         pool = _with_moments(pool, words.measured(sparse, answers.get("best", by_words.every)))
+        pool = replace(pool, words=words.worth(sparse, best))
         if inclusion is not None:
             pool = pools.included(pool, [record.id for record in records], inclusion, answers["inclusion"])
         if self.feedback is None:
@@ -370,7 +380,10 @@ def with_words(
     scores = np.array(
         [scores_by_id[name] if name in scores_by_id else computed[name] for name in pool.ids], np.float64
     )
-    return _with_moments(replace(pool, scores={**pool.scores, "bm25": scores}), words.moments(query))
+    pool = _with_moments(replace(pool, scores={**pool.scores, "bm25": scores}), words.moments(query))
+    if not isinstance(words, SparseRetriever):
+        return pool
+    return replace(pool, words=words.worth(words.vector(query), float(scores.max(initial=0.0))))
 
 
 def _with_moments(pool: Candidates, moments: Moments) -> Candidates:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from surprise_rerank.connectors.readers.fields import Columns, Fields, Row, documents_of
 from surprise_rerank.connectors.readers.lines import check_decoded, count_lines, read_lines, read_objects
-from surprise_rerank.connectors.readers.source import RefusedError, Skipped
+from surprise_rerank.connectors.readers.source import DocumentSource, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError, DatasetError
 
@@ -67,15 +67,9 @@ class BeirFolder:
 
     def documents(self) -> Iterator[Document]:
         """The corpus, in the file's order; DataError names the line that is no document."""
-        return self._documents(self._find("corpus"))
-
-    def _documents(self, path: Path) -> Iterator[Document]:
-        empty = True
-        for document in read_corpus(path, Skipped("raise")):
-            empty = False
-            yield document
-        if empty:
-            raise DatasetError(f"{path}: the corpus is empty: no line holds a document")
+        path = self._find("corpus")
+        read = partial(read_corpus, path)
+        return iter(DocumentSource(f"{path}: the corpus", read, may_be_empty=False))
 
     def count(self) -> int:
         """How many lines the corpus has."""
@@ -115,22 +109,22 @@ def read_queries(path: Path) -> dict[str, str]:
 
 
 def read_qrels(path: Path) -> dict[str, dict[str, int]]:
-    """Judgements, three columns between tabs or JSON lines: question id -> document id -> relevance."""
+    """Judgements: question id -> document id -> relevance.
+
+    Three columns between tabs, JSON lines with these names, or TREC's four (question, iteration, document,
+    relevance) with white space between.
+    """
     qrels: dict[str, dict[str, int]] = {}
     for number, columns in _judgements(path):
-        where = f"{path}:{number}"
+        where, shown = f"{path}:{number}", " | ".join(columns)[:60]
         if len(columns) != 3 or not columns[0] or not columns[1] or not _INTEGER.fullmatch(columns[2]):
-            raise DataError(
-                f"{where}: expected {', '.join(_HEADER)}, 3 columns between tabs, the score an integer, got "
-                f"{' | '.join(columns)[:60]!r}"
-            )
+            expected = f"{', '.join(_HEADER)}, 3 columns between tabs, the score an integer"
+            raise DataError(f"{where}: expected {expected}, got {shown!r}")
         query, document, relevance = columns[0], columns[1], int(columns[2])
         earlier = qrels.setdefault(query, {}).setdefault(document, relevance)
         if earlier != relevance:
-            raise DataError(
-                f"{where}: question {query!r} and document {document!r} are judged {relevance} here"
-                f" and {earlier} before"
-            )
+            said = f"are judged {relevance} here and {earlier} before"
+            raise DataError(f"{where}: question {query!r} and document {document!r} {said}")
     return qrels
 
 
@@ -143,8 +137,10 @@ def _judgements(path: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             check_decoded(line)
         except RefusedError as refused:
-            raise DataError(f"{path}:{number}: {refused.detail}") from refused
+            raise refused.at(f"{path}:{number}") from None
         columns = line.rstrip("\r\n").removeprefix("\ufeff").split("\t")
         columns[-1] = columns[-1].strip()
+        if path.suffix != ".tsv" and len(words := line.split()) == 4 and len(columns) != 3:
+            columns = [words[0], *words[2:]]
         if line.strip() and not (number == 1 and [column.strip() for column in columns] == _HEADER):
             yield number, columns

@@ -91,14 +91,19 @@ class DemoDocumentation:
 
     def queries(self) -> dict[str, str]:
         """The questions, id -> text; never the id of a document, which some evaluations would leave out."""
-        return {_question_id(entry): entry.question for entry in self._asked()}
+        return {name: entry.question for name, entry in self._of_split().items()}
 
     def qrels(self) -> dict[str, dict[str, int]]:
         """One relevant document for each question."""
-        return {_question_id(entry): {entry.id: 1} for entry in self._asked()}
+        return {name: {entry.id: 1} for name, entry in self._of_split().items()}
 
-    def _asked(self) -> Iterator[Entry]:
-        return (entry for entry in self.entries if _split(entry) == self.split)
+    def _of_split(self) -> dict[str, Entry]:
+        """The entries whose questions are in the split, by a name of each question.
+
+        A hash of the object's name decides, so that a new version of a library moves none to the other side.
+        """
+        in_test = {entry: hashlib.sha256(entry.id.encode()).digest()[0] % 5 == 0 for entry in self.entries}
+        return {f"{e.id}#summary": e for e in self.entries if in_test[e] == (self.split == "test")}
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:
@@ -108,15 +113,6 @@ class DemoDocumentation:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return tuple(distinct(_entries(_exports(MODULES))))
-
-
-def _split(entry: Entry) -> str:
-    """By a hash of the name, so that a new version of a library moves no question to the other side."""
-    return "test" if hashlib.sha256(entry.id.encode()).digest()[0] % 5 == 0 else "train"
-
-
-def _question_id(entry: Entry) -> str:
-    return f"{entry.id}#summary"
 
 
 def _exports(modules: Iterable[str]) -> Iterator[tuple[object, list[str]]]:

@@ -25,11 +25,11 @@ from surprise_rerank.connectors.readers.pages import (
     program_text,
     subtitle_text,
 )
-from surprise_rerank.connectors.readers.places import pdf_places, slide_places, structure_places
+from surprise_rerank.connectors.readers.places import PAGE_MARK, page_starts, pdf_places, structure_places
 from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.places import Places, places_from, places_json
+from surprise_rerank.places import Place, Places, places_from, places_json
 
 SECONDS = 30  # for one file
 _MEMORY = 4 * 2**30  # bytes of the process
@@ -44,7 +44,7 @@ def office_text(suffix: str, raw: bytes) -> Extracted:
         use_cache=False,
         disable_ocr=True,
         output_format="plain",
-        pages=kreuzberg.PageConfig(extract_pages=suffix in (".pdf", ".pptx")),
+        pages=kreuzberg.PageConfig(insert_page_markers=suffix in (".pdf", ".pptx"), marker_format=PAGE_MARK),
         include_document_structure=suffix in (".docx", ".epub", ".xlsx"),
     )
     try:
@@ -53,16 +53,17 @@ def office_text(suffix: str, raw: bytes) -> Extracted:
         if "password" in str(error):
             raise RefusedError("encrypted", "is encrypted; save it without a password") from error
         raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:_SHOWN]}") from error
-    text, about = result.content.replace("\r\n", "\n"), result.metadata
+    text, starts = page_starts(result.content.replace("\r\n", "\n"))
+    about = result.metadata
     if suffix in (".eml", ".msg"):
         # What a header says is in the metadata: in the text it would be half of a short mail's vector.
         return Extracted(_HEADER.sub("", text), str(about.get("subject") or ""), _mail_metadata(about))
     pages, title = about.get("page_count"), str(about.get("title") or "")
     places: Places = ()
     if suffix == ".pdf":
-        places = pdf_places(raw, text, result.pages or ())
+        places = pdf_places(raw, text, starts)
     elif suffix == ".pptx":
-        places = slide_places(result.content, (about.get("pages") or {}).get("boundaries") or ())
+        places = tuple((start, Place(slide=number)) for number, start in starts.items())
     elif result.document:
         places = structure_places(text, result.document["nodes"], title, is_workbook=suffix == ".xlsx")
     return Extracted(text, title, {"pages": pages} if pages else {}, places)

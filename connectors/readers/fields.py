@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from surprise_rerank.connectors.readers.lines import DamagedError
+from surprise_rerank import border
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DataError
@@ -40,8 +40,7 @@ class Fields:
     metadata: Sequence[str] | None = None  # the columns that become metadata; by default all the others
 
     def __post_init__(self) -> None:
-        if isinstance(self.metadata, str):
-            raise DataError(f"Fields.metadata must be a list of columns, got {self.metadata!r}")
+        border.fields(self, metadata=border.or_none(border.texts))
 
     def optional(self) -> set[str]:
         """The columns that were named and that a row may lack."""
@@ -87,10 +86,10 @@ class Columns(NamedTuple):
             for name in sorted(fields.optional()):
                 _find("title or metadata", name, (), names, "")
         except NoColumnError as refused:
-            raise DataError(f"{where}: {refused.detail}") from refused
+            raise refused.at(where) from None
         twice = min((name for name, count in Counter(names).items() if count > 1), default=None)
         if twice is not None:
-            raise DamagedError(f"{where}: the column {twice!r} occurs twice; rename one")
+            raise RefusedError("damaged", f"the column {twice!r} occurs twice; rename one", where=where)
         return columns
 
 
@@ -115,7 +114,7 @@ def documents_of(
     Columns are those of a table's head, or else the first row with an id and a text decides. Of `keyed` rows
     the number is an id.
     """
-    unmatched: DataError | None = None
+    unmatched: NoColumnError | None = None
     unseen = set() if columns else fields.optional()
     for row in rows:
         try:
@@ -126,9 +125,8 @@ def documents_of(
                 document = _document(row.values, columns, row.number)
                 unseen -= row.values.keys() if unseen else set()
         except RefusedError as refused:
-            if isinstance(refused, NoColumnError) and unmatched is None:
-                unmatched = DataError(f"{row.where}: {refused.detail}")
-                unmatched.__cause__ = refused
+            if isinstance(refused, NoColumnError):
+                unmatched = unmatched or refused.at(row.where)
             skipped.refuse(row.where, refused, _id_in(row.values, columns))
             continue
         skipped.place = row.where
@@ -136,7 +134,8 @@ def documents_of(
     if columns is None and unmatched is not None:
         raise unmatched
     if columns is not None and unseen:
-        raise DataError(f"no row has the column {min(unseen)!r}, which Fields names; check its spelling")
+        detail = f"no row has the column {min(unseen)!r}, which Fields names; check its spelling"
+        raise RefusedError("no such column", detail)
 
 
 def _document(row: Mapping[str, Any], columns: Columns, number: str) -> Document:
@@ -167,10 +166,17 @@ def json_value(value: Any, name: str) -> Any:
 
     A RefusedError that names the column, if JSON has nothing like it, bytes for example.
     """
+    # pandas' NA compares with nothing, its NaT is a date, and Decimal has a NaN.
+    if (
+        value is None
+        or type(value).__name__ == "NAType"
+        or (not hasattr(value, "__len__") and value != value)
+    ):
+        return None
     match value:
-        case str() | PurePath() | uuid.UUID():
+        case str() | PurePath() | uuid.UUID() | Decimal() | np.datetime64():  # in nanoseconds, too
             return encodable(str(value))
-        case None | bool() | int():
+        case bool() | int():
             return value
         case float():
             return value if math.isfinite(value) else None
@@ -178,24 +184,12 @@ def json_value(value: Any, name: str) -> Any:
             return {encodable(str(key)): json_value(item, f"{name}.{key}") for key, item in value.items()}
         case list() | tuple():
             return [json_value(item, name) for item in value]
-    return _json_of_object(value, name)
-
-
-def _json_of_object(value: Any, name: str) -> Any:
-    if isinstance(value, np.datetime64):
-        return None if np.isnat(value) else str(value)  # as nanoseconds it would become an integer
-    if isinstance(value, np.ndarray | np.generic):
-        return json_value(value.tolist(), name)
-    # pandas' NA compares with nothing, its NaT is a date, and Decimal has a NaN.
-    if type(value).__name__ == "NAType" or value != value:
-        return None
-    match value:
+        case np.ndarray() | np.generic():
+            return json_value(value.tolist(), name)
         case datetime.date() | datetime.time():
             return value.isoformat()
         case datetime.timedelta():
             return value.total_seconds()
-        case Decimal():
-            return str(value)
     kind = type(value).__name__
     advice = "leave the column out, or name those to keep with Fields(metadata=[...])"
     raise RefusedError(f"{kind} in `{name}`", f"`{name}` holds {kind}, which JSON cannot; {advice}")
@@ -329,18 +323,11 @@ def from_iterable(
 def _rows(items: Iterator[Item], name: str, skipped: Skipped) -> Iterator[Row]:
     for n, item in enumerate(items, start=1):
         where = f"{name}, item {n}"
-        if isinstance(item, Document | Mapping):
-            yield Row(where, str(n), item)
-        elif (pair := _pair(item)) is not None:
-            yield Row(where, str(n), pair)
-        else:
-            detail = f"must be {_KINDS}, got {type(item).__name__}"
-            skipped.refuse(where, RefusedError("no document", detail))
-
-
-def _pair(item: object) -> Document | None:
-    """A pair of id and text as a document."""
-    if not isinstance(item, tuple | list) or len(item) != 2:
-        return None
-    name, text = id_string(item[0]), item[1]
-    return Document(name, text) if name and isinstance(text, str) else None
+        match item:
+            case Document() | Mapping():
+                yield Row(where, str(n), item)
+            case (key, str() as text) if not isinstance(item, str) and (pair_id := id_string(key)):
+                yield Row(where, str(n), Document(pair_id, text))
+            case _:
+                detail = f"must be {_KINDS}, got {type(item).__name__}"
+                skipped.refuse(where, RefusedError("no document", detail))

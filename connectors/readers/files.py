@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -13,13 +12,13 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from surprise_rerank import border
 from surprise_rerank.connectors.readers.extraction import KINDS, MANUAL, Extractor
-from surprise_rerank.connectors.readers.lines import decompressed, open_bytes, open_regular, uncompressed_name
+from surprise_rerank.connectors.readers.lines import open_bytes, uncompressed_name, unreadable
 from surprise_rerank.connectors.readers.pages import plain_text
 from surprise_rerank.connectors.readers.patterns import Patterns
 from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.documents import Document, encodable
-from surprise_rerank.errors import DataError, DatasetError
 
 MAX_BYTES = 32 * 2**20
 
@@ -60,8 +59,8 @@ def read_file(path: Path, name: str, extractor: Extractor, *, max_bytes: int = M
         Its text; its own title, or else its name without the ending; as metadata `path` (the id), `bytes`,
         `modified` (in UTC), `encoding` where it is text other than UTF-8, and `pages` of a PDF.
     """
-    raw, status = read_bytes(path, max_bytes)
-    return _document(raw, name, status, extractor, kind_of(name))
+    raw = read_bytes(path, max_bytes)
+    return _document(raw, name, path.stat(), extractor, kind_of(name))
 
 
 def is_mailbox(name: str) -> bool:
@@ -124,20 +123,13 @@ def _document(raw: bytes, name: str, status: os.stat_result, extractor: Extracto
     return Document(id=name, text=extracted.text, title=title, metadata=metadata, places=extracted.places)
 
 
-def read_bytes(path: Path, most: int) -> tuple[bytes, os.stat_result]:
-    """What a file holds, and what the operating system says of it."""
-    try:
-        with open_regular(path) as file, decompressed(file, path.suffix.lower()) as stream:
-            status, raw = os.fstat(file.fileno()), stream.read(most + 1)
-    except (EOFError, zlib.error) as error:
-        raise RefusedError("damaged", f"is damaged: {error}") from error
-    except OSError as error:
-        if error.errno is None:  # gzip's and Arrow's own, about the content
-            raise RefusedError("damaged", f"is damaged: {error}") from error
-        raise RefusedError(_reason(error), f"cannot be read: {_reason(error)}") from error
+def read_bytes(path: Path, most: int) -> bytes:
+    """What a file holds, unless that is more bytes."""
+    with open_bytes(path) as stream:
+        raw = stream.read(most + 1)
     if len(raw) > most:
         raise _too_large(most)
-    return raw, status
+    return raw
 
 
 def _too_large(most: int) -> RefusedError:
@@ -157,11 +149,7 @@ class FileRules:
     max_bytes: int = MAX_BYTES  # larger files are skipped; a table may be of any size
 
     def __post_init__(self) -> None:
-        if isinstance(self.include, str) or isinstance(self.exclude, str):
-            values = f"include={self.include!r}, exclude={self.exclude!r}"
-            raise DataError(f"FileRules must have lists of patterns, got {values}")
-        if self.max_bytes < 1:
-            raise DataError(f"FileRules.max_bytes must be positive, got {self.max_bytes}")
+        border.fields(self, include=border.texts, exclude=border.texts, max_bytes=border.count)
 
 
 def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Path, str]]:
@@ -183,8 +171,8 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Pat
             entries = sorted(os.scandir(folder / name), key=lambda entry: entry.name)
         except OSError as error:
             if not name:
-                raise DatasetError(f"{folder}: cannot be read: {_reason(error)}") from error
-            skipped.add(encodable(name), RefusedError(_reason(error)))
+                raise unreadable(folder, error) from error
+            skipped.add(encodable(name), unreadable(folder / name, error))
             continue
         if name and _is_index(entries):  # its files would be documents of it
             skipped.add(encodable(name), RefusedError("an index", is_gone=True))
@@ -192,30 +180,21 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Pat
         chosen.enter(folder / name, prefix, has_ignore_file=any(e.name == _IGNORE_FILE for e in entries))
         below = []
         for entry in entries:
+            path_below = f"{prefix}{entry.name}"
             try:
-                kind = chosen.is_folder(entry, f"{prefix}{entry.name}")
-            except RefusedError as refused:
-                skipped.add(encodable(f"{prefix}{entry.name}"), refused)
-            except OSError as error:
-                name_shown = encodable(f"{prefix}{entry.name}")
-                skipped.add(name_shown, RefusedError(_reason(error)), name_shown)
+                kind = chosen.is_folder(entry, path_below)
+            except (OSError, RefusedError) as error:
+                shown = encodable(path_below)
+                skipped.add(shown, unreadable(folder / path_below, error), shown)
             else:
-                below += [] if kind is None else [(f"{prefix}{entry.name}", kind)]
+                below += [] if kind is None else [(path_below, kind)]
         pending.extend(reversed(below))
 
 
 def _is_index(entries: Sequence[os.DirEntry[str]]) -> bool:
     """Whether a folder holds an index: each version of one is a folder with a number for its name."""
-    versions = [entry.path for entry in entries if entry.name.isdecimal()]
-    return any(
-        os.path.isfile(os.path.join(version, "manifest.json"))
-        and os.path.isdir(os.path.join(version, "edge"))
-        for version in versions
-    )
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+    versions = [Path(entry.path) for entry in entries if entry.name.isdecimal()]
+    return any((v / "manifest.json").is_file() and (v / "edge").is_dir() for v in versions)
 
 
 class _Chosen:
@@ -233,26 +212,24 @@ class _Chosen:
         if not has_ignore_file:
             return
         try:
-            raw, _ = read_bytes(folder / _IGNORE_FILE, _IGNORE_BYTES)
+            raw = read_bytes(folder / _IGNORE_FILE, _IGNORE_BYTES)
         except RefusedError as refused:
-            reason = f".gitignore not respected: {refused.reason}"
-            self._refuse(prefix, reason)
+            self._refuse(prefix, refused.reason)
         else:
             self._ignored.append((prefix, Patterns.of_file(raw.decode("utf-8", "replace"))))
 
     def _refuse(self, prefix: str, reason: str) -> None:
         name = encodable(f"{prefix}{_IGNORE_FILE}")
-        self._skipped.add(name, RefusedError(reason), name)
+        self._skipped.add(name, RefusedError(f"{_IGNORE_FILE} not respected: {reason}"), name)
 
     def _is_ignored(self, shown: str) -> bool:
         """Whether the nearest .gitignore that says something leaves this out."""
-        for entry in [*reversed(self._ignored)]:
-            prefix, patterns = entry
+        for prefix, patterns in [*reversed(self._ignored)]:
             try:
                 decision = patterns.decide(shown.removeprefix(prefix))
             except TimeoutError:
-                self._ignored.remove(entry)
-                self._refuse(prefix, ".gitignore not respected: its patterns take too long")
+                self._ignored.remove((prefix, patterns))
+                self._refuse(prefix, "its patterns take too long")
                 continue
             if decision is not None:
                 return decision

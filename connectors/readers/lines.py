@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePath
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from surprise_rerank.connectors.readers.source import BINARY, RefusedError, Skipped
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import encodable
-from surprise_rerank.errors import DataError, DatasetError
 
 EXTRA = "files"  # the extra that the readers of files are in
 
@@ -37,10 +36,6 @@ _MARKS = (
 _WESTERN = "cp1252"
 _TOLERANCE = 0.15  # of charset-normalizer's "chaos": enough for French, too little for Polish and Czech
 _UNDECODED = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of bytes
-
-
-class DamagedError(DataError):
-    """A file that is not what its name says, or not whole."""
 
 
 def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
@@ -84,23 +79,6 @@ def _guessed(sample: bytes) -> str | None:
     return _WESTERN if is_western else str(best.encoding)
 
 
-def open_regular(path: Path) -> IO[bytes]:
-    """Open a file for reading; a pipe or a device in its place is not waited for.
-
-    Raises:
-        RefusedError: if it is no regular file.
-        OSError: if it cannot be opened.
-    """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise RefusedError("not a regular file", "is a pipe, a device or a folder", is_gone=True)
-        return os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
-
-
 def uncompressed_name(name: str) -> str:
     """A file's name without the ending of a compression."""
     return name[: -len(suffix)] if (suffix := PurePath(name).suffix).lower() in (".gz", ".zst") else name
@@ -108,27 +86,37 @@ def uncompressed_name(name: str) -> str:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """A file's bytes, decompressed if its name ends in `.gz` or `.zst`; errors name the file."""
+    """A file's bytes, decompressed if its name ends in `.gz` or `.zst`; a RefusedError names the file.
+
+    A pipe or a device in its place is not waited for.
+    """
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
-        with open_regular(path) as file, decompressed(file, path.suffix.lower()) as stream:
-            yield stream
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DamagedError(
-            f"{path}: the compressed stream is damaged or cut short ({error}); fetch the file again"
-        ) from error
-    except RefusedError as refused:
-        raise DatasetError(f"{path}: {refused.detail}; write it to a file first") from refused
-    except OSError as error:
-        if error.errno is None:  # Arrow's own, about the content
-            raise DamagedError(f"{path}: the compressed stream is damaged ({error})") from error
-        raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
+        with open(os.open(path, flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                detail = "is a pipe, a device or a folder; write it to a file first"
+                raise RefusedError("not a regular file", detail, where=path, is_gone=True)
+            stream: Any = file
+            match path.suffix.lower():
+                case ".gz":
+                    stream = gzip.GzipFile(fileobj=file)
+                case ".zst":
+                    stream = import_extra("pyarrow", EXTRA).CompressedInputStream(file, "zstd")
+            with stream:
+                yield stream
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(path, error) from error
 
 
-def decompressed(file: IO[bytes], suffix: str) -> Any:
-    """What a file holds, as a stream; `suffix` is the end of its name."""
-    if suffix == ".gz":
-        return gzip.open(file)
-    return import_extra("pyarrow", EXTRA).CompressedInputStream(file, "zstd") if suffix == ".zst" else file
+def unreadable(path: Path, error: Exception) -> RefusedError:
+    """Why a file cannot be used: the operating system's reason, or what a library says of its content."""
+    if isinstance(error, RefusedError):
+        return error
+    if isinstance(error, OSError) and error.errno is not None:
+        reason = (error.strerror or str(error)).lower()
+        return RefusedError(reason, f"cannot be read: {reason}", where=path)
+    detail = f"damaged, cut short, or of another format: {' '.join(str(error).split())[:160]}"
+    return RefusedError("damaged", detail, where=path)
 
 
 def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Iterator[str]:
@@ -137,16 +125,15 @@ def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Itera
     Of a line of more than `LONGEST` characters only so many come, and one more; see `check_length`.
     `guess` is whether the encoding may be another one than that of the mark, or UTF-8.
     """
-    with open_bytes(path) as stream:
-        sample = stream.read(_SAMPLE)
-    encoding = _marked(sample) or "utf-8"
-    if guess and encoding == "utf-8":
+    number = 0
+    with open_bytes(path) as raw:
+        stream = io.BufferedReader(cast(Any, raw), _SAMPLE)
+        sample = stream.peek()
+        encoding = _marked(sample) or "utf-8"
         try:
             codecs.getincrementaldecoder("utf-8")().decode(sample)
         except UnicodeDecodeError:
-            encoding = _guessed(sample) or "utf-8"
-    number = 0
-    with open_bytes(path) as stream:
+            encoding = (_guessed(sample) or encoding) if guess and encoding == "utf-8" else encoding
         try:
             text = io.TextIOWrapper(stream, encoding, "surrogateescape", newline)
             for line in iter(partial(text.readline, LONGEST + 1), ""):
@@ -156,9 +143,8 @@ def read_lines(path: Path, *, newline: str = "\n", guess: bool = False) -> Itera
                 while is_cut and (more := text.readline(LONGEST)):  # its end is of no use
                     is_cut = more[-1] not in "\r\n"
         except UnicodeDecodeError as error:
-            raise DamagedError(
-                f"{path}:{number + 1}: not valid {error.encoding}; save it as UTF-8"
-            ) from error
+            where, detail = f"{path}:{number + 1}", f"not valid {error.encoding}; save it as UTF-8"
+            raise RefusedError("damaged", detail, where=where) from error
 
 
 def count_lines(path: Path) -> int:

@@ -9,13 +9,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
+from surprise_rerank import border
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.readers.beir import jsonl_in, read_corpus
 from surprise_rerank.connectors.readers.collection import from_collection
 from surprise_rerank.connectors.readers.datasets import is_path, open_source
 from surprise_rerank.connectors.readers.demo import DEMO
 from surprise_rerank.connectors.readers.extraction import Extractor
-from surprise_rerank.connectors.readers.fields import Fields, NoColumnError, from_iterable
+from surprise_rerank.connectors.readers.fields import Fields, from_iterable
 from surprise_rerank.connectors.readers.files import (
     FileRules,
     is_document,
@@ -27,7 +28,7 @@ from surprise_rerank.connectors.readers.files import (
     unread,
     walk,
 )
-from surprise_rerank.connectors.readers.lines import DamagedError
+from surprise_rerank.connectors.readers.lines import unreadable
 from surprise_rerank.connectors.readers.source import DocumentSource, OnError, RefusedError, Skipped
 from surprise_rerank.connectors.readers.tables import Table, count_table, read_json, read_table, table_format
 from surprise_rerank.documents import Document, encodable
@@ -60,18 +61,14 @@ def open_documents(
     http://localhost:6333/papers, a client of one, or Python objects (see `from_iterable`). An existing file
     or folder is preferred to an id.
     """
-    formats = get_args(Format)
-    if format is not None and format not in formats:
-        raise DataError(f"no format {format!r}; choose one of {', '.join(formats)}")
+    border.optional(border.choice, "format", format, get_args(Format))
     if collection is not None:
         if not hasattr(spec, "scroll"):
-            raise DataError(
-                "collection=... belongs to a client; of a server give http://localhost:6333/papers"
-            )
+            advice = "of a server give http://localhost:6333/papers"
+            raise DataError(f"collection=... belongs to a client; {advice}")
         return from_collection(cast("QdrantClient", spec), collection, fields=fields, on_error=on_error)
     if not isinstance(spec, str | os.PathLike):
-        objects: Any = spec
-        return from_iterable(objects, fields=fields, on_error=on_error)
+        return from_iterable(cast(Any, spec), fields=fields, on_error=on_error)
     name = os.fspath(spec)
     if "://" in name:
         if kind_of(name) and _file_format(name) is not None:
@@ -99,46 +96,43 @@ def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileR
             raise DataError(f"{path}: a format is for a file; FileRules(include=...) chooses of a folder")
         corpus = jsonl_in(path, "corpus")
         if corpus is None:
-            return partial(_read_folder, path, fields or Fields(), rules), partial(_count_folder, path, rules)
+            return partial(_read_files, path, fields or Fields(), rules), partial(_count_folder, path, rules)
         _refuse_fields(str(path), fields)
         return partial(read_corpus, corpus), partial(count_table, corpus, "jsonl")
-    if not os.path.exists(path):
+    if not path.exists():
         expected = f"expected a path, `{DEMO}`, an id of ir_datasets, or the url of a Qdrant server"
         raise DatasetError(f"{path}: no such file or folder; {expected}")
-    if not os.path.isfile(path):  # it is read from the beginning more than once
+    if not path.is_file():  # it is read from the beginning more than once
         raise DatasetError(f"{path} is a pipe or a device; write it to a file first")
     kind = form or _file_format(path.name)
     if kind is None:
         formats = ", ".join(get_args(Format))
         raise DatasetError(f"{path}: its format cannot be recognised; give the format, one of {formats}")
     if kind == "text":
-        return partial(_read_single, path, fields or Fields(), rules), lambda: 1
+        return partial(_read_files, path, fields or Fields(), rules), lambda: 1
     return partial(read_table, path, kind, fields or Fields()), partial(count_table, path, kind)
 
 
-def _read_single(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
+def _read_files(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
+    """The documents of a text, or of a folder's files, of which what cannot be used is counted."""
+    is_folder = path.is_dir()
+    files = walk(path, rules, skipped) if is_folder else iter([(path, path.name)])
     with contextlib.closing(Extractor()) as extractor:
-        try:
-            yield from _of_file(path, encodable(path.name), fields, rules, extractor, skipped)
-        except RefusedError as refused:
-            skipped.refuse(str(path), refused, encodable(path.name))
-
-
-def _read_folder(path: Path, fields: Fields, rules: FileRules, skipped: Skipped) -> Iterator[Document]:
-    """The documents of a folder's files: what cannot be used is counted, whatever malformed rows are."""
-    with contextlib.closing(Extractor()) as extractor:
-        for file, path_below in walk(path, rules, skipped):
-            name, kind = encodable(path_below), _file_format(path_below)
+        for file, path_below in files:
+            name, kind = encodable(path_below), _file_format(path_below) if is_folder else "text"
             skipped.place = str(file)
             try:
                 if kind is None and not rules.include:
                     raise unread(name)
                 if kind is None or kind == "text":
                     yield from _of_file(file, name, fields, rules, extractor, skipped)
+                elif file.stat().st_size:
+                    yield from read_table(file, kind, fields, skipped, f"{name}:")
                 else:
-                    yield from _of_table(file, kind, fields, skipped, name)
-            except RefusedError as refused:
-                skipped.add(name, refused, name if is_document(name) else None)
+                    raise RefusedError("empty")
+            except (OSError, RefusedError) as error:
+                place = name if is_folder else str(file)
+                skipped.refuse(place, unreadable(file, error), name if kind == "text" else None)
 
 
 def _of_file(
@@ -149,30 +143,11 @@ def _of_file(
         yield from read_mailbox(path, name, extractor, skipped, max_bytes=rules.max_bytes)
         return
     if kind_of(name) == ".json":
-        raw, _ = read_bytes(path, rules.max_bytes)
-        documents = read_json(raw, path, name, fields, skipped)
+        documents = read_json(read_bytes(path, rules.max_bytes), path, name, fields, skipped)
         if documents is not None:
             yield from documents
             return
     yield read_file(path, name, extractor, max_bytes=rules.max_bytes)
-
-
-def _of_table(path: Path, kind: Table, fields: Fields, skipped: Skipped, name: str) -> Iterator[Document]:
-    """The documents of a table among other files: one that is none of documents is left out."""
-    try:
-        if not path.stat().st_size:
-            raise RefusedError("empty")
-        yield from read_table(path, kind, fields, skipped, f"{name}:")
-    except OSError as error:
-        raise RefusedError("cannot be read") from error
-    except DamagedError as error:
-        raise RefusedError("damaged") from error
-    except DatasetError as error:
-        raise RefusedError("cannot be read") from error
-    except DataError as error:
-        if isinstance(error.__cause__, NoColumnError):
-            raise error.__cause__ from error
-        raise RefusedError("no such column", str(error)) from error
 
 
 def _count_folder(path: Path, rules: FileRules) -> int:

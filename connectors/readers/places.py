@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,66 +11,33 @@ from surprise_rerank.connectors.readers.lines import EXTRA
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.places import Place, Places, combined, headed
 
-_TELLING = 20  # characters of a line that is hardly on two pages by chance
+# What kreuzberg is told to write before each page, which no text has.
+PAGE_MARK = "\x02{page_num}\x03"
+_MARK = re.compile(r"\s*\x02(\d+)\x03\s*")
 
 
-def pdf_places(raw: bytes, text: str, pages: Sequence[Mapping[str, Any]]) -> Places:
-    """The pages of a PDF with their labels, and the headings of its outline.
+def page_starts(marked: str) -> tuple[str, dict[int, int]]:
+    r"""A text without its marks of pages, and where each page that is not empty begins.
 
-    Args:
-        raw: the file.
-        text: what was read of it.
-        pages: number and text of each, with headers and page numbers that `text` may not have.
+    >>> page_starts("\x021\x03 Dogs \x022\x03 \x023\x03 Cats")
+    ('Dogs\n\nCats', {1: 0, 3: 6})
     """
+    first, *marks = _MARK.split(marked)
+    parts, starts, offset = [first] if first else [], {}, len(first) + 2 if first else 0
+    for number, part in zip(map(int, marks[::2]), marks[1::2], strict=True):
+        if part:
+            parts.append(part)
+            starts[number] = offset
+            offset += len(part) + 2
+    return "\n\n".join(parts), starts
+
+
+def pdf_places(raw: bytes, text: str, starts: Mapping[int, int]) -> Places:
+    """The pages of a PDF, which begin there in its text, with their labels, and headings of its outline."""
     labels, outline = _labels_and_outline(raw)
-    starts = page_starts(text, [(page["page_number"], page["content"]) for page in pages])
-    placed = tuple((start, _page(number, labels)) for start, number in starts)
-    marks = sorted(
-        _outline_marks(text, {number: start for start, number in starts}, outline), key=lambda mark: mark[0]
-    )
+    placed = tuple((start, _page(number, labels)) for number, start in starts.items())
+    marks = sorted(_outline_marks(text, starts, outline), key=lambda mark: mark[0])
     return combined(placed, headed(marks))
-
-
-def page_starts(text: str, pages: Sequence[tuple[int, str]]) -> list[tuple[int, int]]:
-    """Where each page begins in a text, as offset and number.
-
-    The lines of the text are lines of the pages, in their order, but not all: what every page has on top or
-    at the bottom may be left out. So each is taken for the next one of its kind, on this page or the next
-    one; only a long line may skip a page.
-    """
-    filled = [
-        (number, [line.strip() for line in lines.splitlines() if line.strip()]) for number, lines in pages
-    ]
-    filled = [page for page in filled if page[1]]
-    page_of = [place for place, (_, lines) in enumerate(filled) for _ in lines]
-    where: dict[str, list[int]] = {}
-    for row, line in enumerate(line for _, lines in filled for line in lines):
-        where.setdefault(line, []).append(row)
-    starts: list[tuple[int, int]] = []
-    offset = row = current = 0
-    for line in text.split("\n"):
-        shown = line.strip()
-        rows = where.get(shown, ())
-        place = bisect.bisect_left(rows, row)
-        if shown and place < len(rows) and (page_of[rows[place]] <= current + 1 or len(shown) >= _TELLING):
-            row = rows[place] + 1
-            if not starts or page_of[row - 1] != current:
-                current = page_of[row - 1]
-                starts.append((offset, filled[current][0]))
-        offset += len(line) + 1
-    return starts
-
-
-def slide_places(content: str, boundaries: Sequence[Mapping[str, Any]]) -> Places:
-    """The slides of a presentation, from where they begin in bytes of the text, or just before."""
-    raw = content.encode()
-    places = []
-    for slide in boundaries:
-        before = raw[: slide["byte_start"]].decode("utf-8", "ignore")
-        gap = re.compile(r"\s*").match(content, len(before))
-        start = len(content[: gap.end() if gap else 0].replace("\r\n", "\n"))
-        places.append((start, Place(slide=slide["page_number"])))
-    return tuple(places)
 
 
 def structure_places(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Self, TypeAlias, get_args
 
+from surprise_rerank import border
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 
@@ -17,17 +18,23 @@ BINARY = "binary"  # why a file is refused that is no text
 _WAY_OUT = "mend it, or leave such ones out and have them counted: on_error='skip' (--set on_error=skip)"
 
 
-class RefusedError(Exception):
-    """One row or file that is no document; who reads it adds its place.
+class RefusedError(DataError):
+    """One row or file that is no document.
 
-    It is counted by its reason, a few words; the detail is the sentence that is shown where it is an error.
-    It cannot be used now and may be a document again: what was stored of it stays. Only of what `is_gone`,
-    as it is ignored or of another kind, nothing stays.
+    It is counted by its reason, a few words; the detail is the sentence that is shown where it is an error,
+    with the place. It cannot be used now and may be a document again: what was stored of it stays. Only of
+    what `is_gone`, as it is ignored or of another kind, nothing stays.
     """
 
-    def __init__(self, reason: str, detail: str | None = None, *, is_gone: bool = False) -> None:
-        super().__init__(detail or reason)
+    def __init__(
+        self, reason: str, detail: str | None = None, *, where: object = "", is_gone: bool = False
+    ) -> None:
         self.reason, self.detail, self.is_gone = reason, detail or reason, is_gone
+        super().__init__(f"{where}: {self.detail}" if where else self.detail)
+
+    def at(self, where: object) -> Self:
+        """The same with the place in its message."""
+        return type(self)(self.reason, self.detail, where=where, is_gone=self.is_gone)
 
 
 class Unusable(NamedTuple):
@@ -99,8 +106,7 @@ class DocumentSource:
         count: Callable[[], int | None] = lambda: None,  # about how many, as far as that can be told without
         origin: str = "",  # is noted on every document, so that what has gone from this source can be told
     ) -> None:
-        if on_error not in ("raise", "skip"):
-            raise DataError(f"on_error must be 'raise' or 'skip', got {on_error!r}")
+        border.choice("on_error", on_error, get_args(OnError))
         self.name, self.origin, self.id_prefix = name, origin, ""
         self.skipped = Skipped(on_error)  # of the iteration that began last; complete when that one is
         self._read, self._count = read, count

@@ -21,7 +21,6 @@ from surprise_rerank.connectors.readers.fields import (
 from surprise_rerank.connectors.readers.lines import (
     EXTRA,
     LONGEST,
-    DamagedError,
     check_decoded,
     check_length,
     count_lines,
@@ -30,11 +29,12 @@ from surprise_rerank.connectors.readers.lines import (
     read_lines,
     read_objects,
     uncompressed_name,
+    unreadable,
 )
 from surprise_rerank.connectors.readers.source import RefusedError, Skipped
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.errors import DataError
 
 Table: TypeAlias = Literal["jsonl", "csv", "tsv", "tsv-unquoted", "parquet"]
 
@@ -114,10 +114,7 @@ def _parquet(path: Path) -> Iterator[Any]:
     except DataError:
         raise  # it is a ValueError, as pyarrow's are
     except (pyarrow.ArrowException, OSError, EOFError, ValueError, OverflowError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # else pyarrow's own, about the content
-            raise DatasetError(f"{path}: cannot be read: {error.strerror or error}") from error
-        reason = " ".join(str(error).split())[:160]
-        raise DamagedError(f"{path}: damaged, or of another format: {reason}") from error
+        raise unreadable(path, error) from error
 
 
 def _in_microseconds(batch: Any) -> Any:
@@ -151,7 +148,7 @@ def _delimited(path: Path, kind: Table, fields: Fields, skipped: Skipped, prefix
     try:
         first = next(rows)
     except (csv.Error, RefusedError) as error:
-        raise DamagedError(f"{path}:{blank + 1}: {_NOT_CSV.format(error)}") from error
+        raise RefusedError("damaged", _NOT_CSV.format(error), where=f"{path}:{blank + 1}") from error
     # pandas writes its row numbers into a column without a name.
     names = [name.strip() or f"column_{i}" for i, name in enumerate(first, start=1)]
     columns = Columns.of_table(fields, names, path)

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, DirectoryPath, Field, TypeAdapter, ValidationError
 
-from surprise_rerank.connectors.attached.settings import PipelineSettings, read_toml
+from surprise_rerank.connectors.attached.opening import read_toml
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.errors import DataError, did_you_mean, refuse_unknown
 
 # Cohere's own limit. What is longer is refused while it is read, whatever the server's options are.

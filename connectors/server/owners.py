@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from surprise_rerank.connectors.attached.settings import read_toml
+from surprise_rerank.connectors.attached.opening import read_toml
 from surprise_rerank.connectors.qdrant.schema import ALL
 from surprise_rerank.connectors.server.answers import RefusedError
 from surprise_rerank.connectors.server.options import ServerOptions, said_of

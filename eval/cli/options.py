@@ -140,7 +140,7 @@ def require_place(location: Location) -> None:
         return
     folder = Path(str(location.folder)).absolute()
     with disk_errors(str(location.folder)):
-        nearest = next(own for own in (folder, *folder.parents) if own.exists())
+        nearest = next(place for place in (folder, *folder.parents) if place.exists())
         if not nearest.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, f"{nearest} is a file")
         if not os.access(nearest, os.W_OK | os.X_OK):

@@ -52,20 +52,22 @@ class Given:
         Raises:
             DataError: if the class refuses a value, or a part is both left out and set.
         """
-        names = {own.name for own in dataclasses.fields(base)}  # type: ignore[arg-type]
+        names = {setting.name for setting in dataclasses.fields(base)}  # type: ignore[arg-type]
         changes = {key: value for key, value in self.values.items() if key in names}
         parts: dict[str, dict[str, Any]] = {}
         for key, value in self.values.items():
             name, dot, inner = key.partition(".")
             if dot and name in names:
                 parts.setdefault(name, {})[inner] = value
-        for name, own in parts.items():
+        for name, changed in parts.items():
             if changes.get(name, ...) is None:
-                raise DataError(f"--set {name}=no goes without --set {name}.{next(iter(own))}")
+                raise DataError(f"--set {name}=no goes without --set {name}.{next(iter(changed))}")
             now = changes.get(name, getattr(base, name))
             if now is None:
                 now = _part(get_type_hints(type(base))[name])()
-            changes[name] = {**now, **own} if isinstance(now, Mapping) else dataclasses.replace(now, **own)
+            changes[name] = (
+                {**now, **changed} if isinstance(now, Mapping) else dataclasses.replace(now, **changed)
+            )
         return dataclasses.replace(base, **changes)  # type: ignore[type-var]
 
 
@@ -77,14 +79,14 @@ def set_option(kinds: Callable[[], Sequence[type]], but: Names[str] = ()) -> Cal
         but: fields that are no keys, because the command has options for them.
     """
 
-    def parse(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> Given:
-        if not given:
+    def parse(context: click.Context, _: click.Parameter, texts: tuple[str, ...]) -> Given:
+        if not texts:
             return Given({})
-        known = {key: own for kind in kinds() for key, own in _keys(kind, but)}
-        if "help" in given:
-            _list(known)
+        keys = dict(pair for kind in kinds() for pair in _keys(kind, but))
+        if "help" in texts:
+            _list(keys)
             context.exit()
-        return Given(_values(given, known))
+        return Given(_values(texts, keys))
 
     return click.option(
         "--set",
@@ -99,17 +101,17 @@ def set_option(kinds: Callable[[], Sequence[type]], but: Names[str] = ()) -> Cal
 
 def _keys(kind: type, but: Names[str], before: str = "") -> Iterator[tuple[str, _Key]]:
     hints, described = get_type_hints(kind), _described(kind)
-    for own in dataclasses.fields(kind):
-        if own.name in but:
+    for setting in dataclasses.fields(kind):
+        if setting.name in but:
             continue
-        name, hint = f"{before}{own.name}", hints[own.name]
-        default = own.default
-        if own.default_factory is not dataclasses.MISSING:
-            default = own.default_factory()
+        name, hint = f"{before}{setting.name}", hints[setting.name]
+        default = setting.default
+        if setting.default_factory is not dataclasses.MISSING:
+            default = setting.default_factory()
         is_open = get_origin(hint) in (dict, Mapping)
         yield (
             f"{name}." if is_open else name,
-            _Key(get_args(hint)[1] if is_open else hint, default, described.get(own.name, "")),
+            _Key(get_args(hint)[1] if is_open else hint, default, described.get(setting.name, "")),
         )
         part = _part(hint)
         if part is not None:
@@ -118,27 +120,27 @@ def _keys(kind: type, but: Names[str], before: str = "") -> Iterator[tuple[str, 
 
 def _part(hint: Any) -> Any:
     """The settings class that a field holds, if it does."""
-    return next((own for own in _alternatives(hint) if dataclasses.is_dataclass(own)), None)
+    return next((kind for kind in _alternatives(hint) if dataclasses.is_dataclass(kind)), None)
 
 
 def _described(kind: type) -> dict[str, str]:
     """Field -> the first clause of what its class, or one above it, says of it."""
-    found: dict[str, str] = {}
-    for own in reversed(kind.__mro__):
-        _, _, attributes = inspect.cleandoc(own.__doc__ or "").partition("Attributes:\n")
+    clauses: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        _, _, attributes = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")
         for names, text in _ATTRIBUTE.findall(attributes):
             clause = re.split(r"; |\.(?: |$)", " ".join(text.split()))[0]
-            found |= dict.fromkeys(names.split(", "), clause.replace("`", ""))
-    return found
+            clauses |= dict.fromkeys(names.split(", "), clause.replace("`", ""))
+    return clauses
 
 
-def _list(known: Mapping[str, _Key]) -> None:
+def _list(keys: Mapping[str, _Key]) -> None:
     """A line for each key: the name with its default, the choices, and what it does."""
     rows = []
-    for key, (hint, default, does) in known.items():
+    for key, (hint, default, does) in keys.items():
         name = f"{key}PATH" if key.endswith(".") else f"{key}={_shown(default)}"
-        literals = [own for own in _alternatives(hint) if get_origin(own) is Literal]
-        choices = ", ".join(str(choice) for own in literals for choice in get_args(own))
+        literals = [kind for kind in _alternatives(hint) if get_origin(kind) is Literal]
+        choices = ", ".join(str(choice) for kind in literals for choice in get_args(kind))
         rows.append((name, f"{does} ({choices})" if choices else does))
     width = max(len(name) for name, _ in rows)
     for name, does in rows:
@@ -153,18 +155,18 @@ def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _values(given: Sequence[str], known: Mapping[str, _Key]) -> dict[str, Any]:
+def _values(texts: Sequence[str], keys: Mapping[str, _Key]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for text in given:
+    for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(f"--set {text!r}: write KEY=VALUE; `--set help` lists the keys")
-        open_ended = next((own for own in known if own.endswith(".") and key.startswith(own)), key)
+        open_ended = next((name for name in keys if name.endswith(".") and key.startswith(name)), key)
         if open_ended == key:
-            refuse_unknown([key], [own for own in known if not own.endswith(".")], "--set")
-        read = _value(key, value, known[open_ended].hint)
+            refuse_unknown([key], [name for name in keys if not name.endswith(".")], "--set")
+        read = _value(key, value, keys[open_ended].hint)
         if key in values and not isinstance(read, tuple):
-            raise click.UsageError(f"--set {key} is given twice; give it once")
+            raise click.UsageError(f"--set {key} is texts twice; give it once")
         values[key] = (*values[key], *read) if key in values else read
     return values
 
@@ -177,13 +179,15 @@ def _value(key: str, text: str, hint: Any) -> Any:
     if text == "none" and type(None) in alternatives:
         return None
     value: Any = text
-    if any(get_origin(own) is tuple for own in alternatives):
-        value = [own.strip() for own in text.split(",") if own.strip()]
+    if any(get_origin(kind) is tuple for kind in alternatives):
+        value = [part_text.strip() for part_text in text.split(",") if part_text.strip()]
     try:
         read = TypeAdapter(hint if part is None else bool).validate_python(value)
     except ValidationError as error:
         wrong = (
-            own["msg"].removeprefix("Input should be ") for own in error.errors() if own["loc"] != ("none",)
+            fault["msg"].removeprefix("Input should be ")
+            for fault in error.errors()
+            if fault["loc"] != ("none",)
         )
         expected = " or ".join(dict.fromkeys(wrong))
         raise click.UsageError(f"--set {key}={text}: expected {expected}") from error

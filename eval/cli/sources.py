@@ -48,12 +48,12 @@ class Sources:
                 "what is to be read? give files, folders, data sets, or a collection on a Qdrant server such "
                 "as http://localhost:6333/papers"
             )
-        own = None if fields == Fields() else fields
+        columns = None if fields == Fields() else fields
         key = os.environ.get("QDRANT_FROM_API_KEY")  # or QDRANT_API_KEY
         opened = []
         for name in names:
             source = open_documents(
-                name, format=form, fields=own, on_error=on_error, files=files, api_key=key
+                name, format=form, fields=columns, on_error=on_error, files=files, api_key=key
             )
             opened.append(source.with_prefix(id_prefix))
         return cls(names, opened)
@@ -75,8 +75,8 @@ class Sources:
     def expected(self) -> int | None:
         """About how many documents there are; None where that cannot be told."""
         counts = [source.expected() for _, source in self.named]
-        known = [count for count in counts if count is not None]
-        return sum(known) if len(known) == len(counts) else None
+        told_counts = [count for count in counts if count is not None]
+        return sum(told_counts) if len(told_counts) == len(counts) else None
 
     @property
     def unusable(self) -> list[Unusable]:
@@ -104,8 +104,8 @@ class Sources:
 def skipped_lines(skipped: Sequence[dict[str, Any]]) -> list[str]:
     """What was skipped, a line for each reason."""
     lines = []
-    for own in skipped:
-        shown = ", ".join(own["places"][:_PLACES])
-        more = ", ..." if own["count"] > _PLACES else ""
-        lines.append(f"skipped {own['count']} of {own['source']}: {own['reason']} ({shown}{more})")
+    for row in skipped:
+        shown = ", ".join(row["places"][:_PLACES])
+        more = ", ..." if row["count"] > _PLACES else ""
+        lines.append(f"skipped {row['count']} of {row['source']}: {row['reason']} ({shown}{more})")
     return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
 from typing import Any
@@ -27,33 +28,39 @@ _MEANINGS = {
 }
 
 
-def compare(evaluations: Sequence[Evaluation], baseline: str = "cosine") -> Report:
-    """The report of one or several data sets; nothing is compared where the baseline is missing."""
-    found = _with_holm([differences(evaluation, baseline) for evaluation in evaluations])
-    pairs = list(zip(evaluations, found, strict=True))
+def compare(
+    evaluations: Sequence[Evaluation], baseline: str = "cosine", *, all_pairs: bool = False
+) -> Report:
+    """The report of one or several data sets; nothing is compared where the baseline is missing.
+
+    `all_pairs` adds a table of every system beside every other one.
+    """
+    corrected = _with_holm([differences(evaluation, baseline) for evaluation in evaluations])
+    pairs = list(zip(evaluations, corrected, strict=True))
     tables = [_systems(evaluation, baseline, beside) for evaluation, beside in pairs]
-    if len(evaluations) > 1:
+    if len(evaluations) > 1 and evaluations[0].measures:
         tables.append(_averages(evaluations, baseline))
     tables += [_differences(evaluation, baseline, beside) for evaluation, beside in pairs if beside]
+    tables += [_all_pairs(evaluation) for evaluation in evaluations if all_pairs and evaluation.measures]
     facts = {evaluation.name: _facts(evaluation, beside) for evaluation, beside in pairs}
     return Report(
         title="; ".join(evaluation.title for evaluation in evaluations),
         tables=tuple(tables),
         plots=tuple(plot for evaluation, beside in pairs for plot in plots(evaluation, baseline, beside)),
-        notes=tuple(_meanings(evaluations[0].measures, baseline if any(found) else "")),
+        notes=tuple(_meanings(evaluations[0].measures, baseline if any(corrected) else "")),
         facts=facts[evaluations[0].name] if len(evaluations) == 1 else {"datasets": facts},
     )
 
 
 def differences(evaluation: Evaluation, baseline: str) -> tuple[Difference, ...]:
     """Every other system beside the baseline in the first measure; p is not corrected yet."""
-    own = next((result for result in evaluation.results if result.name == baseline), None)
-    if own is None:
+    compared_with = next((result for result in evaluation.results if result.name == baseline), None)
+    if compared_with is None or not evaluation.measures:
         return ()
-    first = _values(own, evaluation.measures[0])
-    found = []
+    first = _values(compared_with, evaluation.measures[0])
+    beside = []
     for result in evaluation.results:
-        if result is own:
+        if result is compared_with:
             continue
         second = _values(result, evaluation.measures[0])
         gains = second - first
@@ -61,8 +68,8 @@ def differences(evaluation: Evaluation, baseline: str) -> tuple[Difference, ...]
         p = paired_randomization(first, second)
         wins, losses = int((gains > 0).sum()), int((gains < 0).sum())
         ties = len(gains) - wins - losses
-        found.append(Difference(result.name, float(gains.mean()), low, high, p, p, wins, losses, ties))
-    return tuple(found)
+        beside.append(Difference(result.name, float(gains.mean()), low, high, p, p, wins, losses, ties))
+    return tuple(beside)
 
 
 def _values(result: SystemResult, measure: str) -> Float64Array:
@@ -71,11 +78,12 @@ def _values(result: SystemResult, measure: str) -> Float64Array:
     return np.array([values[query] for query in sorted(values)])
 
 
-def _with_holm(found: Sequence[Sequence[Difference]]) -> list[tuple[Difference, ...]]:
+def _with_holm(by_data_set: Sequence[Sequence[Difference]]) -> list[tuple[Difference, ...]]:
     """The same differences, by data set, with p corrected for all of them (Holm, 1979)."""
-    corrected = iter(holm([difference.p for beside in found for difference in beside]))
+    corrected = iter(holm([difference.p for beside in by_data_set for difference in beside]))
     return [
-        tuple(replace(difference, corrected=next(corrected)) for difference in beside) for beside in found
+        tuple(replace(difference, corrected=next(corrected)) for difference in beside)
+        for beside in by_data_set
     ]
 
 
@@ -130,6 +138,30 @@ def _differences(evaluation: Evaluation, baseline: str, beside: Sequence[Differe
     )
 
 
+def _all_pairs(evaluation: Evaluation) -> Table:
+    """Every system beside every later one: differences in each measure, p corrected for the whole table."""
+    measures = evaluation.measures
+    pairs = list(itertools.combinations(evaluation.results, 2))
+    values = [[(_values(a, m), _values(b, m)) for m in measures] for a, b in pairs]
+    corrected = iter(holm([paired_randomization(first, second) for row in values for first, second in row]))
+    rows: list[tuple[Cell, ...]] = []
+    for (a, b), row in zip(pairs, values, strict=True):
+        gains = [(float((second - first).mean()), next(corrected)) for first, second in row]
+        rows.append((a.name, b.name, *itertools.chain(*gains)))
+    columns = [Column(name) for measure in measures for name in (measure, f"p {measure}")]
+    return Table(
+        f"pairs of {evaluation.name}",
+        f"every system beside every other one, {evaluation.name}",
+        (Column("system"), Column("other"), *columns),
+        tuple(rows),
+        keys=2,
+        notes=(
+            "the other minus the system; p: paired randomisation test, with Holm's correction for all "
+            f"{len(pairs) * len(measures)} of the table",
+        ),
+    )
+
+
 def _averages(evaluations: Sequence[Evaluation], baseline: str) -> Table:
     measures = evaluations[0].measures
     results = [{result.name: result for result in evaluation.results} for evaluation in evaluations]
@@ -162,9 +194,9 @@ def _pooled(results: Sequence[Mapping[str, SystemResult]], name: str, measure: s
     return np.concatenate([_values(by_name[name], measure) for by_name in results])
 
 
-def _facts(evaluation: Evaluation, beside: Sequence[Difference]) -> dict[str, Any]:
+def _facts(evaluation: Evaluation, differences_to: Sequence[Difference]) -> dict[str, Any]:
     """What was measured, for programs: every system's figures, and every question's."""
-    tested = {difference.system: difference for difference in beside}
+    tested = {difference.system: difference for difference in differences_to}
     systems: dict[str, dict[str, Any]] = {}
     for result in evaluation.results:
         systems[result.name] = {
@@ -172,8 +204,8 @@ def _facts(evaluation: Evaluation, beside: Sequence[Difference]) -> dict[str, An
             "milliseconds": result.milliseconds,
             "milliseconds_p95": 1000 * float(np.percentile(result.latencies, 95)),
         }
-        if found := tested.get(result.name):
-            own = {"difference": found.mean, "low": found.low, "high": found.high}
-            systems[result.name] |= {**own, "p": found.p, "p_holm": found.corrected}
+        if beside := tested.get(result.name):
+            ends = {"difference": beside.mean, "low": beside.low, "high": beside.high}
+            systems[result.name] |= {**ends, "p": beside.p, "p_holm": beside.corrected}
     per_question = {result.name: result.per_query for result in evaluation.results}
     return {**evaluation.facts, "systems": systems, "per_question": per_question}

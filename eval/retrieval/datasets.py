@@ -14,6 +14,8 @@ from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.retrieval.evidence import pages_of
 from surprise_rerank.eval.retrieval.settings import Judged
 
+# In place of a split, where nothing is judged.
+UNJUDGED = "unjudged"
 # Where a folder has its documents as files of any kind, in place of corpus.jsonl.
 FILES = "documents"
 
@@ -51,7 +53,8 @@ class RetrievalDataset:
             raise DatasetError(f"{self.name!r} has no documents")
         ids = _unique_ids(self.name, self.documents)
         if not self.queries:
-            raise DatasetError(f"{self.name!r} has no judged question in its split {self.split!r}")
+            what = "question" if self.split == UNJUDGED else f"judged question in its split {self.split!r}"
+            raise DatasetError(f"{self.name!r} has no {what}")
         if self.queries.keys() != self.qrels.keys():
             odd = sorted(self.queries.keys() ^ self.qrels.keys())
             raise DataError(f"{self.name!r}: {len(odd)} questions lack a text or judgements: {odd[0]!r}, ...")
@@ -110,9 +113,13 @@ def load_dataset(spec: str, split: str | None = None, judged: Judged = "document
         spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`. A folder may
             have its corpus as files of any kind in a folder `documents`.
         split: the split to judge by; None means the one that the id names, else `test`.
-        judged: what the judgements are of.
+        judged: what the judgements are of; of `nothing`, all questions are taken.
     """
     source = open_source(spec, split)
+    if judged == "nothing":
+        queries = source.queries()
+        nothing: dict[str, dict[str, int]] = {name: {} for name in queries}
+        return RetrievalDataset(source.name, tuple(_documents(source)), queries, nothing, UNJUDGED)
     # The split first: it is soon read, and a wrong name should not cost a corpus.
     queries, qrels, missing = _judged(source)
     documents = tuple(_documents(source))

@@ -23,7 +23,7 @@ from surprise_rerank.encoders.base import Encoder, encode_queries, precision_of
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
-from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
+from surprise_rerank.eval.retrieval.datasets import UNJUDGED, RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.evidence import evidence_run
 from surprise_rerank.eval.retrieval.fitting import Lessons
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
@@ -72,14 +72,17 @@ def evaluate(
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
     built_in = _built_in(settings)
-    usual = settings.judged != "documents" and settings.measures == DEFAULTS.measures
-    measures = parse_measures(EVIDENCE_MEASURES if usual else settings.measures)
+    by_passages = settings.judged in ("pages", "passages")
+    usual = by_passages and settings.measures == DEFAULTS.measures
+    names = () if settings.judged == "nothing" else EVIDENCE_MEASURES if usual else settings.measures
+    measures = parse_measures(names)
     whole = load_dataset(settings.dataset, settings.split, settings.judged)
-    try_measures(measures, next(iter(whole.queries)))
+    if measures:
+        try_measures(measures, next(iter(whole.queries)))
     dataset = whole if settings.limit is None else whole.limited(settings.limit)
-    systems, notes = _available({**built_in, **_runs(settings, whole)}, settings.judged)
+    systems, notes = _available({**built_in, **_runs(settings, whole)}, whole.judged)
     pool = settings.candidates if settings.candidates in POOLS else None
-    given = _run(settings.candidates, whole) if settings.candidates and pool is None else None
+    candidates = _run(settings.candidates, whole) if settings.candidates and pool is None else None
     notes = [*_gaps(settings, dataset), *notes, *_without_baseline(settings, systems)]
     if encoder is None:
         with terminal.bar(f"loading {settings.model}"):
@@ -96,31 +99,31 @@ def evaluate(
         encoder=encoder,
         url=settings.qdrant_url,
         terminal=terminal,
-        passages=settings.passages or settings.judged != "documents",
+        passages=settings.passages or by_passages,
         pooling=settings.pooling,
     )
-    if settings.judged != "documents":
+    if by_passages:
         advice = "choose one such as all-MiniLM-L6-v2, which does"
         border.present(f"the model's window, by which {settings.judged} are made,", encoder.window, advice)
     lessons = Lessons(settings.dataset, FITTED_ON, dataset.split, encoder, terminal)
     if any("judgements" in _needs(system) for system in systems.values()):
         _ = lessons.judged  # errors in them are reported before the documents are indexed
-    asked = pool in ("bm25-lucene", "both-lucene") or any("lucene" in _needs(s) for s in systems.values())
-    with workspace.resources(dataset, anchors, lessons, lucene=asked and has_lucene()) as opened:
-        resources = replace(opened, pool=given or pool)
+    by_lucene = pool in ("bm25-lucene", "both-lucene") or any("lucene" in _needs(s) for s in systems.values())
+    with workspace.resources(dataset, anchors, lessons, lucene=by_lucene and has_lucene()) as opened:
+        resources = replace(opened, pool=candidates or pool)
         queries, encoding = _encoded(encoder, dataset, terminal)
         index = resources.index
-        lines = len(index) if settings.judged == "documents" else index.storage.engine.count()
+        lines = index.storage.engine.count() if by_passages else len(index)
         depth = min(settings.depth, lines)  # engines refuse very large numbers
         documents = {document.id: document for document in dataset.documents}
         results = []
         for name, system in systems.items():
-            built = system if isinstance(system, ExternalRun) else _built(system, resources, settings.judged)
+            built = system if isinstance(system, ExternalRun) else _built(system, resources, whole.judged)
             with terminal.bar(name, len(queries), "questions") as advance:
                 run, seconds = run_system(built, queries, depth, dataset.answers_itself, advance)
-            if settings.judged != "documents" and not isinstance(built, ExternalRun):
+            if by_passages and not isinstance(built, ExternalRun):
                 run = evidence_run(run, dataset.qrels, documents, settings.judged)
-            values, per_query = measure_run(run, dataset, measures)
+            values, per_query = measure_run(run, dataset, measures) if measures else ({}, {})
             results.append(
                 SystemResult(name, run, values, per_query, seconds, isinstance(built, ExternalRun))
             )
@@ -177,17 +180,22 @@ def load_model(settings: RetrievalSettings, dataset: RetrievalDataset | None = N
 def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir: Path | None = None) -> None:
     """Refuse what could not be measured, or would get into each other's way, before anything is."""
     sources = [open_source(name, settings.split) for name in datasets]
-    places = [short_name(f"{source.name}/{source.split}") for source in sources]
+    is_judged = settings.judged != "nothing"
+    if not is_judged and run_dir is None:
+        raise DataError(
+            "judged=nothing has rankings and no measures; say where to write them, --run-dir FOLDER"
+        )
+    places = [short_name(f"{source.name}/{source.split if is_judged else UNJUDGED}") for source in sources]
     twice = next((place for i, place in enumerate(places) if place in places[:i]), None)
     if twice is not None:
         raise DatasetError(f"two data sets are called {twice!r}; give each once, or rename a folder")
-    runs = [split_run(given)[1] for given in settings.runs]
+    runs = [split_run(run)[1] for run in settings.runs]
     runs += [settings.candidates] if settings.candidates and settings.candidates not in POOLS else []
-    for found in (run_path(name, place) for name in runs for place in places):
-        if not found.is_file():
-            raise DatasetError(f"there is no run file {found} (candidates are also {', '.join(POOLS)})")
-        if run_dir is not None and found.resolve().is_relative_to(run_dir.resolve()):
-            raise DataError(f"{found} lies in --run-dir, where it could be overwritten; give another folder")
+    for file in (run_path(name, place) for name in runs for place in places):
+        if not file.is_file():
+            raise DatasetError(f"there is no run file {file} (candidates are also {', '.join(POOLS)})")
+        if run_dir is not None and file.resolve().is_relative_to(run_dir.resolve()):
+            raise DataError(f"{file} lies in --run-dir, where it could be overwritten; give another folder")
 
 
 def short_name(name: str) -> str:
@@ -213,8 +221,8 @@ def _built_in(settings: RetrievalSettings) -> dict[str, System]:
 def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, ExternalRun]:
     """Run files of other programs, by the names of their systems."""
     systems: dict[str, ExternalRun] = {}
-    for given in settings.runs:
-        name, file = split_run(given)
+    for named in settings.runs:
+        name, file = split_run(named)
         run = _run(file, dataset)
         name = name.strip() or run.name
         if name in systems or name in SYSTEMS or name in EVALUATED:
@@ -240,13 +248,15 @@ def _run(file: str, dataset: RetrievalDataset) -> Run:
 
 def _without_baseline(settings: RetrievalSettings, systems: Mapping[str, AnySystem]) -> list[str]:
     """A note that nothing is compared, where the usual baseline is not asked for."""
+    if settings.judged == "nothing":
+        return ["nothing is judged, and nothing measured: the rankings are what comes out"]
     if settings.baseline in systems:
         return []
     if settings.baseline != DEFAULTS.baseline:
         hint = did_you_mean(settings.baseline, systems)
-        known = ", ".join(systems)
+        names = ", ".join(systems)
         raise DataError(
-            f"the baseline {settings.baseline!r} is not among the systems; {hint}there are: {known}"
+            f"the baseline {settings.baseline!r} is not among the systems; {hint}there are: {names}"
         )
     return [f"nothing is compared: the baseline {settings.baseline} is not among the systems"]
 
@@ -330,7 +340,7 @@ def _remarks(name: str, run: Mapping[str, Ranking], dataset: RetrievalDataset) -
     for ranking in run.values():
         for note in ranking.notes:
             notes.setdefault(" ".join(note.split()[:3]), []).append(note)
-    lines = [f"{name}: in {len(own)} of {len(run)} questions, {own[0]}" for own in notes.values()]
+    lines = [f"{name}: in {len(alike)} of {len(run)} questions, {alike[0]}" for alike in notes.values()]
     empty = sum(not len(ranking) for ranking in run.values())
     if empty:
         lines.append(f"{name}: no documents for {empty} of {len(dataset.queries)} questions; they count 0")

@@ -24,9 +24,9 @@ def parse_measures(names: Sequence[str]) -> dict[str, ir_measures.measures.Measu
                 raise ValueError(f"cutoff {measure.params['cutoff']}")
             supported = ir_measures.DefaultPipeline.supports(measure)  # type: ignore[no-untyped-call]
         except (NameError, ValueError, TypeError, SyntaxError, AssertionError) as error:
-            known = ", ".join(DEFAULTS.measures)
+            usual = ", ".join(DEFAULTS.measures)
             raise SurpriseRerankError(
-                f"unknown measure {name!r}; write it as ir_measures does: {known}, AP@100"
+                f"unknown measure {name!r}; write it as ir_measures does: {usual}, AP@100"
             ) from error
         if not supported:
             raise SurpriseRerankError(f"the measure {name!r} is not supported by what is installed")

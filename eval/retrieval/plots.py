@@ -22,7 +22,7 @@ def plots(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]) -
         yield _comparison(evaluation, results, baseline, ordered)
         yield _gains(evaluation, results[baseline], results[ordered[0].system])
     timed = [result for result in evaluation.results if np.isfinite(result.milliseconds)]
-    if len(timed) > 1:
+    if len(timed) > 1 and evaluation.measures:
         yield _time(evaluation, timed)
 
 
@@ -49,18 +49,18 @@ def _comparison(
     )
 
 
-def _gains(evaluation: Evaluation, own: SystemResult, result: SystemResult) -> Plot:
+def _gains(evaluation: Evaluation, baseline_result: SystemResult, result: SystemResult) -> Plot:
     measure = evaluation.measures[0]
-    before, after = own.per_query[measure], result.per_query[measure]
+    before, after = baseline_result.per_query[measure], result.per_query[measure]
     gains = sorted(((after[q] - before[q], q) for q in before), reverse=True)
     better, worse = [gain for gain in gains if gain[0] > 0], [gain for gain in gains if gain[0] < 0]
     shown = [*better[:_NAMED], *worse[-_NAMED:]]
     words = tuple(evaluation.questions.get(query) or query for _, query in shown)
     return Plot(
         "bars",
-        f"Gains and losses of {result.name} beside {own.name}, {evaluation.name}",
+        f"Gains and losses of {result.name} beside {baseline_result.name}, {evaluation.name}",
         "question",
-        f"difference in {measure}, {result.name} minus {own.name}",
+        f"difference in {measure}, {result.name} minus {baseline_result.name}",
         (Series(result.name, words, tuple(gain for gain, _ in shown)),),
         f"The {_NAMED} questions that gain most, and the {_NAMED} that lose most.",
         finding=f"{measure} rises for {len(better)} of {len(gains)} questions, falls for {len(worse)}, and "

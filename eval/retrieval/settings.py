@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 # As `encoders.base` has it, which `--help` cannot wait for.
 Precision: TypeAlias = Literal["float32", "bfloat16", "int8"]
 # What a line of the judgements names: `handbook.pdf`, or a page or a passage of it, `handbook.pdf#12`.
-Judged: TypeAlias = Literal["documents", "pages", "passages"]
+Judged: TypeAlias = Literal["documents", "pages", "passages", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,10 @@ class RetrievalSettings:
         qdrant_url: a server's, in place of the embedded store.
         cache: folder of the indexes; None for the user's cache folder.
         passages: split documents that are longer than the model reads, instead of cutting them.
-        judged: what the judgements are of; by pages or passages, each passage is a line of a ranking.
+        judged: what the judgements are of; by pages or passages, each passage is a line of a ranking. Of
+            nothing: all questions are ranked for --run-dir, and nothing is measured.
         pooling: tokens that are merged into one vector, on average, as for an index; None for its default.
+        all_pairs: compare every system with every other one, too, in all measures, with p corrected for all.
         limit: look at the first questions and a part of the corpus only.
     """
 
@@ -54,6 +56,7 @@ class RetrievalSettings:
     passages: bool = False
     judged: Judged = "documents"
     pooling: float | None = None
+    all_pairs: bool = False
     limit: int | None = None
 
 

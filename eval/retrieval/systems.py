@@ -81,8 +81,8 @@ def _pools_to_fit(
     make: Callable[[Resources], BuiltSystem], resources: Resources
 ) -> Callable[[Query], Candidates]:
     """The pools that a system's weights are fitted on."""
-    own = replace(resources, pool=None) if isinstance(resources.pool, Run) else resources
-    teacher = make(own)
+    of_own_pool = replace(resources, pool=None) if isinstance(resources.pool, Run) else resources
+    teacher = make(of_own_pool)
 
     def retrieve(query: Query) -> Candidates:
         return teacher.retriever.retrieve(query, _FIT_DEPTH, teacher.needs)
@@ -94,9 +94,9 @@ def _fitted(make: Callable[[Resources], BuiltSystem], resources: Resources) -> B
     """A system with weights that judged questions of another split teach, where they help."""
     built = make(resources)
     assert isinstance(built.reranker, FusionReranker)
-    found = fit_guarded(built.reranker, resources.lessons.pools(_pools_to_fit(make, resources)))
-    note = "; ".join(text for text in (built.note, str(found)) if text)
-    return replace(built, reranker=built.reranker.weighted(found.weights), note=note)
+    fitted = fit_guarded(built.reranker, resources.lessons.pools(_pools_to_fit(make, resources)))
+    note = "; ".join(text for text in (built.note, str(fitted)) if text)
+    return replace(built, reranker=built.reranker.weighted(fitted.weights), note=note)
 
 
 def _auto(resources: Resources) -> BuiltSystem:

@@ -49,11 +49,11 @@ def read_run(path: Path) -> Run:
     The order is trec_eval's: by score as float32, descending, and ties by document id, descending; the rank
     that the file gives counts for nothing.
     """
-    found: dict[str, dict[str, np.float32]] = {}
+    by_question: dict[str, dict[str, np.float32]] = {}
 
     def add(line: str) -> bool:
         query, _, document, _, score, _ = line.split()
-        scores = found.setdefault(query, {})
+        scores = by_question.setdefault(query, {})
         if document in scores:
             raise ValueError(f"the document {document!r} comes twice for the question {query!r}")
         scores[document] = np.float32(number(score))
@@ -61,17 +61,17 @@ def read_run(path: Path) -> Run:
 
     if not any(list(read_rows(path, add, " ".join(_COLUMNS), blank=False))):
         raise DataError(f"{path} holds no ranking; expected lines of {' '.join(_COLUMNS)}")
-    return Run(path.stem, {query: _ordered(scores) for query, scores in found.items()})
+    return Run(path.stem, {query: _ordered(scores) for query, scores in by_question.items()})
 
 
-def split_run(given: str) -> tuple[str, str]:
+def split_run(run: str) -> tuple[str, str]:
     """What an entry of `runs` names: a name, which may be empty, and a file.
 
     >>> split_run("theirs=runs/theirs.trec"), split_run("runs/k1=0.9.trec")
     (('theirs', 'runs/theirs.trec'), ('', 'runs/k1=0.9.trec'))
     """
-    name, separator, file = given.partition("=")
-    return (name, file) if separator and "/" not in name and not Path(given).is_file() else ("", given)
+    name, separator, file = run.partition("=")
+    return (name, file) if separator and "/" not in name and not Path(run).is_file() else ("", run)
 
 
 def run_path(name: str, dataset: str) -> Path:

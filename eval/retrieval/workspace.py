@@ -122,13 +122,13 @@ class Workspace:
             )
 
     def _opened(self, folder: Path, dataset: RetrievalDataset) -> DocumentIndex:
-        place, own = Location(None if self.url else folder, self.url, self.name), self.options
+        place, options = Location(None if self.url else folder, self.url, self.name), self.options
         try:
-            return DocumentIndex.open(place, self.encoder, options=own)
+            return DocumentIndex.open(place, self.encoder, options=options)
         except UnreadableIndexError as error:
             self.terminal.say(f"indexing anew: {error}")
-            DocumentIndex.renew(place, dataset.documents, self.encoder, options=own, background=False)
-            return DocumentIndex.open(place, self.encoder, options=own)
+            DocumentIndex.renew(place, dataset.documents, self.encoder, options=options, background=False)
+            return DocumentIndex.open(place, self.encoder, options=options)
 
     def _fitting(
         self, dataset: RetrievalDataset, ids: tuple[str, ...], tokens: TokenBatch
@@ -141,7 +141,7 @@ class Workspace:
         def statistics() -> WordStatistics:
             texts = [document.content for document in dataset.documents]
             parts = (texts[start : start + _COUNTED] for start in range(0, len(texts), _COUNTED))
-            return WordStatistics.of(own for part in parts for own in word_lists(self.encoder, part))
+            return WordStatistics.of(words for part in parts for words in word_lists(self.encoder, part))
 
         @cache
         def sample() -> Texts:

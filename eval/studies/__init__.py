@@ -1,1 +1,1 @@
-"""Benchmarks of models of words and sentences, classification, clustering and off-topic questions."""
+"""Benchmarks of models of words and sentences, of classification and of clustering."""

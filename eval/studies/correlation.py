@@ -53,18 +53,19 @@ def correlate(reports: Sequence[Values]) -> Report:
     """
     scores, accuracies, repeated = _collected(reports)
     tasks, shared = _tasks(accuracies)
-    means = {model: float(np.mean([own[task] for task in shared])) for model, own in accuracies.items()}
-    both = {
+    means = {model: float(np.mean([by[task] for task in shared])) for model, by in accuracies.items()}
+    measured = {
         score: {model: value for model, value in values.items() if model in means}
         for score, values in scores.items()
     }
-    rows = {score: values for score, values in both.items() if len(values) >= _LEAST_MODELS}
+    rows = {score: values for score, values in measured.items() if len(values) >= _LEAST_MODELS}
     if not rows:
-        known = list(dict.fromkeys(model for values in both.values() for model in values))
+        models = list(dict.fromkeys(model for values in measured.values() for model in values))
         raise DataError(
-            f"{len(known)} models with an intrinsic score and downstream accuracies "
-            f"({', '.join(known) or 'none'}), expected {_LEAST_MODELS} or more that share a score; intrinsic "
-            "scores are those that `rerank-eval words`, `sentences` and `sts` wrote with --report FILE.json"
+            f"{len(models)} models with an intrinsic score and downstream accuracies "
+            f"({', '.join(models) or 'none'}), expected {_LEAST_MODELS} or more that share a score; "
+            "intrinsic scores are those that `rerank-eval words`, `sentences` and `sts` wrote with --report "
+            "FILE.json"
         )
     names = [Column("score"), Column("similarity"), Column("models")]
     with_mean: list[tuple[Cell, ...]] = [
@@ -121,15 +122,17 @@ def _collected(reports: Sequence[Values]) -> tuple[Scores, Accuracies, dict[tupl
     scores: Scores = {}
     accuracies: Accuracies = {}
     repeated: dict[tuple[str, str], None] = {}
-    for table, rows in (own for report in reports for own in report["tables"].items() if own[0] in _TABLES):
+    for table, rows in (item for report in reports for item in report["tables"].items()):
+        if table not in _TABLES:
+            continue
         for model, score, value in _cells(table, rows):
             if table == "downstream":
-                own, key = accuracies.setdefault(model, {}), score[0]
+                values, key = accuracies.setdefault(model, {}), score[0]
             else:
-                own, key = scores.setdefault(score, {}), model
-            if key in own:
+                values, key = scores.setdefault(score, {}), model
+            if key in values:
                 repeated[model, table] = None
-            own[key] = value
+            values[key] = value
     return scores, accuracies, repeated
 
 
@@ -164,8 +167,8 @@ def _tasks(downstream: Accuracies) -> tuple[list[str], list[str]]:
             "no report has a table of downstream accuracies; give one that `rerank-eval downstream --report "
             "FILE.json` wrote"
         )
-    tasks = list(dict.fromkeys(task for own in downstream.values() for task in own))
-    shared = [task for task in tasks if all(task in own for own in downstream.values())]
+    tasks = list(dict.fromkeys(task for by_task in downstream.values() for task in by_task))
+    shared = [task for task in tasks if all(task in by_task for by_task in downstream.values())]
     if not shared:
         raise DataError(f"no task was measured with all of {', '.join(downstream)}; measure the same ones")
     return tasks, shared
@@ -173,9 +176,9 @@ def _tasks(downstream: Accuracies) -> tuple[list[str], list[str]]:
 
 def _with_mean(values: Mapping[str, float], means: Mapping[str, float]) -> tuple[float, ...]:
     """Spearman's coefficient with the mean accuracy and its p, and the other coefficients."""
-    x, y = (np.array([own[model] for model in values]) for own in (values, means))
-    found = correlations(x, y)
-    return found.spearman, _p_value(x, y) if found.defined else math.nan, found.pearson, found.kendall
+    x, y = (np.array([side[model] for model in values]) for side in (values, means))
+    of = correlations(x, y)
+    return of.spearman, _p_value(x, y) if of.defined else math.nan, of.pearson, of.kendall
 
 
 def _p_value(x: Float64Array, y: Float64Array) -> float:
@@ -201,7 +204,7 @@ def _with_task(values: Mapping[str, float], accuracies: Accuracies, task: str) -
 def _plots(rows: Scores, means: Mapping[str, float]) -> Iterator[Plot]:
     """MRR and the mean accuracy, for words and for sentences; by cosine, where it was measured."""
     for kind in ("words", "sentences"):
-        measured = {own: values for (name, own), values in rows.items() if name == f"{kind} MRR"}
+        measured = {named: values for (score, named), values in rows.items() if score == f"{kind} MRR"}
         if measured:
             similarity = "cosine" if "cosine" in measured else next(iter(measured))
             values = measured[similarity]

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.readers import Fields, open_documents
-from surprise_rerank.connectors.readers.fields import TITLE_NAMES
+from surprise_rerank.connectors.readers.fields import TEXT_NAMES, TITLE_NAMES
 from surprise_rerank.connectors.readers.source import OnError
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.files import disk_errors, whole_file
+from surprise_rerank.core.extras import import_extra
+from surprise_rerank.core.files import cache_folder, disk_errors, whole_file
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.studies.sentence_models import load_each
+from surprise_rerank.eval.studies.settings import LabelledStudy
 from surprise_rerank.surprise.score import SurpriseModel
 
 COSINE = "cosine"
@@ -32,6 +35,7 @@ SURPRISE: Mapping[str, SurpriseModel] = {
     "empirical": "empirical",
 }
 _SAMPLE_SEED = 0
+_HUB = "hf:"
 _UNLABELLED = "name the one that has (--label-field), or give --set answers=yes, which needs none"
 
 
@@ -64,7 +68,7 @@ class LabelledTexts:
         if limit is None or limit >= len(self):
             return self
         rows = np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(len(self))[:limit])
-        texts, labels = (tuple(own[i] for i in rows) for own in (self.texts, self.labels))
+        texts, labels = (tuple(column[i] for i in rows) for column in (self.texts, self.labels))
         return LabelledTexts(self.name, texts, labels, self.left_out)
 
 
@@ -73,10 +77,13 @@ def read_labelled(
 ) -> LabelledTexts:
     """Read labelled texts of JSONL, CSV, TSV (each may end in `.gz`) or Parquet, by the name's ending.
 
-    The column of texts is found by its usual names; labels are strings, whole numbers, or true and false.
+    The column of texts is found by its usual names; labels are strings, whole numbers, or true and false. A
+    path `hf:NAME`, or `hf:NAME:SPLIT`, is a data set of the Hugging Face hub, where mteb's are, too.
     """
     if text == label:
         raise DataError(f"{path}: text and label are both the column {label!r}; name two different ones")
+    if str(path).startswith(_HUB):
+        return _of_hub(str(path), text, label)
     if not path.exists():
         raise DatasetError(f"{path}: no such file; labelled texts are read from JSONL, CSV, TSV and Parquet")
     # Ids are not looked at; a hash needs no column for them.
@@ -84,9 +91,9 @@ def read_labelled(
     rows: list[tuple[str, str]] = []
     missing = 0
     for number, document in enumerate(_with_column(source, label), start=1):
-        found = _label(document, label)
-        if found is not None:
-            rows.append((document.text, found))
+        label_of_row = _label(document, label)
+        if label_of_row is not None:
+            rows.append((document.text, label_of_row))
         elif on_error == "skip":
             missing += 1
         else:
@@ -98,6 +105,23 @@ def read_labelled(
         raise DataError(f"{path}: no row has a label in the column {label!r}; {_UNLABELLED}")
     texts, labels = zip(*rows, strict=True)
     return LabelledTexts(source.name, texts, labels, source.skipped.total + missing)
+
+
+def _of_hub(name: str, text: str | None, label: str) -> LabelledTexts:
+    """Labelled texts of a data set on the Hugging Face hub, or in a folder of its form."""
+    datasets = import_extra("datasets", "setfit")
+    place, _, split = name.removeprefix(_HUB).partition(":")
+    try:
+        rows = datasets.load_dataset(place, split=split or "test")
+    except Exception as error:  # the library's errors share no base class
+        reason = " ".join(str(error).split())[:200]
+        raise DatasetError(f"{name}: {reason}; give hf:NAME:SPLIT, or a file") from error
+    column = text or next((heading for heading in TEXT_NAMES if heading in rows.column_names), "text")
+    for heading in (column, label):
+        border.choice(f"a column of {name}", heading, rows.column_names)
+    names = getattr(rows.features[label], "names", None)
+    labels = [str(value if names is None else names[value]) for value in rows[label]]
+    return LabelledTexts(place.rpartition("/")[2], tuple(map(str, rows[column])), tuple(labels))
 
 
 def _with_column(source: Iterable[Document], label: str) -> Iterator[Document]:
@@ -168,11 +192,12 @@ class LabelledVectors:
 
 
 def load_models(
-    names: Sequence[str], cache: Path, terminal: Terminal, *, trainable: bool = False
+    settings: LabelledStudy, terminal: Terminal, *, trainable: bool = False
 ) -> Iterator[LabelledVectors]:
-    """Models, one after the other, each loaded when it is asked for, by `load_each`."""
+    """The models of a study, one after the other, each loaded when it is asked for, by `load_each`."""
+    cache = settings.cache or cache_folder()
 
     def load(name: str) -> LabelledVectors:
         return LabelledVectors(load_encoder(name, trainable=trainable), cache, terminal)
 
-    return load_each(names, load, terminal)
+    return load_each(settings.models, load, terminal)

@@ -35,10 +35,10 @@ class Measurements:
 
     def add(self, key: Key, values: Mapping[str, float | None]) -> None:
         """Add a repeat's values, by the headings of the measures; None where one is not defined."""
-        own = self._values.setdefault(key, {})
+        measured = self._values.setdefault(key, {})
         for measure, value in values.items():
             if value is not None:
-                own.setdefault(measure, []).append(float(value))
+                measured.setdefault(measure, []).append(float(value))
 
     def values(self, key: Key, measure: str) -> Float64Array:
         """(r,) the values of r repeats."""
@@ -59,7 +59,7 @@ class Measurements:
         detail: bool = False,
     ) -> Table:
         """A row for each key: means, and behind those that ask for it deviations where there are repeats."""
-        repeated = any(len(own) > 1 for values in self._values.values() for own in values.values())
+        repeated = any(len(repeats) > 1 for values in self._values.values() for repeats in values.values())
         columns = [Column(heading) for heading in self._headings]
         for measure, digits, spread in shown:
             columns.append(Column(measure, digits))
@@ -94,11 +94,11 @@ class Measurements:
                 groups.setdefault(", ".join(str(key[i]) for i in fixed) or measure, []).append(key)
         series = []
         for name, keys in groups.items():
-            own = [self.values(key, measure) for key in keys]
+            repeats = [self.values(key, measure) for key in keys]
             x: Any = tuple((str if kind == "bars" else float)(key[along]) for key in keys)
-            ends = [tuple(float(end(values)) for values in own) for end in (np.min, np.max)]
-            low, high = ends if max(map(len, own)) > 1 else ((), ())
-            series.append(Series(name, x, tuple(float(values.mean()) for values in own), low, high))
+            ends = [tuple(float(end(values)) for values in repeats) for end in (np.min, np.max)]
+            low, high = ends if max(map(len, repeats)) > 1 else ((), ())
+            series.append(Series(name, x, tuple(float(values.mean()) for values in repeats), low, high))
         return Plot(kind, title, self._headings[along], measure, tuple(series), note=note, log_x=log_x)
 
     def facts(self) -> list[dict[str, Any]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray
 from surprise_rerank.encoders.base import Encoder, Progress
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.static import StaticEncoder, WordVectors
+from surprise_rerank.encoders.transformer import Batch, Passed, SentenceTransformerEncoder
+from surprise_rerank.errors import ModelError
+from surprise_rerank.eval.studies.settings import BenchmarkSettings, Pooling
 from surprise_rerank.similarities.definitions import Removal
 
 # What EvalRank gives a sentence of which no word is known, in every dimension.
@@ -65,18 +69,55 @@ class SentenceModel:
         return means
 
 
-def load_sentence_model(name: str) -> SentenceModel:
+class PooledEncoder(SentenceTransformerEncoder):
+    """A transformer whose text vectors are pooled otherwise than its own configuration has it.
+
+    Args:
+        encoder: of the same weights.
+        pooling: `cls`, the last layer's vector of the first token; `first-last`, the mean over all tokens of
+            the first and the last layer.
+    """
+
+    def __init__(self, encoder: SentenceTransformerEncoder, pooling: Pooling) -> None:
+        super().__init__(encoder.model, encoder.name)
+        self.pooling = pooling
+        module: Any = encoder.model[0]
+        self.transformer = module.auto_model
+        self.dimension = int(self.transformer.config.hidden_size)
+
+    def passes(self, batches: Iterable[Batch], prompt: str) -> Iterator[Passed]:
+        """Forward passes through the transformer alone, without the modules behind it."""
+        import torch
+
+        for rows, features in batches:
+            inputs = {name: torch.from_numpy(ids).to(self.model.device) for name, ids in features.items()}
+            with torch.inference_mode():
+                layers = self.transformer(**inputs, output_hidden_states=True).hidden_states
+            if self.pooling == "cls":
+                pooled = layers[-1][:, 0]
+            else:
+                mask = inputs["attention_mask"][:, :, None]
+                pooled = ((layers[1] + layers[-1]) / 2 * mask).sum(dim=1) / mask.sum(dim=1)
+            yield rows, pooled.float().cpu().numpy(), layers[-1].float().cpu().numpy()
+
+
+def load_sentence_model(name: str, pooling: Pooling = "own") -> SentenceModel:
     """Load a model for sentence benchmarks; name and errors are those of `load_encoder`."""
-    encoder = load_encoder(name)
     shown = Path(name).name
+    if pooling != "own":
+        encoder = load_encoder(name, trainable=True)
+        if not isinstance(encoder, SentenceTransformerEncoder):
+            raise ModelError(f"pooling={pooling}: {shown} is no transformer; leave pooling away for it")
+        return SentenceModel(f"{shown}+{pooling}", PooledEncoder(encoder, pooling))
+    encoder = load_encoder(name)
     if isinstance(encoder, StaticEncoder):
         encoder = StaticEncoder(lower_cased(encoder.vectors), tokenize=lower_words)
     return SentenceModel(shown, encoder)
 
 
-def load_sentence_models(names: Sequence[str], terminal: Terminal) -> Iterator[SentenceModel]:
-    """Models for sentence benchmarks, by `load_each`."""
-    return load_each(names, load_sentence_model, terminal)
+def load_sentence_models(settings: BenchmarkSettings, terminal: Terminal) -> Iterator[SentenceModel]:
+    """The models of a sentence benchmark, by `load_each`."""
+    return load_each(settings.models, partial(load_sentence_model, pooling=settings.pooling), terminal)
 
 
 def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Terminal) -> Iterator[Model]:

@@ -6,7 +6,7 @@ What has an option is described there; the other attributes are keys of `--set`,
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -19,10 +19,13 @@ WORD_VECTORS = "glove-6b-50d"
 # As `classify.labels.DEFAULT_TEMPLATE`.
 TEMPLATE = "this matter is {}"
 TASKS = ("SCICITE", "MR", "CR", "MPQA", "SUBJ", "SST2", "SST5", "TREC", "MRPC", "SICK-E")
+# Judged pairs of sentences, which downstream tasks are on request.
+RELATEDNESS = ("STS-B", "SICK-R")
 # What learns from few examples.
 FEW_SHOT_SYSTEMS = ("cosine", "surprise", "cosine-linear", "surprise-linear", "logistic", "setfit")
 
 Background: TypeAlias = Literal["pairs", "basic", "wiki"]
+Pooling: TypeAlias = Literal["own", "cls", "first-last"]
 Weight: TypeAlias = float | Literal["crossover"]
 
 
@@ -31,12 +34,15 @@ class BenchmarkSettings:
     """What benchmarks of words and sentences share.
 
     Attributes:
+        pooling: of a transformer's tokens: as the model is configured, the first token's vector (cls), or the
+            mean of the first and the last layer; its name is behind the model's.
         post_process: measure once more, without the first two principal components of the vocabulary or of
             the sentence vectors; `+pp` after the model's name marks it.
     """
 
     models: tuple[str, ...] = (WORD_VECTORS,)
     data: Path | None = None
+    pooling: Pooling = "own"
     post_process: bool = False
 
 
@@ -99,7 +105,7 @@ class PapersSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamSettings(BenchmarkSettings):
-    """What is classified: tasks of SentEval."""
+    """What is learnt: tasks of SentEval."""
 
     tasks: tuple[str, ...] = TASKS
 
@@ -124,6 +130,11 @@ class LabelledStudy:
     def columns(self) -> dict[str, Any]:
         """The arguments of `read_labelled`."""
         return {"text": self.text, "label": self.label, "on_error": self.on_error}
+
+    def facts(self) -> dict[str, Any]:
+        """The settings for a report, without places."""
+        places = ("cache", "file", "files", "train")
+        return {name: value for name, value in asdict(self).items() if name not in places}
 
 
 def _is_weight(value: Weight) -> bool:
@@ -152,7 +163,9 @@ class ClassifySettings(LabelledStudy):
         inductive: compare with the texts of train, not with the tested ones (without their labels).
         ensemble_size: measure surprise with random ensembles of N texts, such as 3,9,27,81,243,729,2187; the
             others are tested.
-        few_shot: learn from K examples of each class, of train or of the file, whose others are tested.
+        few_shot: learn from K examples of each class, of train or of the file, whose others are tested; from
+            0 by the labels' names, which SetFit is trained on.
+        balanced: whether few_shot draws K of each class, or as many in all without a look at the classes.
         draws: how many ensembles or examples of each size; 10 by default, of examples 3.
         test_size: with few_shot, test N texts, drawn at random; all by default.
         systems: with few_shot, what learns; all by default that the model can be trained for.
@@ -170,6 +183,7 @@ class ClassifySettings(LabelledStudy):
     inductive: bool = False
     ensemble_size: tuple[int, ...] | None = None
     few_shot: tuple[int, ...] | None = None
+    balanced: bool = True
     draws: int | None = None
     test_size: int | None = None
     systems: tuple[str, ...] | None = None
@@ -185,18 +199,20 @@ class ClassifySettings(LabelledStudy):
             check_template(template)
         for name in ("limit", "draws", "test_size"):
             border.optional(border.count, name, getattr(self, name))
-        for name in ("ensemble_size", "few_shot"):
-            for number in getattr(self, name) or ():
-                border.count(name, number)
-        few, sizes, known = self.few_shot, self.ensemble_size, ", ".join(FEW_SHOT_SYSTEMS)
+        for number in self.ensemble_size or ():
+            border.count("ensemble_size", number)
+        for number in self.few_shot or ():
+            border.count("few_shot", number, 0)
+        few, sizes, choices = self.few_shot, self.ensemble_size, ", ".join(FEW_SHOT_SYSTEMS)
         unknown = next((name for name in self.systems or () if name not in FEW_SHOT_SYSTEMS), None)
-        for told, is_wrong in (
-            (f"there is no system {unknown!r}; choose from {known}", unknown is not None),
+        for message, is_wrong in (
+            (f"there is no system {unknown!r}; choose from {choices}", unknown is not None),
             ("weight: give crossover, or a number from 0 to 1", not _is_weight(self.weight)),
             ("few_shot and ensemble_size are two studies; give one of them", few and sizes),
             ("few_shot takes one of templates", few and len(self.templates) > 1),
             ("test_size is for few_shot, which is not given", self.test_size and not few),
             ("systems is for few_shot, which is not given", self.systems and not few),
+            ("balanced is for few_shot, which is not given", not self.balanced and not few),
             ("draws is for few_shot and ensemble_size; give one of them", self.draws and not (few or sizes)),
             (
                 "inductive compares with the texts of train, without another study; give it",
@@ -204,7 +220,7 @@ class ClassifySettings(LabelledStudy):
             ),
         ):
             if is_wrong:
-                raise DataError(told)
+                raise DataError(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,31 +245,3 @@ class ClusterSettings(LabelledStudy):
     def __post_init__(self) -> None:
         for name in ("clusters", "repeats", "limit"):
             border.optional(border.count, name, getattr(self, name))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffTopicSettings:
-    """What is measured.
-
-    Attributes:
-        split: which judged questions; test by default.
-        alphas: shares of off-topic questions that thresholds should let through.
-        depth: size of the pools.
-        cache: folder of indexes; $SURPRISE_RERANK_CACHE or the user's cache folder by default.
-    """
-
-    datasets: tuple[str, ...]
-    files: tuple[Path, ...] = ()
-    models: tuple[str, ...] = (MODEL,)
-    split: str | None = None
-    alphas: tuple[float, ...] = (0.05, 0.2)
-    limit: int = 1000
-    depth: int = 100
-    cache: Path | None = None
-
-    def __post_init__(self) -> None:
-        if not self.alphas or not all(0 < own < 1 for own in self.alphas):
-            given = ",".join(map(str, self.alphas))
-            raise DataError(f"alphas={given}: give shares between 0 and 1 with commas between, as .05,.2")
-        border.count("limit", self.limit, 20)
-        border.count("depth", self.depth)

@@ -248,7 +248,7 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         encoder = fitted["encoder"] if isinstance(fitted["encoder"], str) else fitted["encoder"].name
         trained = training is not None and training.method == "fine-tune"
         description = {
-            "parameters": {name: own for name, own in fitted.items() if name not in _STORED_OTHERWISE},
+            "parameters": {name: value for name, value in fitted.items() if name not in _STORED_OTHERWISE},
             "training": None if training is None else dataclasses.asdict(training),
             "classes": self.classes_.tolist(),
             "n_features_in": getattr(self, "n_features_in_", None),
@@ -276,30 +276,34 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         source = Path(folder)
         try:
             stored = json.loads((source / _DESCRIPTION).read_text(encoding="utf-8"))
-            found = cls(encoder=stored["encoder"] if encoder is None else encoder, **stored["parameters"])
-            found.training = None if stored["training"] is None else FewShotTraining(**stored["training"])
-            found.classes_ = np.array(stored["classes"])
-            found.fingerprint_, found.history_ = stored["fingerprint"], None
+            classifier = cls(
+                encoder=stored["encoder"] if encoder is None else encoder, **stored["parameters"]
+            )
+            classifier.training = (
+                None if stored["training"] is None else FewShotTraining(**stored["training"])
+            )
+            classifier.classes_ = np.array(stored["classes"])
+            classifier.fingerprint_, classifier.history_ = stored["fingerprint"], None
             if stored["n_features_in"] is not None:
-                found.n_features_in_ = int(stored["n_features_in"])
+                classifier.n_features_in_ = int(stored["n_features_in"])
             with np.load(source / _ARRAYS, allow_pickle=False) as arrays:
-                found.label_vectors_ = arrays["label_vectors"]
-                found.linear_map_ = arrays.get("linear_map")
+                classifier.label_vectors_ = arrays["label_vectors"]
+                classifier.linear_map_ = arrays.get("linear_map")
             ensemble = Ensemble.load(source / _ENSEMBLE)
             # The encoder of another classifier is loaded when a text must be encoded.
-            found.encoder_ = encoder
+            classifier.encoder_ = encoder
             if stored["trained"] and encoder is None:
-                found.encoder_ = load_encoder(str(source / _ENCODER), trainable=True)
+                classifier.encoder_ = load_encoder(str(source / _ENCODER), trainable=True)
         except FileNotFoundError as error:
             raise DataError(f"{source} holds no saved classifier: {error.filename} is missing") from None
         except (EOFError, OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise DataError(f"{source} is damaged: {error}; save the classifier again") from error
-        if found.encoder_ is not None:
-            found._require_same_weights(found.encoder_)
-        found._check_parameters()
-        found._fitted = found.get_params(deep=False)
-        found._set_ensemble(ensemble, is_mapped=True)
-        return found
+        if classifier.encoder_ is not None:
+            classifier._require_same_weights(classifier.encoder_)
+        classifier._check_parameters()
+        classifier._fitted = classifier.get_params(deep=False)
+        classifier._set_ensemble(ensemble, is_mapped=True)
+        return classifier
 
     def _certainty(self, vectors: FloatArray) -> FloatArray:
         """(n, L) what thresholds are compared with."""
@@ -408,10 +412,10 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _encode(self, texts: Sequence[str], kind: Kind) -> Float32Array:
         return dense_vectors(self._loaded(), texts, kind)
 
-    def _encoded(self, given: Any) -> FloatArray:
+    def _encoded(self, texts_or_vectors: Any) -> FloatArray:
         """Vectors as the encoder makes them, or as they were given."""
-        texts = texts_of(given)
-        return np.asarray(given) if texts is None else self._encode(texts, "document")
+        texts = texts_of(texts_or_vectors)
+        return np.asarray(texts_or_vectors) if texts is None else self._encode(texts, "document")
 
     def _vectors(self, X: Any) -> FloatArray:  # noqa: N803
         """Vectors as they are scored."""
@@ -420,17 +424,17 @@ class SurpriseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         vectors = self._valid(X, reset=False) if texts is None else self._encode(texts, "document")
         return vectors if self.linear_map_ is None else mapped(vectors, self.linear_map_)
 
-    def _set_ensemble(self, given: Any, *, is_mapped: bool = False) -> None:
+    def _set_ensemble(self, ensemble: Any, *, is_mapped: bool = False) -> None:
         """Compare with these from now on: texts, vectors, or an `Ensemble`, of mapped vectors or others."""
         dimension = self.label_vectors_.shape[1]
-        if isinstance(given, Ensemble):
+        if isinstance(ensemble, Ensemble):
             if self.linear_map_ is not None and not is_mapped:
                 raise DataError("an Ensemble cannot go through the linear map; give its texts or vectors")
-            border.equal("the ensemble's similarity", given.similarity, "cosine", "make it of cosines")
-            border.equal("the ensemble's dimension", given.dimension, dimension, "use one model for both")
-            self.ensemble_ = given
+            border.equal("the ensemble's similarity", ensemble.similarity, "cosine", "make it of cosines")
+            border.equal("the ensemble's dimension", ensemble.dimension, dimension, "use one model for both")
+            self.ensemble_ = ensemble
         else:
-            vectors = self._encoded(given)
+            vectors = self._encoded(ensemble)
             border.equal("the dimension of the ensemble", vectors.shape[1:], (dimension,), "use one model")
             scored = vectors if self.linear_map_ is None else mapped(vectors, self.linear_map_)
             self.ensemble_ = Ensemble.from_vectors(scored, similarity="cosine")

@@ -58,8 +58,8 @@ class _Assigned(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
         self.cluster_centers_ = centres
         self.weight_ = self._scores.weight
         self.labels_ = self._scores.nearest(points)
-        own = unit_rows(points), unit_rows(centres)[self.labels_]
-        self.mean_cosine_ = float(np.einsum("nd,nd->", *own, dtype=np.float64)) / len(points)
+        unit = unit_rows(points), unit_rows(centres)[self.labels_]
+        self.mean_cosine_ = float(np.einsum("nd,nd->", *unit, dtype=np.float64)) / len(points)
         self._n_features_out = len(centres)
 
     def __sklearn_tags__(self) -> Any:
@@ -111,10 +111,10 @@ class SurpriseKMeans(_Assigned):
     def fit(self, X: npt.ArrayLike, y: object = None) -> Self:  # noqa: N803
         """Find centres and assign (n, d) points of any length; those of zeros have the cosine 0 to all."""
         points = _points(self, X, reset=True)
-        found = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
-        found.fit(unit_rows(points))
-        self.n_iter_ = int(found.n_iter_)
-        self._assign(points, found.cluster_centers_.astype(points.dtype))
+        clusterer = KMeans(self.n_clusters, n_init=self.n_init, random_state=self.random_state)
+        clusterer.fit(unit_rows(points))
+        self.n_iter_ = int(clusterer.n_iter_)
+        self._assign(points, clusterer.cluster_centers_.astype(points.dtype))
         return self
 
 
@@ -155,10 +155,10 @@ class SurpriseAssignment(_Assigned):
         return self
 
 
-def _points(estimator: _Assigned, given: npt.ArrayLike, *, reset: bool) -> FloatArray:
+def _points(estimator: _Assigned, rows: npt.ArrayLike, *, reset: bool) -> FloatArray:
     """(n, d) float32 or float64 points, not copied where they are that already."""
     try:
-        found: FloatArray = validate_data(estimator, given, reset=reset, dtype=[np.float64, np.float32])
+        points: FloatArray = validate_data(estimator, rows, reset=reset, dtype=[np.float64, np.float32])
     except ValueError as error:
         raise DataError(" ".join(str(error).split())) from error
-    return found
+    return points

@@ -130,8 +130,8 @@ def fine_tune(
         raise ModelError(
             f'all weights of {encoder.name} are frozen; train a linear map of its vectors, method="linear"'
         )
-    first, own = merged_duplicates(texts, members)
-    given = [encoder.prompt("document") + encodable(texts[row]) for row in first]
+    first, memberships = merged_duplicates(texts, members)
+    prompted = [encoder.prompt("document") + encodable(texts[row]) for row in first]
     labels = [encoder.prompt("query") + encodable(text) for text in label_texts]
 
     def vectors(some: list[str]) -> torch.Tensor:
@@ -142,9 +142,9 @@ def fine_tune(
     with _seeded(training.seed, model.device):
         model.train()
         history = minimize(
-            lambda rows: vectors([given[row] for row in rows]) @ vectors(labels).T,
+            lambda rows: vectors([prompted[row] for row in rows]) @ vectors(labels).T,
             parameters,
-            pair_targets(own, training.soft_negative),
+            pair_targets(memberships, training.soft_negative),
             training,
             training.learning_rate or _LEARNING_RATE,
         )
@@ -169,17 +169,17 @@ def fit_linear_map(
 
     labels = unit_rows(matrix(label_vectors, "label_vectors"))
     texts = unit_rows(matrix(vectors, "vectors", labels.shape[1]))
-    first, own = merged_duplicates([row.tobytes() for row in texts], members)
-    given, anchors = torch.from_numpy(texts[first]), torch.from_numpy(labels)
+    first, memberships = merged_duplicates([row.tobytes() for row in texts], members)
+    points, anchors = torch.from_numpy(texts[first]), torch.from_numpy(labels)
     change = torch.nn.Parameter(torch.zeros(labels.shape[1], labels.shape[1]))
 
     def moved(rows: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.normalize(rows + rows @ change.T)
 
     history = minimize(
-        lambda rows: moved(given[rows]) @ moved(anchors).T,
+        lambda rows: moved(points[rows]) @ moved(anchors).T,
         [change],
-        pair_targets(own, training.soft_negative),
+        pair_targets(memberships, training.soft_negative),
         training,
         training.learning_rate or _LARGEST_STEP / labels.shape[1],
     )
@@ -224,9 +224,9 @@ def focal_loss(cosines: torch.Tensor, targets: torch.Tensor, gamma: float) -> to
     import torch
 
     p = torch.clamp(torch.relu(cosines) + _SMALLEST, max=_LARGEST)
-    own = targets * (1 - p) ** gamma * torch.log(p)
+    positive = targets * (1 - p) ** gamma * torch.log(p)
     others = (1 - targets) * p**gamma * torch.log1p(-p)
-    return -(own + others).mean()
+    return -(positive + others).mean()
 
 
 def minimize(
@@ -257,10 +257,10 @@ def minimize(
         texts = order.permutation(len(targets))
         for start in range(0, len(texts), _TEXTS_PER_BATCH):
             rows = texts[start : start + _TEXTS_PER_BATCH].tolist()
-            found = cosines(rows)
-            wanted = torch.as_tensor(targets[rows], dtype=found.dtype, device=found.device)
+            similarities = cosines(rows)
+            wanted = torch.as_tensor(targets[rows], dtype=similarities.dtype, device=similarities.device)
             optimizer.zero_grad()
-            loss = focal_loss(found, wanted, training.gamma)
+            loss = focal_loss(similarities, wanted, training.gamma)
             loss.backward()  # type: ignore[no-untyped-call]
             length = torch.nn.utils.clip_grad_norm_(parameters, _LONGEST_GRADIENT)
             if not torch.isfinite(loss.detach() + length):
@@ -269,8 +269,8 @@ def minimize(
                     f"gradient's length {length.item():.4g}; give a learning_rate below {learning_rate:g}"
                 )
             optimizer.step()
-            steps.append(float(focal_loss(found.detach(), wanted, gamma=0.0)))
-            nearest = found.detach().argmax(dim=1, keepdim=True)
+            steps.append(float(focal_loss(similarities.detach(), wanted, gamma=0.0)))
+            nearest = similarities.detach().argmax(dim=1, keepdim=True)
             right += int((wanted.gather(1, nearest) == 1).sum())
         losses.append(float(np.mean(steps)))
         reached = losses[-1] < training.target_loss and right >= training.target_f1 * len(targets)

@@ -30,35 +30,40 @@ class Labels:
     descriptions: tuple[tuple[str, ...] | Float32Array, ...]
 
     @classmethod
-    def of(cls, given: Any) -> Labels:
+    def of(cls, labels: Any) -> Labels:
         """Labels as a user gives them.
 
         Args:
-            given: names; or a mapping from a class to its name, to several descriptions, or to a vector.
+            labels: names; or a mapping from a class to its name, to several descriptions, or to a vector.
         """
-        if isinstance(given, str) or not (isinstance(given, Mapping | Sequence) or hasattr(given, "tolist")):
-            border.refuse("labels", given, "a list of names or a mapping", "put one name into a list")
-        described = dict(given) if isinstance(given, Mapping) else None
-        names = _listed(given if described is None else list(given))
+        if isinstance(labels, str) or not (
+            isinstance(labels, Mapping | Sequence) or hasattr(labels, "tolist")
+        ):
+            border.refuse("labels", labels, "a list of names or a mapping", "put one name into a list")
+        described = dict(labels) if isinstance(labels, Mapping) else None
+        names = _listed(labels if described is None else list(labels))
         border.some("labels", names, "name the classes")
-        found: list[tuple[str, ...] | Float32Array] = []
+        descriptions: list[tuple[str, ...] | Float32Array] = []
         seen: dict[object, object] = {}
         for name, value in zip(names, names if described is None else described.values(), strict=True):
-            found.append(description := _description(name, value))
+            descriptions.append(description := _description(name, value))
             other = seen.setdefault(
                 description if isinstance(description, tuple) else description.tobytes(), name
             )
-            if len(seen) < len(found):
+            if len(seen) < len(descriptions):
                 raise DataError(
                     f"labels {other!r} and {name!r} have the same description, so their scores are the same; "
                     "describe them differently"
                 )
-        return cls(_of_one_kind(names, "labels"), tuple(found))
+        return cls(_of_one_kind(names, "labels"), tuple(descriptions))
 
     def texts(self, template: str | None) -> list[list[str]]:
         """Descriptions in the template; nothing for a label that is a vector."""
         filled = (lambda text: text) if template is None else template.format
-        return [list(map(filled, own)) if isinstance(own, tuple) else [] for own in self.descriptions]
+        return [
+            list(map(filled, description)) if isinstance(description, tuple) else []
+            for description in self.descriptions
+        ]
 
     def vectors(self, template: str | None, encode: Encode) -> Float32Array:
         """(L, d) unit vectors: of the text, the mean over several descriptions, or the vector given."""
@@ -73,17 +78,17 @@ class Labels:
                 rows.append(description)
         for i, row in enumerate(rows):
             border.equal(f"the dimension of label {i}", len(row), len(rows[0]), "use one model for all")
-        found = unit_rows(np.stack(rows))
-        for place, vector in enumerate(found):
+        vectors = unit_rows(np.stack(rows))
+        for place, vector in enumerate(vectors):
             # Between two labels of one vector the rounding of a product would choose.
-            distance = np.linalg.norm(found[place + 1 :] - vector, axis=1)
+            distance = np.linalg.norm(vectors[place + 1 :] - vector, axis=1)
             if distance.min(initial=np.inf) < _COINCIDING:
                 one, other = (self._shown(i) for i in (place, place + 1 + int(distance.argmin())))
                 raise DataError(
                     f"the labels {one} and {other} have the same vector, so nothing chooses between them; "
                     "describe them in other words, or choose another encoder"
                 )
-        return found
+        return vectors
 
     def _shown(self, place: int) -> str:
         """A label as its user described it; one that is a vector by its class."""
@@ -124,9 +129,9 @@ def members_of(y: Any, classes: npt.NDArray[Any], none_label: object = None) -> 
     for member, row in zip(members, rows, strict=True):
         for name in row:
             if name not in column_of:
-                known = ", ".join(map(str, list(column_of)[:20]))
+                choices = ", ".join(map(str, list(column_of)[:20]))
                 border.refuse(
-                    "a class in y", name, f"one of the labels: {known}", "correct it, or add a label"
+                    "a class in y", name, f"one of the labels: {choices}", "correct it, or add a label"
                 )
             member[column_of[name]] = True
     return members
@@ -136,9 +141,9 @@ def classes_in(y: Any, none_label: object = None) -> npt.NDArray[Any]:
     """(L,) the classes that occur, in order, without `none_label`."""
     if _is_indicator(y):
         border.present("labels for the columns of y", None, "give labels=")
-    found = {name for row in _own_classes(y, none_label) for name in row}
-    border.some("classes in y", found, "give a class for each text")
-    return np.sort(_of_one_kind(list(found), "y"))
+    names = {name for row in _own_classes(y, none_label) for name in row}
+    border.some("classes in y", names, "give a class for each text")
+    return np.sort(_of_one_kind(list(names), "y"))
 
 
 def _is_indicator(y: Any) -> bool:
@@ -161,9 +166,9 @@ def _of_one_kind(names: list[Any], what: str) -> npt.NDArray[Any]:
     return np.array(names)
 
 
-def _listed(given: Any) -> list[Any]:
+def _listed(values: Any) -> list[Any]:
     """A list, an array or a series as a list of Python objects."""
-    rows = given.tolist() if hasattr(given, "tolist") else list(given)
+    rows = values.tolist() if hasattr(values, "tolist") else list(values)
     return [row.item() if isinstance(row, np.generic) else row for row in rows]
 
 

@@ -262,11 +262,11 @@ def token_spans(tokenizer: Tokenizer, texts: Sequence[str], prompt: str = "") ->
     A token that the prompt and the text share counts as the text's.
     """
     whole = [prompt + encodable(text) for text in texts]
-    found = []
+    spans_by_text = []
     for encoding in tokenizer.encode_batch(whole, add_special_tokens=False):
         spans = _offsets(encoding) - len(prompt)
-        found.append(np.maximum(spans[spans[:, 1] > 0], 0) if prompt else spans)
-    return found
+        spans_by_text.append(np.maximum(spans[spans[:, 1] > 0], 0) if prompt else spans)
+    return spans_by_text
 
 
 def _offsets(encoding: Any) -> IntArray:

@@ -4,10 +4,10 @@ Scorers are measured in deviations z above this question's mean over the corpus:
 of the question's tokens, less half of what a document's length predicts, and feedback (`feedback.py`), the
 similarity to what the best documents by the first three have more of than the pool:
 
-    auto = 3/5 (2 - t) z_bm25 + t z_cosine + z_dynamax + 3/4 t z_feedback,
+    auto = 1/2 z_bm25 + z_dynamax + [t z_cosine + (1 - t) z_bm25] + 3/4 [t z_feedback + (1 - t) z_bm25],
 
-where t, from 0 to 1, is the trust in the dense vectors for this question (`fusion.Trust`). `fusion` is
-1/2 z_bm25 + z_cosine + z_dynamax.
+where t, from 0 to 1, is the trust in the dense vectors for this question (`fusion.Trust`): BM25 stands for
+them where they are not trusted. `fusion` is 1/2 z_bm25 + z_cosine + z_dynamax.
 
 What is not there is left out, and the ranking's notes say so. One scorer is enough. Feedback depends on the
 pool. Nothing is trained. docs/results.md reports where the numbers come from, what each part is worth on
@@ -75,7 +75,7 @@ class SumSettings:
 
 
 FUSION = SumSettings({"bm25": BM25_WEIGHT})
-AUTO = SumSettings({"bm25": 0.6, "feedback": 0.75}, lengths=0.5, trust=Trust())
+AUTO = SumSettings({"bm25": BM25_WEIGHT, "feedback": 0.75}, lengths=0.5, trust=Trust())
 
 
 def auto_of_texts() -> FusionReranker:

@@ -33,6 +33,7 @@ BM25_WEIGHT = 0.5
 COMPARED = 10
 # How many scores moments come from, where nobody knows: a z of 1,000 is possible then.
 UNKNOWN_MEMBERS = 1_000_000
+_DENSE = ("cosine", "feedback")  # the scorers by dense vectors
 AS_THEY_ARE = Moments(np.zeros(()), np.ones(()))  # of scores that are compared with nothing
 
 
@@ -116,32 +117,36 @@ def weighted_sum(parts: Mapping[str, FloatArray], weights: Mapping[str, float]) 
 class Trust:
     """How far this question's dense vectors are trusted: how well BM25 rates their best documents.
 
-    The trust t grows from 0 to 1 between two values of `agreement`. The cosine and feedback count t times
-    their weight, and BM25 2 - t times its own. Token vectors are of the same model as the dense ones, so that
-    their agreement is no evidence.
+    The trust t grows from 0 to 1 between two values of `agreement`. The cosine and feedback keep t of their
+    weight, and BM25 gets the rest of it, so that all weights have the same sum. Token vectors are of the same
+    model as the dense ones, so that their agreement is no evidence. Neither are a word or two: where BM25's
+    best score is worth w words of the question (`Candidates.words`), 1 - t counts (w - few) / (many - few)
+    times, from 0 to 1.
     """
 
     low: float = 0.25
     high: float = 0.4
+    few: float = 1.0
+    many: float = 3.0
 
     def __post_init__(self) -> None:
-        border.fields(self, low=border.share, high=border.share)
-        if not self.low < self.high:
-            border.refuse(
-                "Trust", (self.low, self.high), "two ascending shares", "give some such as (.2, .4)"
-            )
+        border.fields(self, low=border.share, high=border.share, few=border.number, many=border.number)
+        if not self.low < self.high or not self.few < self.many:
+            numbers = (self.low, self.high, self.few, self.many)
+            border.refuse("Trust", numbers, "twice two ascending numbers", "give some such as (.2, .4, 1, 3)")
 
-    def factors(self, z: Mapping[str, Float64Array], order: Sequence[int]) -> dict[str, float]:
-        """Scorer -> what its weight is multiplied with, of those that this changes.
+    def of(self, z: Mapping[str, Float64Array], order: Sequence[int], words: float | None = None) -> float:
+        """The trust, from 0 to 1; 1 where there are no two scorers to compare.
 
         `z` holds each scorer's deviations, `order` the candidates in an order that the pool does not decide.
         """
         if "cosine" not in z or "bm25" not in z:
-            return {}
+            return 1.0
         rows = list(order)
         agreed = agreement(z["cosine"][rows], z["bm25"][rows])
         trust = float(np.clip((agreed - self.low) / (self.high - self.low), 0.0, 1.0))
-        return {"cosine": trust, "bm25": 2 - trust, "feedback": trust} if trust < 1 else {}
+        evidence = 1.0 if words is None else np.clip((words - self.few) / (self.many - self.few), 0.0, 1.0)
+        return float(1 - (1 - trust) * evidence)
 
 
 def agreement(scores: Float64Array, other: Float64Array) -> float:
@@ -248,6 +253,20 @@ class FusionReranker:
 
     def shares(self, query: Query, candidates: Candidates) -> list[Share]:
         """What each scorer adds to this question's scores, of those that are there."""
+        return self._shares_and_trust(query, candidates)[0]
+
+    def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
+        """Every scorer's name -> (n,) what its weight is multiplied with, 0 where it is left out."""
+        shares, trust = self._shares_and_trust(query, candidates)
+        z = {share.name: share.z for share in shares}
+        moved = {
+            name: trust * z[name] + (1 - trust) * z["bm25"]
+            for name in _DENSE
+            if trust < 1 and name in z and z[name].any()
+        }
+        return {scorer.name: np.zeros(len(candidates)) for scorer in self.scorers} | z | moved
+
+    def _shares_and_trust(self, query: Query, candidates: Candidates) -> tuple[list[Share], float]:
         present = [scorer for scorer in self.scorers if scorer.absence(query, candidates) is None]
         measured, z = {}, {}
         for scorer in present or self.scorers:  # where none is there, the first one's error tells what to do
@@ -258,17 +277,18 @@ class FusionReranker:
                 raw = np.asarray(scorer.scores(query, candidates), np.float64)
                 measured[scorer.name] = MeasuredScores(raw, raw, AS_THEY_ARE)
                 z[scorer.name] = POOL_SCALES[self.method](raw)
-        factors = {} if self.trust is None else self.trust.factors(z, by_id(candidates))
-        return [
-            Share(name, measured[name], values, self.weights.get(name, 1.0) * factors.get(name, 1.0))
-            for name, values in z.items()
-        ]
-
-    def parts(self, query: Query, candidates: Candidates) -> dict[str, Float64Array]:
-        """Every scorer's name -> (n,) what it adds where its weight is 1, 0 where it is left out."""
-        even = replace(self, weights={}).shares(query, candidates)
-        parts = {share.name: share.part for share in even}
-        return {scorer.name: parts.get(scorer.name, np.zeros(len(candidates))) for scorer in self.scorers}
+        weights = {name: self.weights.get(name, 1.0) for name in z}
+        # Scores by words can speak for others only where they count.
+        is_judged = self.trust is not None and weights.get("bm25", 0.0) > 0
+        trust = 1.0
+        if self.trust is not None and is_judged:
+            trust = self.trust.of(z, by_id(candidates), candidates.words)
+        if trust < 1:
+            # Where nothing is fed back, there is nothing that BM25 could stand for.
+            dense = {name: weights[name] for name in _DENSE if name in z and z[name].any()}
+            weights |= {name: trust * weight for name, weight in dense.items()}
+            weights["bm25"] += (1 - trust) * sum(dense.values())
+        return [Share(name, measured[name], values, weights[name]) for name, values in z.items()], trust
 
     def weighted(self, weights: Mapping[str, float]) -> FusionReranker:
         """The same fusion with other weights."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 from surprise_rerank import border
@@ -13,10 +12,10 @@ from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.core.json_values import at
 from surprise_rerank.documents import Document, Passage
 
-NO_PARENTS: Mapping[str, str] = MappingProxyType({})
 _METADATA = "metadata."
 # Keys of metadata that tell what a chunk is of.
 _PARENTS = ("parent", "ref_doc_id", "source_id")
+_SHARED = 20  # letters that two chunks hardly have by chance
 
 
 def group_path(path: str) -> str:
@@ -97,19 +96,90 @@ def parent_of(document: Document, name: str) -> str:
     return next((value for value in values if isinstance(value, str) and value), name)
 
 
-def at_most_of_each(ranking: Ranking, most: int, parents: Mapping[str, str] = NO_PARENTS) -> Ranking:
-    """The lines of a ranking without those of documents that `most` better lines are of already.
-
-    `parents` are by id, where documents are chunks of others.
-    """
+def at_most_of_each(ranking: Ranking, most: int) -> Ranking:
+    """The lines of a ranking without those of documents that `most` better lines are of already."""
     counts: Counter[str] = Counter()
     kept = []
-    for row, name in enumerate(ranking.ids):
-        parent = parents.get(name, name)
+    for row, parent in enumerate(_parents(ranking)):
         counts[parent] += 1
         if counts[parent] <= most:
             kept.append(row)
     return ranking.take(kept)
+
+
+def merged_chunks(ranking: Ranking) -> Ranking:
+    """A ranking in which chunks of one document that overlap are merged as passages are; it needs texts.
+
+    Whoever split the document let the end of a chunk be the beginning of the next one. The better one of two
+    keeps its place, its id and its metadata, and has the text of both.
+    """
+    documents = ranking.documents
+    if documents is None:
+        return ranking
+    rows_of: dict[str, list[int]] = {}
+    for row, hit in enumerate(ranking):
+        # Texts that share a sentence are chunks also where `source` alone tells of what.
+        parent = parent_of(documents[row], str(hit.metadata.get("source") or ""))
+        if parent and hit.text == documents[row].content:
+            rows_of.setdefault(parent, []).append(row)
+    ids = [str(row) for row in range(len(ranking))]
+    passages = [Passage(row, 0, len(document.text)) for row, document in enumerate(documents)]
+    joined: dict[str, str] = {}
+    for rows in rows_of.values():
+        for chain in _chains({row: documents[row].text for row in rows}):
+            head, text = ids[chain[0][0]], ""
+            for row, shared in chain:
+                start = len(text) - shared
+                text += documents[row].text[shared:]
+                ids[row], passages[row] = head, Passage(row, start, len(text))
+            joined[head] = text
+    if not joined:
+        return ranking
+    lines = merged_neighbours(
+        replace(ranking, ids=tuple(ids), passages=tuple(passages), documents=None, unit="passage")
+    )
+    assert lines.passages is not None
+    rows = [passage.number for passage in lines.passages]
+    kept = ranking.take(rows)
+    texts = [
+        replace(documents[row], text=joined[head][passage.start : passage.end], places=())
+        if head in joined
+        else documents[row]
+        for row, head, passage in zip(rows, lines.ids, lines.passages, strict=True)
+    ]
+    if kept.passages is not None:  # of an index that splits what is longer
+        whole = [Passage(0, 0, len(document.content)) for document in texts]
+        pairs = zip(lines.ids, whole, kept.passages, strict=True)
+        kept = replace(kept, passages=tuple(a if head in joined else b for head, a, b in pairs))
+    return replace(kept, documents=tuple(texts))
+
+
+def _parents(ranking: Ranking) -> list[str]:
+    """Of each line, the id of what it is a chunk of, or its own."""
+    documents = ranking.documents
+    return list(ranking.ids) if documents is None else list(map(parent_of, documents, ranking.ids))
+
+
+def _chains(texts: Mapping[int, str]) -> Iterator[list[tuple[int, int]]]:
+    """Chunks of which each begins with the end of the one before: their rows, and what they share with it."""
+    shared = {(a, b): _shared(texts[a], texts[b]) for a in texts for b in texts if a != b}
+    following: dict[int, int] = {}
+    for (a, b), count in sorted(shared.items(), key=lambda pair: -pair[1]):
+        if count and a not in following and b not in following.values():
+            following[a] = b
+    for first in following.keys() - following.values():
+        chain = [(first, 0)]
+        while (last := chain[-1][0]) in following:
+            chain.append((following[last], shared[last, following[last]]))
+        yield chain
+
+
+def _shared(before: str, after: str) -> int:
+    """How many letters at the end of a text are the beginning of another one; 0 for a few."""
+    start = before.find(after[:_SHARED]) if len(after) > _SHARED else -1
+    while start >= 0 and not after.startswith(before[start:]):
+        start = before.find(after[:_SHARED], start + 1)
+    return len(before) - start if start >= 0 else 0
 
 
 def with_neighbours(ranking: Ranking, stored: Candidates, count: int) -> Ranking:

@@ -15,7 +15,8 @@ from foreign import foreign
 from starlette.testclient import TestClient
 from words import WordEncoder
 
-from surprise_rerank.connectors.attached.settings import ForeignParts, PipelineSettings
+from surprise_rerank.connectors.attached.opening import CollectionConfig
+from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.server import Service, service_app
 from surprise_rerank.connectors.server.logs import EventLog
@@ -99,7 +100,7 @@ def test_a_wrong_file_is_refused_and_says_what_is_wrong(tmp_path: Path, said: st
     file = tmp_path / "papers.toml"
     file.write_text(said)
     with pytest.raises(DataError, match=re.escape(wrong)):
-        ForeignParts.read(file)
+        CollectionConfig.read(file)
 
 
 @pytest.mark.parametrize(

@@ -311,6 +311,20 @@ def test_a_retriever_searches_the_collection(host: Host):
     assert host.counting.texts == [QUESTION]
 
 
+@pytest.mark.parametrize("make", [needs(*store) for store in STORES])
+def test_chunks_that_overlap_come_back_as_one(make: tuple[type[Host], bool]):
+    """Hosts keep no common offsets; each chunk begins with the end of the one before."""
+    words = " ".join(f"word{i}" for i in range(60))
+    texts = [words[:199], words[160:339], words[380:], "dogs bark"]
+    host = make[0](texts=texts, rows=[{"source": "book.txt"}] * 3 + [{"source": "dogs.txt"}])
+    hits = host.retrieve(host.attach_retriever(host.store, system="cosine"), "word1 word2")
+    assert {hit.text for hit in hits} == {words[:339], words[380:], "dogs bark"}
+    retriever = host.attach_retriever(host.store, system="cosine", **{host.retriever_most: 3})
+    assert len(host.retrieve(retriever, "word1 word2")) == 3  # the fourth chunk fills the gap
+    by_document = host.attach_retriever(host.store, system="cosine", unit="document")
+    assert {hit.text for hit in host.retrieve(by_document, "word1 word2")} == set(texts)
+
+
 @pytest.mark.parametrize("system", ["surprise", "fusion"])
 def test_a_filter_reaches_the_collection(host: Host, system: str):
     found = host.among(host.store, "food", QUESTION, system=system)

@@ -364,7 +364,7 @@ def test_an_explanation_adds_up(filled: Bench) -> None:
     assert by == ["edge", "edge", "union", "edge", "edge", "client"]
     assert explained["seconds"] == pytest.approx(sum(explained["times"].values()))
     weights = {scorer["name"]: scorer["weight"] for scorer in explained["scorers"]}
-    assert weights == {"bm25": 0.6, "cosine": 1.0, "dynamax": 1.0, "feedback": 0.75}
+    assert weights == {"bm25": 0.5, "cosine": 1.0, "dynamax": 1.0, "feedback": 0.75}
     for distribution in explained["distributions"]:
         assert sum(distribution["histogram"]["counts"]) == distribution["count"]
     assert len(explained["candidates"]) == 3

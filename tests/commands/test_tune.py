@@ -228,9 +228,13 @@ def test_questions_and_judgements_are_read_in_all_forms(tmp_path: Path, name: st
     ("name", "content", "message"),
     [
         ("qrels.txt", "", "holds no judgement"),
-        ("qrels.txt", "1 0 a many", "line 1: invalid literal for int.*'many', expected question"),
-        ("qrels.txt", "1 0 a 1\n1 0 a 0", "line 2: '1' and 'a' are judged 1 before"),
-        ("qrels.txt", "1 0 a 1\n1 a 1", "line 2: not enough values"),
+        ("qrels.txt", "1 0 a many", r"txt:1: expected .*the score an integer, got '1 \| a \| many'"),
+        (
+            "qrels.txt",
+            "1 0 a 1\n1 0 a 0",
+            "txt:2: question '1' and document 'a' are judged 0 here and 1 before",
+        ),
+        ("qrels.txt", "1 0 a 1\n1 a 1", "txt:2: expected .*3 columns between tabs"),
         ("qrels.txt", "1 a 1", "3 columns between tabs, the score an integer"),
         ("q.jsonl", "", "holds no question"),
         ("q.jsonl", "why?", "not valid JSON"),

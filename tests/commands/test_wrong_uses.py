@@ -35,7 +35,7 @@ USES = [
     ("index later.jsonl --index emptydir --model words.txt", "later.jsonl:2: not valid JSON"),
     ("index docs.jsonl twice.jsonl --index a/b/c --model words.txt", "'1' occurs twice"),
     (f"index picture.png {NEW}", "give the format, one of jsonl"),
-    (f"index docs.jsonl --format parquet {NEW}", "docs.jsonl: damaged, or of another format"),
+    (f"index docs.jsonl --format parquet {NEW}", "docs.jsonl: damaged, cut short, or of another format"),
     (f"index beir/scifactt {NEW}", "did you mean beir/scifact or"),
     (f"index http://localhost:1/papers {NEW}", "cannot reach the Qdrant server"),
     ("index docs.jsonl --index new --model nothing.txt", "cannot load the model 'nothing.txt'"),

@@ -217,6 +217,7 @@ def test_the_command_writes_the_report_and_tells_malformed_rows(files: Path, tmp
         ({"few_shot": (3,), "ensemble_size": (3,)}, "two studies; give one"),
         ({"few_shot": (3,), "templates": ("{}", "a {}")}, "takes one of templates"),
         ({"test_size": 3}, "test_size is for few_shot"),
+        ({"balanced": False}, "balanced is for few_shot"),
         ({"draws": 3}, "draws is for few_shot and ensemble_size"),
         ({"draws": 0, "few_shot": (3,)}, "draws must be a whole number of at least 1, got 0"),
         ({"few_shot": (3,), "systems": ("bm25",)}, "there is no system 'bm25'; choose from cosine, surprise"),
@@ -339,6 +340,36 @@ def test_setfit_learns_without_a_word(
     assert accuracy > 0.5  # chance is a third
     assert any("setfit: its defaults, one epoch of all pairs" in note for note in report.notes)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(not is_installed("setfit"), reason=f"setfit is not installed: {pip_line('setfit')}")
+def test_without_examples_setfit_learns_from_the_labels_names(files: Path, model: Path, tmp_path: Path):
+    more = {"models": (str(model),), "names": files / "names.yaml", "few_shot": (0, 2), "draws": 1}
+    report = measured(files, tmp_path, **more, systems=("cosine", "surprise", "setfit", "logistic"))
+    accuracy = cells(report, "few-shot", "accuracy", 3)
+    untrained = [system for _, k, system in accuracy if k == "0"]
+    assert untrained == ["cosine", "surprise", "setfit"]
+    assert any("8 sentences of each class" in note for note in report.notes)
+    zero_shot = cells(
+        measured(files, tmp_path, **{**more, "few_shot": None, "draws": None}), "zero-shot", "accuracy", 3
+    )
+    # All texts but the examples of k = 2 are tested, which are the same for both.
+    whole = measured(files, tmp_path, **{**more, "few_shot": (0,)}, systems=("cosine",))
+    assert cells(whole, "few-shot", "accuracy", 3)["tiny", "0", "cosine"] == pytest.approx(
+        zero_shot["tiny", DEFAULT_TEMPLATE, "cosine"]
+    )
+
+
+def test_unbalanced_examples_are_drawn_without_a_look_at_their_classes(files: Path, tmp_path: Path):
+    uneven = write_rows(
+        tmp_path / "uneven.jsonl", [*rows(30), *(row for row in rows(60) if row["label"] == "money")]
+    )
+    more = {"file": str(uneven), "few_shot": (4,), "draws": 2, "systems": ("logistic",)}
+    report = measured(files, tmp_path, **more, balanced=False)
+    assert any("k: examples for each class in the mean" in note for note in report.notes)
+    # 12 of 150 texts are examples in either case; the class of three fifths has other numbers of them.
+    assert any("texts tested: 138" in note for note in report.notes)
+    assert report.table("few-shot").rows != measured(files, tmp_path, **more).table("few-shot").rows
 
 
 @pytest.mark.parametrize("test_size", [None, 12])

@@ -14,7 +14,7 @@ from surprise_rerank.eval.retrieval.comparison import compare, differences
 from surprise_rerank.eval.retrieval.evaluation import Evaluation
 from surprise_rerank.eval.retrieval.results import SystemResult
 from surprise_rerank.eval.retrieval.writing import write_results
-from surprise_rerank.eval.stats.significance import holm
+from surprise_rerank.eval.stats.significance import holm, paired_randomization
 
 MEASURES = ("nDCG@10", "RR")
 
@@ -51,6 +51,27 @@ def test_a_table_shows_every_system_and_measure() -> None:
     assert own["low"] < own["difference"] < own["high"]
     assert report.facts["per_question"]["s0"]["RR"]["q0"]
     assert [note.partition(":")[0] for note in report.notes] == ["nDCG@10", "p (Holm)", "ms/question"]
+
+
+def test_all_pairs_are_compared_in_all_measures_with_one_correction() -> None:
+    several = evaluation("one/test", 40, 0.1, 0.11)
+    table = compare([several], all_pairs=True).table("pairs of one/test")
+    assert [row[:2] for row in table.rows] == [("cosine", "s0"), ("cosine", "s1"), ("s0", "s1")]
+    assert [column.name for column in table.columns] == [
+        "system",
+        "other",
+        *(f"{p}{m}" for m in MEASURES for p in ("", "p ")),
+    ]
+    uncorrected = {d.system: d for d in differences(several, "cosine")}
+    assert table.cell("cosine / s0", "RR") == pytest.approx(uncorrected["s0"].mean)
+    p = [row[i] for row in table.rows for i in (3, 5)]
+    raw = [paired_randomization(*_pair(several, *row[:2])) for row in table.rows for _ in MEASURES]
+    assert p == holm(raw)
+
+
+def _pair(several: Evaluation, first: str, second: str) -> list[np.ndarray]:
+    values = {result.name: result.per_query["RR"] for result in several.results}
+    return [np.array([values[name][query] for query in sorted(values[name])]) for name in (first, second)]
 
 
 def test_differences_are_corrected_for_all_comparisons_of_the_report() -> None:

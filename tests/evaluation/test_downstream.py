@@ -23,6 +23,7 @@ from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies import sentence_models
 from surprise_rerank.eval.studies.downstream.classifier import take_step
 from surprise_rerank.eval.studies.downstream.evaluation import classify, evaluate_downstream
+from surprise_rerank.eval.studies.downstream.relatedness import Adam, shares_of_grades, slope
 from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, Part, read_task
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
 from surprise_rerank.eval.studies.settings import TASKS, DownstreamSettings
@@ -257,7 +258,9 @@ def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, t
 
 def test_every_text_is_encoded_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = WordEncoder()
-    monkeypatch.setattr(sentence_models, "load_sentence_model", lambda name: SentenceModel(name, encoder))
+    monkeypatch.setattr(
+        sentence_models, "load_sentence_model", lambda name, pooling: SentenceModel(name, encoder)
+    )
     downstream(["words"], data, "MR", "CR", "SST2", post_process=True)
     assert len(encoder.encoded_texts) == len(set(encoder.encoded_texts)) == 48
 
@@ -267,3 +270,40 @@ def test_a_published_accuracy_is_reached(shared_data: Path) -> None:
     toy = shared_data / "evalrank" / "toy_emb.txt"
     found = downstream([str(toy)], shared_data, "SICK-E").table("downstream").cell("toy_emb.txt", "SICK-E")
     assert found == pytest.approx(70.0, abs=3)
+
+
+def test_a_step_of_relatedness_is_that_of_torch() -> None:
+    rng = np.random.default_rng(0)
+    weights, features = rng.normal(size=(7, 5)).astype(np.float32), rng.normal(size=(9, 7)).astype(np.float32)
+    targets = shares_of_grades(rng.uniform(0, 5, 9)).astype(np.float32)
+    theirs = torch.nn.Parameter(torch.from_numpy(weights.copy()))
+    optimizer, adam = torch.optim.Adam([theirs]), Adam(weights)
+    for _ in range(5):
+        optimizer.zero_grad()
+        shares = torch.softmax(torch.from_numpy(features) @ theirs, dim=1)
+        (shares - torch.from_numpy(targets)).square().sum().backward()
+        optimizer.step()
+        adam.step(slope(weights, features, targets))
+        np.testing.assert_allclose(weights, theirs.detach().numpy(), atol=1e-6)
+
+
+def test_relatedness_is_learnt_from_judged_pairs(tmp_path: Path) -> None:
+    """A judgement that is a sum of squares in the vectors is found again by the regression of |u - v|."""
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in range(40)]
+    file = write_vectors(tmp_path / "words.txt", {word: rng.normal(size=6) for word in words})
+    matrix = np.loadtxt(file, usecols=range(1, 7))
+    heading = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+    for part, n in (("train", 400), ("trial", 60), ("test_annotated", 60)):
+        pairs = rng.integers(0, len(words), (n, 2))
+        distances = np.abs(matrix[pairs[:, 0]] - matrix[pairs[:, 1]]).sum(axis=1)
+        scores = np.clip(5 - distances / 2.5, 1, 5)
+        lines = [
+            f"{i}\tw{a}\tw{b}\t{score:.3f}\tNEUTRAL"
+            for i, ((a, b), score) in enumerate(zip(pairs, scores, strict=True))
+        ]
+        write_lines(tmp_path / "sts" / "SICK" / f"SICK_{part}.txt", heading, *lines)
+    report = downstream([str(file)], tmp_path, "SICK-R")
+    assert [table.name for table in report.tables] == ["relatedness", "downstream-details"]
+    r = report.table("relatedness").cell("words.txt", "SICK-R")
+    assert float(str(r)) > 85, r

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from files import write_beir, write_lines, write_vectors
 
+from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
+from surprise_rerank.eval.cli.rerank_eval.main import command
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, check_together, evaluate
 from surprise_rerank.eval.retrieval.results import SystemResult
 from surprise_rerank.eval.retrieval.settings import RetrievalSettings
@@ -95,3 +99,25 @@ def test_what_the_systems_and_the_questions_do_not_allow_is_refused(
         evaluate(replace(settings, runs=(str(run),)))
     notes = evaluate(replace(settings, systems=("dynamax",))).notes
     assert "nothing is compared: the baseline cosine is not among the systems" in notes
+
+
+def test_texts_and_questions_of_ones_own_are_ranked_without_judgements(
+    settings: RetrievalSettings, tmp_path: Path
+) -> None:
+    shutil.rmtree(Path(settings.dataset, "qrels"))
+    systems = ["cosine", *(["bm25-lucene"] if is_installed("pyserini") else [])]
+    line = ["--dataset", settings.dataset, "--systems", ",".join(systems), "--model", settings.model]
+    line += ["--set", f"cache={settings.cache}", "--set", "judged=nothing"]
+    refused = CliRunner().invoke(command, line)
+    assert "say where to write them, --run-dir FOLDER" in str(refused.exception)
+    done = CliRunner().invoke(command, [*line, "--run-dir", str(tmp_path / "rankings")])
+    assert done.exit_code == 0, done.output + str(done.exception)
+    assert "nothing measured" in done.output
+    assert "nDCG" not in done.output
+    for system in systems:
+        lines = (tmp_path / "rankings" / f"{system}.trec").read_text().splitlines()
+        first = {line.split()[0]: line.split()[2] for line in reversed(lines)}
+        if system == "bm25-lucene":
+            assert first == {"q1": "d0", "q2": "d1", "q3": "d3"}
+        else:
+            assert first.keys() == QUERIES.keys()

@@ -12,7 +12,7 @@ from files import write_lines, write_rows, write_vectors
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.errors import DataError, DatasetError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval import studies
 from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors, read_labelled
 
@@ -39,6 +39,23 @@ def test_labels_are_words_whole_numbers_and_truth_values_in_any_column(tmp_path:
     assert found.labels == ("1", "2", "true", "a")
     titled = [{"text": f"text {i}", "title": value} for i, value in enumerate("ab")]
     assert read_labelled(write_rows(tmp_path / "b.jsonl", titled), label="title").labels == ("a", "b")
+
+
+def test_a_data_set_of_the_hub_is_read_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    # A folder of files of its form is loaded as a name is, without a network.
+    for split in ("train", "test"):
+        write_rows(
+            tmp_path / "set" / f"{split}.jsonl", [{"text": f"{split} {i}", "topic": i % 2} for i in range(4)]
+        )
+    read = read_labelled(Path(f"hf:{tmp_path / 'set'}"), label="topic")
+    assert (read.name, read.texts[0], read.labels) == ("set", "test 0", ("0", "1", "0", "1"))
+    assert read_labelled(Path(f"hf:{tmp_path / 'set'}:train"), label="topic").texts[0] == "train 0"
+    with pytest.raises(SurpriseRerankError, match="'label' is not known; there are: text, topic"):
+        read_labelled(Path(f"hf:{tmp_path / 'set'}"))
+    with pytest.raises(DatasetError, match="give hf:NAME:SPLIT, or a file"):
+        read_labelled(Path(f"hf:{tmp_path / 'set'}:dev"), label="topic")
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -36,10 +38,19 @@ def test_a_score_holds_within_its_tolerance_and_is_told_otherwise(
 ) -> None:
     (tmp_path / "own.py").write_text(SCRIPT)
     content = {"command": f"python {tmp_path / 'own.py'}", "tolerance": 0.002}
-    assert check.run({**content, "tables": {"t": {row: {"RR": wanted}}}}, None) == messages
+    assert check.run({**content, "tables": {"t": {row: {"RR": wanted}}}}, None) == (messages, 1)
     (tmp_path / "own.py").write_text("1 / 0")
-    assert "ZeroDivisionError" in check.run({**content, "tables": {}}, None)[0]
+    assert "ZeroDivisionError" in check.run({**content, "tables": {}}, None)[0][0]
     assert "no_such is not installed" in check.lacks({"needs": {"modules": ["no_such"]}}, None)
+
+
+def test_the_lock_file_has_versions_that_the_project_allows() -> None:
+    locked = dict(line.split("==") for line in check.LOCK.read_text("utf-8").splitlines()[1:])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for line in project["dependencies"]:
+        needed = Requirement(line)
+        name = re.sub(r"[-_.]+", "-", needed.name).lower()
+        assert locked[name] in needed.specifier, line
 
 
 def anchor(heading: str) -> str:

@@ -97,5 +97,5 @@ def test_the_wheel_works(environment: Path, tmp_path: Path) -> None:
     file, version = run(environment / "bin" / "python", "-P", "-c", code, cwd=tmp_path).split()
     assert Path(file).is_relative_to(environment)
     assert version[0].isdigit()
-    for command, shown in (("surprise-rerank", "search"), ("rerank-eval", "off-topic")):
+    for command, shown in (("surprise-rerank", "search"), ("rerank-eval", "papers")):
         assert shown in run(environment / "bin" / command, "--help", cwd=tmp_path)

@@ -46,10 +46,11 @@ ROOMS = [
         for room in ("engines", "storage", "writing", "search", "retrievers", "hybrid", "scored")
     ),
     *(f"connectors.{room}" for room in ("highlights", "readers", "systems", "ranked", "document_index")),
-    *(f"connectors.{room}" for room in ("attached", "qdrant", "similar", "server", "components", "filters")),
+    *(f"connectors.{room}" for room in ("attached", "qdrant", "similar", "server", "components")),
+    "connectors.filters",
     "connectors",
     *("eval.line_files", "eval.questions", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
-    *(f"eval.cli.{room}" for room in ("exits", "settings", "sources", "opening", "output", "options")),
+    *(f"eval.cli.{room}" for room in ("exits", "settings", "sources", "inputs", "output", "options")),
     *("eval.cli", "eval"),
 ]
 # The core makes arrays of arrays: stores, data sets and terminals belong to connectors and eval.

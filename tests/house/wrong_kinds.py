@@ -56,6 +56,11 @@ LEFT_OUT: dict[str, str] = {
         "made by pipelines, retrievers and re-rankers",
     ),
     **dict.fromkeys(("DocumentIndex()", "Collection()"), "made by `open` and `attach`"),
+    "QuestionBackground": "made by `measure_background`",
+    **dict.fromkeys(
+        ("IndexOptions.key_of", "IndexOptions.tenant_filter", "IndexOptions.owned"),
+        "of what reads and writes points",
+    ),
     "Ensemble()": "made by `from_vectors`, `from_batches` and `load`",
     "System": "of packages that add systems; checked when it is registered",
     "TextReranker.arank": "hands everything on to `rank`",
@@ -133,17 +138,18 @@ class Things:
             "pipeline": index.pipeline("cosine"),
             "texts": surprise_rerank.TextReranker(encoder),
         }
-        collections = surprise_rerank.Collections([index], "cosine")
+        collections = surprise_rerank.Federation([index], "cosine")
         self.of: dict[str, Any] = {
             "DocumentIndex": things["index"],
             "Collection": things["collection"],
-            "Collections": collections,
+            "Federation": collections,
             "Pipeline": things["pipeline"],
             "TextReranker": things["texts"],
             "FunctionEncoder": encoder,
             "Ensemble": ensemble,
             "Diversity": surprise_rerank.Diversity(),
             "SearchOptions": surprise_rerank.SearchOptions(),
+            "IndexOptions": surprise_rerank.IndexOptions(),
             "Passages": surprise_rerank.Passages(),
             "SurpriseClassifier": classifier,
             "TextSimilarity": similarity,

@@ -10,7 +10,7 @@ import pytest
 from foreign import foreign
 from words import WordEncoder
 
-from surprise_rerank import Collections, DataError, Document, DocumentIndex
+from surprise_rerank import DataError, Document, DocumentIndex, Federation
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -39,8 +39,8 @@ def money() -> Collection:
 
 
 def test_a_question_finds_the_collection_that_answers_it(pets: DocumentIndex, money: Collection) -> None:
-    both = Collections({"pets": pets, "money": money})
-    assert repr(both) == "<Collections: pets, money>"
+    both = Federation({"pets": pets, "money": money})
+    assert repr(both) == "<Federation: pets, money>"
     for question, name in (("why do dogs bark", "pets"), ("which banks raised rates", "money")):
         found = both.search(question, 8)
         first = [hit.collection for hit in found[:3]]
@@ -55,7 +55,7 @@ def test_a_question_finds_the_collection_that_answers_it(pets: DocumentIndex, mo
 
 
 def test_options_are_of_every_collection(pets: DocumentIndex, money: Collection) -> None:
-    both = Collections([pets, money])
+    both = Federation([pets, money])
     assert len(both.search("why do dogs bark", 3)) == 3
     found = both.search("why do dogs bark", 50, min_percentile=0.9)
     assert found
@@ -70,19 +70,19 @@ def test_options_are_of_every_collection(pets: DocumentIndex, money: Collection)
 
 def test_one_collection_answers_as_it_does_alone(pets: DocumentIndex) -> None:
     alone = pets.pipeline("auto").search("why do cats purr", 7)
-    found = Collections({"pets": pets}, "auto").search("why do cats purr", 7)
+    found = Federation({"pets": pets}, "auto").search("why do cats purr", 7)
     assert [hit.id for hit in found] == list(alone.ids)
     np.testing.assert_allclose([hit.score for hit in found], alone.scores)
 
 
 def test_wrong_uses_are_told(pets: DocumentIndex, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="collections must be at least one, got none"):
-        Collections([])
+        Federation([])
     with DocumentIndex.open(tmp_path / "new", WordEncoder(48)) as new:
         new.sync(PETS[:3], background=False)
         with pytest.raises(DataError, match=r"'new' has no background of its system.*measure_background"):
-            Collections({"pets": pets, "new": new}, "auto")
-    both = Collections([pets])
+            Federation({"pets": pets, "new": new}, "auto")
+    both = Federation([pets])
     with pytest.raises(DataError, match="top_k must be"):
         both.search("q", 0)
     with pytest.raises(DataError, match="filterr"):

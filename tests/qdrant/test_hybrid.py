@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from words import WordEncoder
 from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.lucene.bm25 import BM25Index, BM25Retriever
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SearchOptions, SparseRetriever
-from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever
+from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, with_words
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
@@ -151,6 +151,23 @@ def _assert_same(found: Candidates, expected: Candidates) -> None:
     np.testing.assert_array_equal(found.tokens.directions, expected.tokens.directions)
     own, other = found.corpus_moments["bm25"], expected.corpus_moments["bm25"]
     np.testing.assert_allclose([own.mean, own.deviation], [other.mean, other.deviation], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("form", PASSAGES)
+def test_a_pool_knows_how_many_words_its_best_score_is_worth(open_index: Opener, form: str) -> None:
+    """In a search, and where its texts are re-ranked; not of a model that is known not to read them."""
+    question = encode_queries(ENCODER, ["w3 w4 w80"])[0]
+    with open_index(ENCODER, options=IndexOptions(passages=PASSAGES[form])) as index:
+        index.sync(LONG)
+        words = SparseRetriever(index)
+        weights, best = words.vector(question.text).values, words.search(question.text, 1)[1][0]
+        assert len(weights) == 3  # a word that no document has has the largest weight
+        pool = HybridRetriever(index, words).retrieve(question, 50)
+        assert pool.words == pytest.approx(float(best) / float(weights.mean()))
+        assert with_words(index.fetch(pool.ids, {"dense"}), words, question.text).words == pool.words
+        index.model = "all-MiniLM-L6-v2"
+        index.storage.save(replace(index.manifest, language="german"))
+        assert HybridRetriever(index, words).retrieve(question, 50).words is None
 
 
 @pytest.mark.parametrize(

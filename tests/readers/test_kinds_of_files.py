@@ -177,5 +177,5 @@ def test_a_compressed_file_is_as_large_as_what_it_holds(tmp_path: Path, name: st
     raw = gzip.compress(raw) if name.endswith("gz") else pyarrow.compress(raw, "zstd", asbytes=True)
     with pytest.raises(DataError, match=r"is larger than 9 MiB; raise the limit with .*--set max_bytes="):
         read(tmp_path / name, raw, files=FileRules(max_bytes=9 * 2**20))
-    with pytest.raises(DataError, match="is damaged"):
+    with pytest.raises(DataError, match="damaged"):
         read(tmp_path / name, raw[: len(raw) // 2])

@@ -120,9 +120,9 @@ def test_patterns_choose_as_those_of_gitignore_do(tmp_path: Path) -> None:
     write(tmp_path, dict.fromkeys(["a.txt", "docs/b.py", "docs/drafts/c.txt", "docs/d.txt"], "text"))
     rules = FileRules(include=["docs/", "*.py"], exclude=["drafts/"])
     assert [d.id for d in open_documents(tmp_path, files=rules)] == ["docs/b.py", "docs/d.txt"]
-    with pytest.raises(DataError, match="lists of patterns"):
+    with pytest.raises(DataError, match="include must be a list of strings"):
         FileRules(include="*.md")
-    with pytest.raises(DataError, match="positive"):
+    with pytest.raises(DataError, match="at least 1"):
         FileRules(max_bytes=0)
 
 

@@ -13,7 +13,6 @@ from words import WordEncoder
 from surprise_rerank import DocumentIndex, Passages, Place
 from surprise_rerank.connectors.qdrant import IndexOptions
 from surprise_rerank.connectors.readers import open_documents
-from surprise_rerank.connectors.readers.places import page_starts
 from surprise_rerank.documents import Document
 
 
@@ -97,16 +96,6 @@ def test_every_passage_of_a_pdf_has_its_page_its_label_and_its_heading(tmp_path:
     place = hit.document.place(start, start + 10)
     assert place == Place(page=2, label="ii", heading="Mammals > Cats")
     assert hit.citation.startswith("handbook.pdf, p")
-
-
-def test_pages_are_found_where_what_repeats_is_left_out() -> None:
-    pages = [
-        (1, "Manual\nIntroduction\n1"),
-        (2, "Manual\nDogs bark\n2"),
-        (3, ""),
-        (4, "Manual\nDogs bark\n4"),
-    ]
-    assert page_starts("Introduction\n\nDogs bark\n\nDogs bark", pages) == [(0, 1), (14, 2), (25, 4)]
 
 
 def test_headings_of_pages_and_books_are_paths(tmp_path: Path) -> None:

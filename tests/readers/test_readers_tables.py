@@ -94,7 +94,7 @@ def test_columns_are_found_by_their_names_or_named(tmp_path: Path) -> None:
     for wrong in (Fields(id="Key", text="question,nothing"), Fields(id="Key", text="story", title="nothing")):
         with pytest.raises(DataError, match="'nothing'"):
             list(open_documents(path, fields=wrong))
-    with pytest.raises(DataError, match="list of columns"):
+    with pytest.raises(DataError, match="metadata must be a list of strings"):
         Fields(metadata="section")
 
 

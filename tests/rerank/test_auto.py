@@ -98,7 +98,7 @@ def expected(drawn: Drawn, trusting: bool) -> tuple[np.ndarray, float]:
     most = z_bm25[best(z_bm25)].mean()
     agreed = min(1.0, max(0.0, z_bm25[best(z_cosine)].mean() / most)) if most > 0 else 1.0
     t = 1.0 if trusting else float(min(1.0, max(0.0, (agreed - 0.25) / 0.15)))
-    b = 0.6 * (2 - t) * z_bm25 + t * z_cosine + z_dynamax
+    b = 0.5 * z_bm25 + z_dynamax + t * z_cosine + (1 - t) * z_bm25
     if n < 20:
         return b, t  # too few to tell what the best have more of
     nearest, worded = (sorted(range(n), key=lambda i: -values[i]) for values in (v @ q, bm25))
@@ -112,7 +112,7 @@ def expected(drawn: Drawn, trusting: bool) -> tuple[np.ndarray, float]:
     p = 1 / ranks**2.0
     mean = len(first) / n * v[first].mean(axis=0) + (1 - len(first) / n) * v[further].mean(axis=0)
     f = (p / p.sum()) @ v[first] - mean
-    return b + 0.75 * t * z_of(v @ f, members @ f), t
+    return b + 0.75 * (t * z_of(v @ f, members @ f) + (1 - t) * z_bm25), t
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.booleans())
@@ -220,16 +220,28 @@ def test_where_nobody_is_told_apart_nothing_is_fed_back():
 @pytest.mark.parametrize("part", PARTS)
 def test_weights_are_factors_of_what_is_added(part):
     drawn = Drawn(2, 30)
-    parts = drawn.reranker.parts(drawn.query, drawn.pool)
+    reranker = drawn.reranker if part != "bm25" else replace(drawn.reranker, trust=None)
+    parts = reranker.parts(drawn.query, drawn.pool)
     weights = dict.fromkeys(PARTS, 1.0) | {"cosine": 2.0} | {part: 0.0}
-    ranking = drawn.reranker.weighted(weights).rerank(drawn.query, drawn.pool)
+    ranking = reranker.weighted(weights).rerank(drawn.query, drawn.pool)
     total = sum(weights[name] * part for name, part in parts.items())
     np.testing.assert_allclose(ranking.scores, total[ranking.rows_in(drawn.pool)], atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("words", "trust"), [(None, 0.0), (0.0, 1.0), (1.0, 1.0), (1.5, 0.75), (2.0, 0.5), (3.0, 0.0), (9.0, 0.0)]
+)
+def test_a_word_of_the_question_is_no_evidence_against_the_vectors(words: float | None, trust: float):
+    """BM25's best twenty are the last by cosine; that counts with the words that its best score is worth."""
+    z = {"cosine": np.linspace(3, -3, 40), "bm25": np.linspace(-3, 3, 40)}
+    assert Trust().of(z, range(40), words) == pytest.approx(trust)
+    agreeing = {"cosine": z["bm25"], "bm25": z["bm25"]}
+    assert Trust().of(agreeing, range(40), words) == 1
+
+
 def test_numbers_out_of_range_are_told():
     for low, high in ((0.6, 0.5), (-0.1, 0.5), (0.5, 1.5), (math.nan, 0.5)):
-        with pytest.raises(DataError, match=r"ascending shares|from 0 to 1"):
+        with pytest.raises(DataError, match=r"ascending numbers|from 0 to 1"):
             Trust(low, high)
 
 

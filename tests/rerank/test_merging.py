@@ -6,7 +6,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Ranking
 from surprise_rerank.documents import Document, Passage
-from surprise_rerank.rerank.grouping import at_most_of_each, merged_neighbours, parent_of
+from surprise_rerank.rerank.grouping import at_most_of_each, merged_chunks, merged_neighbours, parent_of
 
 TEXT = "abcdefghijklmnopqrstuvwxyz"
 # Passages of ten letters, of which neighbours share four.
@@ -46,7 +46,6 @@ def test_a_document_has_so_many_lines_at_most() -> None:
     lines = ranking([1.0, 3.0, 2.0, 0.5, 0.0])
     assert at_most_of_each(lines, 2).line_ids == ["long#1", "long#2", "other"]
     assert at_most_of_each(lines, 1).line_ids == ["long#1", "other"]
-    assert at_most_of_each(lines, 1, {"other": "long"}).line_ids == ["long#1"]
 
 
 def test_a_chunk_tells_what_it_is_of() -> None:
@@ -57,3 +56,30 @@ def test_a_chunk_tells_what_it_is_of() -> None:
     assert [parent(source="a.pdf", page=0), parent(source="a.txt", start_index=9)] == ["a.pdf", "a.txt"]
     # Of a whole document the source is where it comes from, which others do, too.
     assert [parent(source="a newspaper"), parent(), parent(parent=7)] == ["chunk"] * 3
+
+
+WORDS = " ".join(f"word{i}" for i in range(40))
+
+
+def chunks(*stretches: tuple[int, int], parent: str = "book") -> tuple[Document, ...]:
+    """Chunks of a document, as others split it, with a name of each."""
+    return tuple(
+        Document(f"{parent}-{start}", WORDS[start:end], "Words", {"parent": parent})
+        for start, end in stretches
+    )
+
+
+def test_chunks_of_others_that_overlap_are_one_hit_with_the_text_of_both() -> None:
+    """No positions are stored with them: each begins with the end of the one before."""
+    pieces = chunks((60, 150), (0, 80), (200, 270), (120, 180)) + chunks((0, 80), parent="copy")
+    scores = np.array([3.0, 2.0, 1.5, 1.0, 0.5])
+    pool = Candidates(tuple(piece.id for piece in pieces), documents=pieces, unit="passage")
+    lines = merged_chunks(Ranking.order(pool, scores, {"cosine": scores}))
+    assert lines.ids == ("book-60", "book-200", "copy-0")
+    assert [hit.document.text for hit in lines] == [WORDS[0:180], WORDS[200:270], WORDS[0:80]]
+    assert lines[0].title == "Words"
+    assert lines.scores.tolist() == [3.0, 1.5, 0.5]
+    assert at_most_of_each(lines, 1).ids == ("book-60", "copy-0")
+    # Another line's text is not repeated: what a hit takes in ends where that begins.
+    apart = merged_chunks(Ranking.order(pool.take([0, 3, 1]), np.array([1.0, 3.0, 2.0])))
+    assert [hit.document.text for hit in apart] == [WORDS[80:180], WORDS[0:80]]

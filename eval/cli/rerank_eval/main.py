@@ -23,6 +23,7 @@ Examples:
   rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
   rerank-eval --dataset ./my-manuals --set judged=pages --systems bm25,cosine,auto
   rerank-eval --dataset beir/nfcorpus --set ensemble=train-questions --run-dir runs
+  rerank-eval --dataset ./my-texts --set judged=nothing --systems bm25-lucene,auto --run-dir rankings
   rerank-eval --dataset beir/scifact --set runs=theirs=theirs.trec
   rerank-eval --dataset beir/scifact --set candidates=theirs.trec --systems cosine,dynamax
   rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine,wmd
@@ -108,8 +109,7 @@ def command(context: click.Context, /, **values: Any) -> None:
     server with `--set qdrant_url=`) and re-used. Every system answers every judged question; the table gives
     each measure's mean, the p-value of its difference to cosine, and the time of retrieval and re-ranking.
 
-    The commands below evaluate models of words and sentences, classify and cluster texts, and find off-topic
-    questions.
+    The commands below evaluate models of words and sentences, and classify and cluster texts.
     """
     if context.invoked_subcommand is not None:
         _refuse_options(context)
@@ -169,7 +169,7 @@ def _compare(
             with terminal.bar(f"loading {chosen.model}"):
                 encoder = load_model(chosen)
         evaluations.append(evaluate(replace(chosen, dataset=name), terminal, encoder))
-    report = compare(evaluations, chosen.baseline)
+    report = compare(evaluations, chosen.baseline, all_pairs=chosen.all_pairs)
     present(report, reports, as_json=as_json, quiet=quiet)
     if run_dir is not None:
         write_results(run_dir, evaluations, report)
@@ -185,8 +185,8 @@ def _refuse_options(context: click.Context) -> None:
             raise click.UsageError(f"{parameter.opts[0]} is for retrieval; {name}'s options follow {name}")
 
 
-for _own in STUDIES:
-    command.add_command(_own)
+for _study in STUDIES:
+    command.add_command(_study)
 
 
 def main() -> None:

@@ -1,10 +1,11 @@
-"""The studies of `rerank-eval`: options and help of each, and the function from its settings to a report."""
+"""The studies of `rerank-eval`: options and help of each, and where the function to a report is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib
+import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -12,7 +13,6 @@ from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import (
     NAMES,
     NEW_FILE,
-    PLACES,
     json_option,
     present,
     report_option,
@@ -25,16 +25,11 @@ from surprise_rerank.eval.studies.settings import (
     ClassifySettings,
     ClusterSettings,
     DownstreamSettings,
-    OffTopicSettings,
     PapersSettings,
     RankSettings,
     StsSettings,
     WordSettings,
 )
-
-if TYPE_CHECKING:
-    from surprise_rerank.connectors.progress import Terminal
-    from surprise_rerank.eval.reports.report import Report
 
 STUDIES: list[click.Command] = []
 _KEPT = "What was made stays; run the same command again to go on."
@@ -71,42 +66,52 @@ def _models(default: str) -> Any:
     )
 
 
-def _study(kind: type, epilog: str, *options: Any) -> Callable[[Callable[..., Report]], click.Command]:
+def _study(name: str, kind: type, target: str, text: str, epilog: str, *options: Any) -> click.Command:
     """Make a command of a function from settings and a terminal to a report.
 
     Args:
+        name: of the command.
         kind: the settings; fields that have no option are keys of `--set`.
+        target: the function, as module:name below `eval.studies`; imported when the command runs.
+        text: of the help.
         epilog: of the help.
         options: the most used fields.
     """
 
-    def make(study: Callable[..., Report]) -> click.Command:
-        def command(
-            *, settings: Given, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any
-        ) -> None:
-            from surprise_rerank.connectors.progress import Terminal
-            from surprise_rerank.eval.reports.writing import check_files
+    def command(
+        *, settings: Given, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any
+    ) -> None:
+        from surprise_rerank.connectors.progress import Terminal
+        from surprise_rerank.eval.reports.writing import check_files
 
-            check_files(reports)
-            with when_interrupted(_KEPT):
-                report = study(settings.of(kind, **values), Terminal(quiet=quiet))
-            present(report, reports, as_json=as_json, quiet=quiet)
+        module, _, function = target.partition(":")
+        study = getattr(importlib.import_module(f"surprise_rerank.eval.studies.{module}"), function)
+        check_files(reports)
+        with when_interrupted(_KEPT):
+            report = study(settings.of(kind, **values), Terminal(quiet=quiet))
+        present(report, reports, as_json=as_json, quiet=quiet)
 
-        taken: list[str] = []
-        decorated: Any = reports(set_option(lambda: (kind,), but=taken)(command))
-        for option in reversed(options):
-            decorated = option(decorated)
-        name = study.__name__.replace("_", "-")
-        study_command: click.Command = click.command(name, help=study.__doc__, epilog=epilog)(decorated)
-        taken += [parameter.name for parameter in study_command.params if parameter.name]
-        STUDIES.append(study_command)
-        return study_command
-
-    return make
+    taken: list[str] = []
+    decorated: Any = reports(set_option(lambda: (kind,), but=taken)(command))
+    for option in reversed(options):
+        decorated = option(decorated)
+    study_command: click.Command = click.command(name, help=inspect.cleandoc(text), epilog=epilog)(decorated)
+    taken += [parameter.name for parameter in study_command.params if parameter.name]
+    STUDIES.append(study_command)
+    return study_command
 
 
-@_study(
+words = _study(
+    "words",
     WordSettings,
+    "evalrank.words:evaluate_words",
+    """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
+
+    The rank of a pair is the number of words that are more similar to its first word than its second one is;
+    of words as similar half count, as all words without a vector are. MR is the mean rank, MRR the mean of 1
+    / rank, Hits@k the share of pairs of rank k or better. The report also has the correlations with people's
+    judgements on 13 word-similarity sets.
+    """,
     """\b
     Examples:
       rerank-eval words --data benchmarks --model toy_emb.txt --model glove-6b-50d
@@ -122,21 +127,16 @@ def _study(kind: type, epilog: str, *options: Any) -> Callable[[Callable[..., Re
     _models(WORD_VECTORS),
     _similarities,
 )
-def words(settings: WordSettings, terminal: Terminal) -> Report:
-    """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
-    The rank of a pair is the number of words that are more similar to its first word than its second one is;
-    of words as similar half count, as all words without a vector are. MR is the mean rank, MRR the mean of 1
-    / rank, Hits@k the share of pairs of rank k or better. The report also has the correlations with people's
-    judgements on 13 word-similarity sets.
-    """
-    from surprise_rerank.eval.studies.evalrank.words import evaluate_words
-
-    return evaluate_words(settings, terminal)
-
-
-@_study(
+sentences = _study(
+    "sentences",
     RankSettings,
+    "evalrank.sentences:evaluate_sentences",
+    """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
+
+    The rank of a pair is the number of sentences that are more similar to its first sentence than its second
+    one is. MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better.
+    """,
     """\b
     Examples:
       rerank-eval sentences --data benchmarks --model toy_emb.txt --model glove-6b-50d
@@ -151,19 +151,18 @@ def words(settings: WordSettings, terminal: Terminal) -> Report:
     _models(WORD_VECTORS),
     _similarities,
 )
-def sentences(settings: RankSettings, terminal: Terminal) -> Report:
-    """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
-    The rank of a pair is the number of sentences that are more similar to its first sentence than its second
-    one is. MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better.
-    """
-    from surprise_rerank.eval.studies.evalrank.sentences import evaluate_sentences
-
-    return evaluate_sentences(settings, terminal)
-
-
-@_study(
+sts = _study(
+    "sts",
     StsSettings,
+    "sts.evaluation:evaluate_sts",
+    """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
+
+    The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
+    baseline have bootstrap intervals, and a sub-task is won or lost where the interval excludes 0.
+    Similarities that are fitted are fitted on the sentences of one data set, without their judgements; SIF
+    takes other counts of words by `--set word_counts=FILE`.
+    """,
     """\b
     Examples:
       rerank-eval sts --data benchmarks
@@ -185,25 +184,22 @@ def sentences(settings: RankSettings, terminal: Terminal) -> Report:
         help="The similarity that the others are compared with.",
     ),
 )
-def sts(settings: StsSettings, terminal: Terminal) -> Report:
-    """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
 
-    The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
-    baseline have bootstrap intervals, and a sub-task is won or lost where the interval excludes 0.
-    Similarities that are fitted are fitted on the sentences of one data set, without their judgements; SIF
-    takes other counts of words by `--set word_counts=FILE`.
-    """
-    from surprise_rerank.eval.studies.sts.evaluation import evaluate_sts
-
-    return evaluate_sts(settings, terminal)
-
-
-@_study(
+downstream = _study(
+    "downstream",
     DownstreamSettings,
+    "downstream.evaluation:evaluate_downstream",
+    """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
+
+    A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
+    regularisation is chosen without the test set, and it is stopped early, as the published figures were
+    made. Every text is encoded once. STS-B and SICK-R are learnt from judged pairs: Pearson's r of the test.
+    """,
     """\b
     Examples:
       rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
       rerank-eval downstream --data benchmarks --model toy_emb.txt --tasks MR,CR --set post_process=yes
+      rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --tasks STS-B,SICK-R
     """,
     _data,
     _models(WORD_VECTORS),
@@ -212,23 +208,20 @@ def sts(settings: StsSettings, terminal: Terminal) -> Report:
         type=NAMES,
         default=DownstreamSettings().tasks,
         show_default=True,
-        help="What to classify, with commas between.",
+        help="What to learn, with commas between; also STS-B and SICK-R, which are regressions.",
     ),
 )
-def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
-    """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
 
-    A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
-    regularisation is chosen without the test set, and it is stopped early, as the published figures were
-    made. Every text is encoded once.
-    """
-    from surprise_rerank.eval.studies.downstream.evaluation import evaluate_downstream
-
-    return evaluate_downstream(settings, terminal)
-
-
-@_study(
+classify = _study(
+    "classify",
     ClassifySettings,
+    "classify.evaluation:evaluate_classification",
+    """Classify labelled texts by the names of their labels: cosine and surprise side by side.
+
+    A text's vector is compared with those of the labels' names in a template. Surprise compares each
+    similarity with those of an ensemble of texts, by default the tested ones without their labels. Vectors
+    are kept in the cache. `--set ensemble_size=` and `--set few_shot=` are the paper's other two studies.
+    """,
     """\b
     Examples:
       rerank-eval classify ag_news.test.jsonl --set 'templates=this matter is {},{}'
@@ -237,7 +230,8 @@ def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
       rerank-eval classify test.jsonl --train train.jsonl --set few_shot=3,9,21
       rerank-eval classify texts.csv --set answers=yes --set names=names.yaml > labels.tsv
 
-    FILE is JSONL, CSV, TSV (.gz, too) or Parquet, with a column of texts and one of labels.
+    FILE is JSONL, CSV, TSV (.gz, too) or Parquet, with a column of texts and one of labels; or
+    hf:NAME:SPLIT, a data set of the Hugging Face hub.
 
     \b
     Systems:
@@ -267,24 +261,17 @@ def downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
     _label,
     _limit,
 )
-def classify(settings: ClassifySettings, terminal: Terminal) -> Report:
-    """Classify labelled texts by the names of their labels: cosine and surprise side by side.
 
-    A text's vector is compared with those of the labels' names in a template. Surprise compares each
-    similarity with those of an ensemble of texts, by default the tested ones without their labels. Vectors
-    are kept in the cache. `--set ensemble_size=` and `--set few_shot=` are the paper's other two studies.
-    """
-    if settings.answers:
-        from surprise_rerank.eval.studies.classify.answers import label_texts
-
-        return label_texts(settings, terminal)
-    from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
-
-    return evaluate_classification(settings, terminal)
-
-
-@_study(
+cluster = _study(
+    "cluster",
     ClusterSettings,
+    "cluster.evaluation:evaluate_clustering",
+    """Compare clusters of texts with their labels: V-measure and ARI.
+
+    Each repeat finds centres by k-means; every assignment takes the same ones, and is compared with the
+    cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.
+    Texts are encoded once; vectors are kept in the cache.
+    """,
     """\b
     Examples:
       rerank-eval cluster tweet.jsonl searchsnippets.jsonl --model all-MiniLM-L6-v2 --model glove-6b-50d
@@ -309,66 +296,15 @@ def classify(settings: ClassifySettings, terminal: Terminal) -> Report:
     _label,
     _limit,
 )
-def cluster(settings: ClusterSettings, terminal: Terminal) -> Report:
-    """Compare clusters of texts with their labels: V-measure and ARI.
 
-    Each repeat finds centres by k-means; every assignment takes the same ones, and is compared with the
-    cosine over the repeats. Labels are used for nothing else than the comparison and the number of clusters.
-    Texts are encoded once; vectors are kept in the cache.
-    """
-    if settings.answers:
-        from surprise_rerank.eval.studies.classify.answers import group_texts
-
-        return group_texts(settings, terminal)
-    from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering
-
-    return evaluate_clustering(settings, terminal)
-
-
-@_study(
-    OffTopicSettings,
-    """\b
-    Examples:
-      rerank-eval off-topic --dataset beir/scifact,beir/nfcorpus
-      rerank-eval off-topic --dataset demo,./my-beir-folder --questions banking77.jsonl --report off.html
-    """,
-    click.option(
-        "--dataset",
-        "datasets",
-        type=PLACES,
-        required=True,
-        help="Corpora with judged questions, with commas between: as for `rerank-eval`. Each one's questions "
-        "are off-topic for the others.",
-    ),
-    click.option(
-        "--questions",
-        "files",
-        multiple=True,
-        type=NEW_FILE,
-        help="More off-topic questions: a text with one a line, or a table with a column `text`.",
-    ),
-    _models(MODEL),
-    click.option(
-        "--limit",
-        type=click.IntRange(20),
-        default=1000,
-        show_default=True,
-        help="The most off-topic questions of a source, drawn at random.",
-    ),
-)
-def off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report:
-    """Off-topic questions: which statistic finds them, and how many pass a threshold.
-
-    Half of the off-topic questions are the background that thresholds are set on, the other half is put to
-    the test.
-    """
-    from surprise_rerank.eval.studies.off_topic.evaluation import evaluate_off_topic
-
-    return evaluate_off_topic(settings, terminal)
-
-
-@_study(
+papers = _study(
+    "papers",
     PapersSettings,
+    "papers:evaluate_papers",
+    """Run what the three papers publish, and show both: EvalRank, DynaMax.
+
+    What needs vectors or data that are not in the folder is left out, and told. All takes some minutes.
+    """,
     """\b
     Examples:
       rerank-eval papers --list
@@ -381,15 +317,6 @@ def off_topic(settings: OffTopicSettings, terminal: Terminal) -> Report:
     ),
     click.option("--list", is_flag=True, help="Run nothing: the published figures and the commands."),
 )
-def papers(settings: PapersSettings, terminal: Terminal) -> Report:
-    """Run what the three papers publish, and show both: EvalRank, DynaMax.
-
-    What needs vectors or data that are not in the folder is left out, and told. All takes some minutes.
-    """
-    from surprise_rerank.eval.studies.papers import evaluate_papers
-
-    return evaluate_papers(settings, terminal)
-
 
 _CORRELATION = """\b
 Examples:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from surprise_rerank.eval.cli.opening import load_model
+from surprise_rerank.eval.cli.inputs import load_model
 from surprise_rerank.eval.cli.options import config_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
@@ -64,7 +64,7 @@ def enrich(
     What is added lies in a collection NAME.surprise beside it. Run it again after changes: points that are
     new or changed are brought up to date, and an interrupted run goes on.
     """
-    from surprise_rerank.connectors.attached.settings import ForeignParts
+    from surprise_rerank.connectors.attached.opening import CollectionConfig
 
     if location.url is None:
         raise click.UsageError(
@@ -72,14 +72,16 @@ def enrich(
             "as http://localhost:6333/papers"
         )
     adding = settings.of(Enriching)
-    parts, model = ForeignParts.read(config), None
+    parts, model = CollectionConfig.read(config), None
     if adding.tokens and not remove:
         parts.look(location).close()  # what cannot be is refused before a model is loaded
         model = load_model(token_model)
     with parts.look(location, tokens=model) as collection:
         if remove:
-            there = collection.remove_enrichment()
-            out.result({"removed": there}, ["removed what was added" if there else "nothing had been added"])
+            removed = collection.remove_enrichment()
+            out.result(
+                {"removed": removed}, ["removed what was added" if removed else "nothing had been added"]
+            )
             return
         report = collection.enrich(
             tokens=adding.tokens, words=adding.words, dry_run=dry_run, show_progress=out.shows_progress

@@ -44,9 +44,10 @@ def explain(result: SearchResult, command: SearchCommand) -> tuple[dict[str, Any
     explanation = explain_ranking(
         result.system, result.encoder, answer.query, answer.pool, ordered, shown_rows, answer.background
     )
-    ranking, own = explanation.ranking, explanation.to_json()
+    ranking, explained = explanation.ranking, explanation.to_json()
     candidates = [
-        {**hit_json(hit, more["rank"]), **more} for hit, more in zip(hits, own["candidates"], strict=True)
+        {**hit_json(hit, more["rank"]), **more}
+        for hit, more in zip(hits, explained["candidates"], strict=True)
     ]
     values = {
         "query": explanation.question,
@@ -57,7 +58,7 @@ def explain(result: SearchResult, command: SearchCommand) -> tuple[dict[str, Any
         "pool": len(ranking),
         "verdict": verdict_json(ranking.verdict),
         "notes": list(ranking.notes),
-        **own,
+        **explained,
         "candidates": candidates,
     }
     return values, _report(values, hits, explanation, result.language)
@@ -73,7 +74,7 @@ def _report(
         tables.append(_best_matches(explanation))
     tables.append(_steps(values))
     plots = [_contributions(hits, explanation)] if explanation.shown and explanation.shares else []
-    plots += [_histogram(own, explanation.places(own)) for own in explanation.distributions]
+    plots += [_histogram(each, explanation.places(each)) for each in explanation.distributions]
     totals = explanation.totals
     if totals is not None and len(totals.values):
         plots.append(_histogram(totals, explanation.total_places()))
@@ -132,7 +133,7 @@ def _steps(values: Mapping[str, Any]) -> Table:
 def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Table:
     before = _before(explanation)
     judged = explanation.ranking.percentile is not None
-    found = excerpts(explanation.question, [*map(body, hits)], language)
+    texts = excerpts(explanation.question, [*map(body, hits)], language)
     columns = (
         Column("rank"),
         *(Column(f"by {_name(name)}") for name in before),
@@ -150,7 +151,7 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: 
             shortened(hit.title),
             excerpt.text,
         )
-        for row, hit, excerpt in zip(explanation.shown, hits, found, strict=True)
+        for row, hit, excerpt in zip(explanation.shown, hits, texts, strict=True)
     ]
     notes = ["score: what the system ranks by."]
     if before:
@@ -165,7 +166,7 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: 
 
 def _scorers(explanation: RankingExplanation) -> Table:
     """A row for each candidate: the similarities of every scorer, and what they gave to the score."""
-    columns = [own for share in explanation.shares for own in _columns(share)]
+    columns = [column for share in explanation.shares for column in _columns(share)]
     rows: list[tuple[Cell, ...]] = [
         (row + 1, *(float(values[row]) for _, values in columns), explanation.ranking.ids[row])
         for row in explanation.shown
@@ -208,8 +209,8 @@ def _best_matches(explanation: RankingExplanation) -> Table:
     """The question's tokens below each other; beside them, what matched in the best documents."""
     rows = [row for row in explanation.shown if row in explanation.matches][:_COMPARED]
     cells = [
-        (own[0].token, *("" if m.match is None else _in_short(m) for m in own))
-        for own in zip(*(explanation.matches[row] for row in rows), strict=True)
+        (nearest[0].token, *("" if m.match is None else _in_short(m) for m in nearest))
+        for nearest in zip(*(explanation.matches[row] for row in rows), strict=True)
     ]
     merged = any(len(match.members) > 1 for row in rows for match in explanation.matches[row])
     return Table(
@@ -236,7 +237,7 @@ def _contributions(hits: Sequence[Hit], explanation: RankingExplanation) -> Plot
         for share in explanation.shares
         if share.weight
     )
-    first = {own.name: own.y[0] for own in series}
+    first = {line.name: line.y[0] for line in series}
     most = max(first, key=first.__getitem__, default="")
     finding = ""
     if len(first) > 1:

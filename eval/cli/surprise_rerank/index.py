@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
 from surprise_rerank.eval.cli.exits import Interrupted
-from surprise_rerank.eval.cli.opening import finding_model, load_model, open_index, read_filter
+from surprise_rerank.eval.cli.inputs import load_model, read_filter
 from surprise_rerank.eval.cli.options import (
     filled_with,
     format_option,
@@ -103,13 +103,13 @@ class Filling:
         """
         names = {"shards": "shard_number", "replicas": "replication_factor"}
         names["write_consistency"] = "write_consistency_factor"
-        given = {key: own for key in names if (own := getattr(self, key)) is not None}
-        keys = f"--set {' and '.join(given)}"
-        if given and location.url is None:
+        values = {key: value for key in names if (value := getattr(self, key)) is not None}
+        keys = f"--set {' and '.join(values)}"
+        if values and location.url is None:
             raise click.UsageError(f"{keys}: a folder has no shards; give a collection on a server")
-        if min(given.values(), default=1) < 1:
+        if min(values.values(), default=1) < 1:
             raise click.UsageError(f"{keys}: give numbers from 1")
-        return {names[key]: own for key, own in given.items()}
+        return {names[key]: value for key, value in values.items()}
 
 
 def _kinds() -> tuple[type, ...]:
@@ -220,6 +220,8 @@ def index(
         send(server, documents, out)
         documents.end(strict=strict)
         return
+    from surprise_rerank.connectors.attached.opening import finding_model
+
     location = replace(location_of(target), prefer_grpc=filling.grpc)
     of_collection = filling.of_collection(location)
     reads = bool(sources or rebuild or prune)
@@ -255,23 +257,23 @@ def index(
                 documents,
             )
     begun = time.perf_counter()
-    made: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
-    anew = {"options": options, "collection_settings": of_collection, **made}
+    progress: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
+    anew = {"options": options, "collection_settings": of_collection, **progress}
     if lost is not None:
         from surprise_rerank.connectors.qdrant import DocumentIndex
 
         done = DocumentIndex.renew(location, documents, encoder, **anew)
-        with open_index(location, encoder) as opened:
+        with _open(location, encoder) as opened:
             _report(out, location, opened, done, documents, begun)
         documents.end(strict=strict)
         return
     rebuild = rebuild and existing is not None  # else there is nothing to keep
-    given = (None, None, None) if rebuild else (encoder, options, of_collection)
-    with _opened(location, *given, is_new=existing is None) as opened:
+    how_opened = (None, None, None) if rebuild else (encoder, options, of_collection)
+    with _opened(location, *how_opened, is_new=existing is None) as opened:
         if rebuild:
             done = opened.rebuild(documents, encoder=encoder, **anew)
         else:
-            done = opened.sync(documents, prune=prune, replace=filling.replace, **made)
+            done = opened.sync(documents, prune=prune, replace=filling.replace, **progress)
         _report(out, location, opened, done, documents, begun)
     documents.end(strict=strict)
 
@@ -294,13 +296,13 @@ def _send_to_who_serves(
 def _require_reading(settings: Given, advice: str, also: Set[str] = frozenset()) -> None:
     """A usage error where something is given that a server's own index has; names `also` are allowed."""
     context = click.get_current_context()
-    given = [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
-    for own in context.command.params:
-        source = context.get_parameter_source(str(own.name))
-        if own.name not in _READING | also and source is ParameterSource.COMMANDLINE:
-            given.append(own.opts[0])
-    if given:
-        raise click.UsageError(f"{' and '.join(given)}: the server has the index; {advice}")
+    options = [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
+    for option in context.command.params:
+        source = context.get_parameter_source(str(option.name))
+        if option.name not in _READING | also and source is ParameterSource.COMMANDLINE:
+            options.append(option.opts[0])
+    if options:
+        raise click.UsageError(f"{' and '.join(options)}: the server has the index; {advice}")
 
 
 def _copied(
@@ -336,7 +338,7 @@ def _deleted(
             "--delete and --delete-where go without each other, SOURCE, --prune and --rebuild"
         )
     chosen = None if condition is None else read_filter("--delete-where", condition)
-    with open_index(location) as opened:
+    with _open(location) as opened:
         removed = opened.delete(list(dict.fromkeys(ids)) or None, filter=chosen, tenant=tenant)
         left = len(opened)
     values = {"index": str(location), "removed": removed, "documents": left}
@@ -369,6 +371,17 @@ def _options(settings: Given, tenant: str | None, existing: IndexOptions | None)
     return changed if tenant is None else replace(changed, tenant=tenant)
 
 
+def _open(
+    location: Location,
+    encoder: Encoder | None = None,
+    options: IndexOptions | None = None,
+    of_collection: Mapping[str, Any] | None = None,
+) -> DocumentIndex:
+    from surprise_rerank.connectors.qdrant import DocumentIndex  # takes a second, which --help has not
+
+    return DocumentIndex.open(location, encoder, options=options, collection_settings=of_collection)
+
+
 @contextlib.contextmanager
 def _opened(
     location: Location,
@@ -380,10 +393,10 @@ def _opened(
 ) -> Iterator[DocumentIndex]:
     """The index; a new one is taken away again where the block fails before a document is stored."""
     folder = None if location.folder is None else Path(location.folder)
-    missing = [own for own in (folder, *folder.parents) if not own.exists()] if folder else []
+    missing = [place for place in (folder, *folder.parents) if not place.exists()] if folder else []
     holds = not is_new
     try:
-        with open_index(location, encoder, options, of_collection) as opened:
+        with _open(location, encoder, options, of_collection) as opened:
             try:
                 yield opened
             except BaseException:
@@ -395,9 +408,9 @@ def _opened(
         if not holds and folder is not None:
             if folder.exists():
                 _take_away(location, encoder, options)
-            for own in missing:
+            for place in missing:
                 with contextlib.suppress(OSError):
-                    own.rmdir()
+                    place.rmdir()
         if not isinstance(error, KeyboardInterrupt):
             raise
         stays = "What was stored stays; run the same command again to go on."
@@ -406,7 +419,7 @@ def _opened(
 
 def _take_away(location: Location, encoder: Encoder | None, options: IndexOptions | None) -> None:
     """Remove a new index without documents, also a half made one, unless another run has it open."""
-    with contextlib.suppress(StoreError, DataError), open_index(location, encoder, options) as opened:
+    with contextlib.suppress(StoreError, DataError), _open(location, encoder, options) as opened:
         opened.storage.discard()
 
 
@@ -420,11 +433,13 @@ def suited_model(sources: Sources) -> str:
 
 
 def _endpoint(location: Location, config: str | None, model: str | None, filling: Filling) -> Encoder | None:
-    from surprise_rerank.connectors.attached.settings import ForeignParts
+    from surprise_rerank.connectors.attached.opening import CollectionConfig
 
     if config is not None and (model or filling.precision):
         raise click.UsageError("--config names the model: leave --model and --set precision out")
-    return ForeignParts.read(config).of_index(location)
+    said = CollectionConfig.read(config)
+    said.require_of_index(location)
+    return said.encoder_of_index()
 
 
 def _encoder(model: str, precision: str, sources: Sources) -> Encoder:
@@ -442,7 +457,7 @@ def _encoder(model: str, precision: str, sources: Sources) -> Encoder:
 def _locked(location: Location, held: contextlib.ExitStack) -> Manifest | None:
     """How an index was made; None where there is none yet. Nobody else changes it while the stack is open."""
     try:
-        opened = held.enter_context(open_index(location))
+        opened = held.enter_context(_open(location))
     except NoIndexError:
         return None
     opened.storage.engine.claim()
@@ -477,13 +492,13 @@ def _report(
         f"{location}: {done.added} added, {done.updated} updated, {done.unchanged} unchanged, "
         f"{done.removed} removed, {done.split} split into passages; {len(opened)} documents"
     )
-    told = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
+    parts = [f"{indexed} indexed in {seconds - done.background_seconds:.1f} s"] if indexed else []
     if done.background_seconds >= 0.05:
-        told.append(f"the background took {done.background_seconds:.1f} s")
+        parts.append(f"the background took {done.background_seconds:.1f} s")
     if done.kept:
-        told.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
+        parts.append(f"{done.kept} stored documents stay: their files are there and could not be read now")
     if elsewhere:
-        told.append(f"{elsewhere} stored documents are in no source that was given")
-    out.result(values, [first, *told, *skipped_lines(skipped)])
+        parts.append(f"{elsewhere} stored documents are in no source that was given")
+    out.result(values, [first, *parts, *skipped_lines(skipped)])
     if problem := unread(opened.manifest.model, opened.manifest.language):
         out.note(problem)

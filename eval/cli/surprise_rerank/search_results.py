@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from surprise_rerank.answers import Answer, SearchSettings
+from surprise_rerank.connectors.attached.opening import open_collection
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.eval.cli.opening import give_model, open_any, read_filter
+from surprise_rerank.eval.cli.inputs import read_filter
 from surprise_rerank.eval.cli.output.console import Output
 
 
@@ -100,11 +101,10 @@ def search_results(location: Location, command: SearchCommand, out: Output) -> I
         SurpriseRerankError: if an option is wrong, the index cannot be opened, or lacks what is needed.
     """
     settings = command.search_settings()
-    with open_any(location, command.model, command.config) as index:
+    encodes = command.system is None or find_system(command.system).encodes
+    with open_collection(location, model=command.model, config=command.config, encodes=encodes) as index:
         name = command.system or index.default_system
-        encoder = None
-        if find_system(name).encodes:
-            encoder = give_model(index, command.model)
+        encoder = index.encoder if encodes else None
         options = NO_OPTIONS.exactly() if command.settings.exact else NO_OPTIONS
         system = build_system(name, index, options, command.settings.mode)
         pipeline = index.pipeline_of(system, **settings)

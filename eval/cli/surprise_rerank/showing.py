@@ -42,10 +42,10 @@ class Shown:
                 "system": result.system.name,
                 "seconds": sum(answer.seconds.values()),
             }
-            own = [[hit_json(hit, rank) for rank, hit in self._ranked(hits)] for _, hits in groups]
-            named = [{"value": groups[i][0], "hits": hits} for i, hits in enumerate(own)]
-            found = {"hits": own[0]} if self._group_by is None else {"groups": named}
-            self._out.json({**head, "verdict": verdict, **found})
+            hits_of_groups = [[hit_json(hit, rank) for rank, hit in self._ranked(hits)] for _, hits in groups]
+            named = [{"value": groups[i][0], "hits": hits} for i, hits in enumerate(hits_of_groups)]
+            shown = {"hits": hits_of_groups[0]} if self._group_by is None else {"groups": named}
+            self._out.json({**head, "verdict": verdict, **shown})
         elif self._out.is_terminal:
             self._print_blocks(result, groups)
         else:
@@ -64,7 +64,7 @@ class Shown:
         return groups
 
     def _print_rows(self, result: SearchResult, groups: Sequence[Group]) -> None:
-        question, hits = result.answer.query.text, [hit for _, own in groups for hit in own]
+        question, hits = result.answer.query.text, [hit for _, of_group in groups for hit in of_group]
         verdict = in_words(result.answer.verdict, anything=bool(hits))
         if verdict:  # beside the rows, which are for programs
             self._out.note(verdict if self._command.is_single else f"{question}: {verdict}")
@@ -81,8 +81,8 @@ class Shown:
                 **({"place": str(hit.place or "")} if self._command.passages else {}),
                 "text": body(hit),
             }
-            for value, own in groups
-            for rank, hit in self._ranked(own)
+            for value, of_group in groups
+            for rank, hit in self._ranked(of_group)
         ]
         if rows and not self._columns:
             judged = any(hit.percentile is not None for hit in hits)
@@ -102,14 +102,14 @@ class Shown:
         if not self._command.is_single:
             print_text(Text(one_line(result.answer.query.text), style="bold"), console, apart=True)
         console.print()  # below a note, too, where the error stream is the same terminal
-        hits = [hit for _, own in groups for hit in own]
+        hits = [hit for _, of_group in groups for hit in of_group]
         length = excerpt_length(console)
-        found = iter(excerpts(result.answer.query.text, [*map(body, hits)], result.language, length))
-        for number, (value, own) in enumerate(groups):
+        texts = iter(excerpts(result.answer.query.text, [*map(body, hits)], result.language, length))
+        for number, (value, of_group) in enumerate(groups):
             if self._group_by is not None:
                 heading = Text.assemble(f"{self._group_by}: ", (one_line(str(value)), "bold"))
                 print_text(heading, console, apart=number > 0)
-            print_blocks([(rank, hit, next(found)) for rank, hit in self._ranked(own)], console)
+            print_blocks([(rank, hit, next(texts)) for rank, hit in self._ranked(of_group)], console)
         verdict = in_words(result.answer.verdict, anything=bool(hits)) or (
             "" if hits else "nothing was found"
         )

@@ -125,7 +125,7 @@ def similar(
         raise click.UsageError("--set workers belongs to --set ray=ADDRESS")
     if not sources and not options["index"]:
         raise click.UsageError("what is to be compared? give files, folders, data sets, or --index")
-    own = SimilaritySettings(
+    comparing = SimilaritySettings(
         k=10 if options["k"] is None and options["above"] is None else options["k"],
         above=options["above"],
         similarity=options["similarity"],
@@ -137,10 +137,10 @@ def similar(
 
     begun, work = time.perf_counter(), out.with_name(f"{out.name}.work")
     try:
-        found = _found(sources, own, work, how, options, output.shows_progress)
-        summary: dict[str, Any] = {"out": str(out), "pairs": found.write(out)}
+        pairs = _similar(sources, comparing, work, how, options, output.shows_progress)
+        summary: dict[str, Any] = {"out": str(out), "pairs": pairs.write(out)}
         if groups is not None:
-            table = found.groups(how.duplicate)
+            table = pairs.groups(how.duplicate)
             write(groups, [table])
             many = table["group"].to_numpy().max() if table.num_rows else 0
             firsts = {row["group"]: row["size"] for row in table.select(["group", "size"]).to_pylist()}
@@ -152,15 +152,15 @@ def similar(
             }
     except KeyboardInterrupt as error:
         raise Interrupted(f"What is done stays in {work}; run the same command again to go on.") from error
-    summary["documents"] = len(found.documents)
-    summary["copies"] = len(found.documents.copies)
-    summary["closest"] = _closest(found)
-    found.forget()
+    summary["documents"] = len(pairs.documents)
+    summary["copies"] = len(pairs.documents.copies)
+    summary["closest"] = _closest(pairs)
+    pairs.forget()
     summary["seconds"] = time.perf_counter() - begun
     output.result(summary, _lines(summary))
 
 
-def _found(
+def _similar(
     sources: tuple[str, ...],
     settings: SimilaritySettings,
     work: Path,
@@ -175,14 +175,16 @@ def _found(
     fields = Fields(id=options["id_field"], title=how.title_field, text=options["text_field"])
     gpus = 1 if str(how.device).startswith("cuda") else 0
     run = run_here if how.ray is None else RayCluster(how.ray, workers=how.workers or 2, num_gpus=gpus).run
-    given = [
+    opened = [
         Sources.opened(names, options["form"], fields) if names else None
         for names in (sources, options["against"])
     ]
     # A source that is alone knows how many documents it has.
-    own, others = (None if s is None else s.named[0][1] if len(s.named) == 1 else iter(s) for s in given)
+    documents, others = (
+        None if s is None else s.named[0][1] if len(s.named) == 1 else iter(s) for s in opened
+    )
     return similar_documents(
-        own,
+        documents,
         settings,
         against=others,
         index=options["index"],
@@ -194,14 +196,17 @@ def _found(
     )
 
 
-def _closest(found: SimilarDocuments) -> list[dict[str, Any]]:
+def _closest(pairs: SimilarDocuments) -> list[dict[str, Any]]:
     """The pairs of the largest cosine, each once, with their texts."""
     best: dict[frozenset[str], dict[str, Any]] = {}
-    for table in found.tables():
+    for table in pairs.tables():
         top = table.sort_by([("cosine", "descending")]).slice(0, 2 * _CLOSEST).to_pylist()
         best |= {frozenset((row["document"], row["neighbour"])): row for row in top}
     rows = sorted(best.values(), key=lambda row: -row["cosine"])[:_CLOSEST]
-    corpora = {"document": found.documents, "neighbour": found.against or found.documents}
+    corpora = {
+        "document": pairs.documents,
+        "neighbour": pairs.against or pairs.documents,
+    }
     for side, corpus in corpora.items():
         places = [corpus.ids.index(row[side]).as_py() for row in rows]
         texts = corpus.texts(places)
@@ -214,10 +219,11 @@ def _lines(summary: dict[str, Any]) -> list[str]:
     copies = f", {summary['copies']} copies" if summary["copies"] else ""
     lines = [f"{summary['out']}: {summary['pairs']} pairs of {summary['documents']} documents{copies}"]
     if "groups" in summary:
-        own = summary["groups"]
-        sizes = f"; the largest have {', '.join(map(str, own['largest']))}" if own["largest"] else ""
+        groups = summary["groups"]
+        sizes = f"; the largest have {', '.join(map(str, groups['largest']))}" if groups["largest"] else ""
         lines.append(
-            f"{own['file']}: {own['groups']} groups of near-duplicates, {own['documents']} documents{sizes}"
+            f"{groups['file']}: {groups['groups']} groups of near-duplicates, "
+            f"{groups['documents']} documents{sizes}"
         )
     for row in summary["closest"]:
         lines.append(shortened(f"  {row['cosine']:.3f}  {row['document']}  {row['neighbour']}"))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.eval.cli.opening import open_any
 from surprise_rerank.eval.cli.options import config_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 
@@ -48,8 +47,10 @@ def status(*, check: bool, location: Location, config: str | None, out: Output) 
     Documents, model, options, ensemble, size, fitted weights; no model is loaded. Of another's collection:
     which vectors are compared, and where its payload has text, title, id and metadata.
     """
+    from surprise_rerank.connectors.attached.opening import open_collection
+
     checked = _checked(location) if check else []
-    with open_any(location, None, config, asks=False) as index:
+    with open_collection(location, config=config, encodes=False) as index:
         values, facts = _report(index, location)
     if out.as_json:
         out.json({**values, "where": str(location), **dict(checked)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +13,6 @@ import click
 from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.opening import give_model, open_any, open_index, open_with_model, use_endpoint
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import Given, set_option
@@ -26,9 +25,8 @@ from surprise_rerank.eval.questions import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from surprise_rerank.candidates import Unit
+    from surprise_rerank.connectors.document_index import DocumentIndex
     from surprise_rerank.connectors.qdrant.location import Location
     from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -59,7 +57,7 @@ class EnsembleSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
+class _Tuning:
     """The options."""
 
     location: Location
@@ -125,70 +123,74 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
     use them, only if they rank held-back questions better than the usual ones by more than chance allows. A
     hundred questions are a beginning.
     """
-    given = _Given(**options)
-    if given.settings and what != "ensemble":
-        raise click.UsageError(f"--set {next(iter(given.settings.values))} is for tune ensemble")
-    if given.passages and what != "background":
+    tuning = _Tuning(**options)
+    if tuning.settings and what != "ensemble":
+        raise click.UsageError(f"--set {next(iter(tuning.settings.values))} is for tune ensemble")
+    if tuning.passages and what != "background":
         raise click.UsageError("--passages is for tune background")
-    if given.reset and (given.questions or given.qrels):
+    if tuning.reset and (tuning.questions or tuning.qrels):
         raise click.UsageError("--reset goes without --questions and --qrels")
     if what == "ensemble":
         for name in ("qrels", "system", "reset"):
-            if getattr(given, name):
+            if getattr(tuning, name):
                 raise click.UsageError(f"--{name} is for tune background and tune weights")
-        _tune_ensemble(given)
+        _tune_ensemble(tuning)
     elif what == "background":
-        _tune_background(given)
+        _tune_background(tuning)
     else:
-        _tune_weights(given, given.system or "auto")
+        _tune_weights(tuning, tuning.system or "auto")
 
 
-def _tune_ensemble(given: _Given) -> None:
-    chosen, questions, location = given.settings.of(EnsembleSettings), given.questions, given.location
+def _tune_ensemble(tuning: _Tuning) -> None:
+    from surprise_rerank.connectors.attached.opening import open_collection
+    from surprise_rerank.connectors.document_index import DocumentIndex
+
+    chosen, questions, location = tuning.settings.of(EnsembleSettings), tuning.questions, tuning.location
     resumed = "What was changed stays; run the same command again to go on."
-    with when_interrupted(resumed), open_index(location) as index:
-        use_endpoint(index, location, given.config)
-        if questions is not None:
+    texts = None if questions is None else read_questions(questions)
+    first = list(islice(texts or (), _BATCH))  # errors of the file come before the model is loaded
+    encodes = texts is not None
+    opened = open_collection(location, model=tuning.model, config=tuning.config, encodes=encodes)
+    with when_interrupted(resumed), opened as index:
+        if not isinstance(index, DocumentIndex):
+            raise DataError(
+                f"{index.where} was made by somebody else, and its documents stay as they are; give it "
+                "questions in Python, with set_questions"
+            )
+        if texts is not None and questions is not None:
             source = "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"
-            found = _of_questions(index, questions, given.model)
+            ensemble = _of_questions(index, chain(first, texts))
         elif len(index):
-            found, source = index.ensemble(), "documents"
+            ensemble, source = index.ensemble(), "documents"
         else:
             raise DataError(f"{index.where} holds no documents yet; index some first")
-        progress = given.out.shows_progress
-        changed = index.set_ensemble(found, source=source, show_progress=progress, **asdict(chosen))
+        progress = tuning.out.shows_progress
+        changed = index.set_ensemble(ensemble, source=source, show_progress=progress, **asdict(chosen))
         record = index.manifest.statistics
         assert record is not None
         of = index.status().members(record.count, record.source)
     values = {"ensemble": record.ensemble, "members": record.count, "source": record.source}
-    _told(
-        given,
+    _show(
+        tuning,
         {**values, "changed": changed},
         f"ensemble {record.ensemble} of {of}; {changed} documents changed",
     )
 
 
-def _told(given: _Given, values: Mapping[str, Any], first: str, *more: str) -> None:
-    given.out.result({"index": str(given.location), **values}, [f"{given.location}: {first}", *more])
+def _show(tuning: _Tuning, values: Mapping[str, Any], first: str, *more: str) -> None:
+    tuning.out.result({"index": str(tuning.location), **values}, [f"{tuning.location}: {first}", *more])
 
 
-def _of_questions(index: Any, questions: str, model: str | None) -> Ensemble:
+def _of_questions(index: DocumentIndex, texts: Iterator[str]) -> Ensemble:
     from surprise_rerank.surprise.ensemble import Ensemble
 
-    texts = read_questions(questions)
-    first = list(islice(texts, _BATCH))  # errors of the file come before the model is loaded
-    encoder = give_model(index, model)
-
-    def vectors() -> Iterator[np.ndarray]:
-        batch = first
-        while batch:
-            yield encoder.encode(batch, kind="query").dense
-            batch = list(islice(texts, _BATCH))
-
-    return Ensemble.from_batches(vectors(), model=index.manifest.model)
+    batches = iter(lambda: list(islice(texts, _BATCH)), [])
+    vectors = (index.encoder.encode(batch, kind="query").dense for batch in batches)
+    return Ensemble.from_batches(vectors, model=index.manifest.model)
 
 
-def _tune_background(given: _Given) -> None:
+def _tune_background(tuning: _Tuning) -> None:
+    from surprise_rerank.connectors.attached.opening import open_collection
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.backgrounds import (
         delete_background,
@@ -198,37 +200,37 @@ def _tune_background(given: _Given) -> None:
     from surprise_rerank.thresholds.promises import promise
     from surprise_rerank.thresholds.varied_questions import ORIGIN
 
-    unit: Unit = "passage" if given.passages else "document"
-    if given.reset:
-        with open_any(given.location, None, given.config, asks=False) as whole:
+    unit: Unit = "passage" if tuning.passages else "document"
+    if tuning.reset:
+        with open_collection(tuning.location, config=tuning.config, encodes=False) as whole:
             index = whole.by_unit(unit)
-            systems = [given.system] if given.system else all_systems()
+            systems = [tuning.system] if tuning.system else all_systems()
             names = [name for name in systems if has_background(index, name)]
             if not names:
-                whose = f" for the system {given.system!r}" if given.system else ""
+                whose = f" for the system {tuning.system!r}" if tuning.system else ""
                 raise DataError(f"{index.where} has no background{whose}; see 'status'")
             for name in names:
                 delete_background(index, name)
-        _told(given, {"forgotten": names}, f"background of {', '.join(names)} forgotten")
+        _show(tuning, {"forgotten": names}, f"background of {', '.join(names)} forgotten")
         return
-    if given.qrels is not None:
-        judged, judgements = given.judged()
-        with open_with_model(given.location, given.model, given.config) as index:
-            name = given.system or index.default_system
+    if tuning.qrels is not None:
+        judged, judgements = tuning.judged()
+        with open_collection(tuning.location, model=tuning.model, config=tuning.config) as index:
+            name = tuning.system or index.default_system
             chance = index.by_unit(unit).calibrate_chance(judged, judgements, name)
-        told = f"{name}: the chance of an answer, from {chance.judged} judged questions"
-        _told(given, {"system": name, **asdict(chance)}, told)
+        sentence = f"{name}: the chance of an answer, from {chance.judged} judged questions"
+        _show(tuning, {"system": name, **asdict(chance)}, sentence)
         return
-    questions = None if given.questions is None else list(read_questions(given.questions))
-    with open_with_model(given.location, given.model, given.config) as index:
-        name = given.system or index.default_system
-        texts, origin = questions or package_questions(index), given.questions or ORIGIN
-        bar = Terminal(quiet=not given.out.shows_progress).bar("background", len(texts), "questions")
+    questions = None if tuning.questions is None else list(read_questions(tuning.questions))
+    with open_collection(tuning.location, model=tuning.model, config=tuning.config) as index:
+        name = tuning.system or index.default_system
+        texts, origin = questions or package_questions(index), tuning.questions or ORIGIN
+        bar = Terminal(quiet=not tuning.out.shows_progress).bar("background", len(texts), "questions")
         with bar as advance:
             measured = index.by_unit(unit).measure_background(name, texts, origin=origin, on_progress=advance)
     lines = []
     if measured.doubt:
-        given.out.note(measured.doubt)
+        tuning.out.note(measured.doubt)
     for level in promised_levels(measured):
         low, high = promise(measured, level)
         lines.append(
@@ -236,54 +238,55 @@ def _tune_background(given: _Given) -> None:
             f"{100 * low:.2g} to {100 * high:.2g}"
         )
     first = f"{name}: {measured.size} can measure a percentile of at most {measured.highest:.4f}"
-    _told(given, background_facts(name, measured), first, *lines)
+    _show(tuning, background_facts(name, measured), first, *lines)
 
 
-def _tune_weights(given: _Given, system: str) -> None:
+def _tune_weights(tuning: _Tuning, system: str) -> None:
     from surprise_rerank.answers import SearchOptions
+    from surprise_rerank.connectors.attached.opening import open_collection
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.connectors.systems.building import build_system
     from surprise_rerank.connectors.systems.fitted_weights import delete_weights, has_weights, store_weights
     from surprise_rerank.pipeline import Pipeline
 
     if not find_system(system).fits:
-        fitted = ", ".join(name for name, own in all_systems().items() if own.fits)
+        fitted = ", ".join(name for name, known_system in all_systems().items() if known_system.fits)
         raise click.UsageError(f"--system {system} has no weights to learn; choose from {fitted}")
-    if given.reset:
-        with open_any(given.location, None, given.config, asks=False) as index:
+    if tuning.reset:
+        with open_collection(tuning.location, config=tuning.config, encodes=False) as index:
             if not has_weights(index, system):
                 raise DataError(f"{index.where} has no fitted weights of the system {system!r}; see 'status'")
             delete_weights(index, system)
-        _told(given, {"forgotten": system}, f"weights of {system} forgotten")
+        _show(tuning, {"forgotten": system}, f"weights of {system} forgotten")
         return
-    texts, judgements = given.judged()
-    with open_with_model(given.location, given.model, given.config) as index:
-        count = sum(any(grade > 0 for grade in own.values()) for own in judgements.values())
+    texts, judgements = tuning.judged()
+    with open_collection(tuning.location, model=tuning.model, config=tuning.config) as index:
+        count = sum(any(grade > 0 for grade in grades.values()) for grades in judgements.values())
         # With the usual weights, whatever was fitted before: fits do not build on each other.
         built = build_system(system, index, fitted=False)
         options = SearchOptions(tenant=index.every_tenant)
         pipeline = Pipeline(index.encoder, built.retriever, built.reranker, options)
-        with Terminal(quiet=not given.out.shows_progress).bar("fitting", count, "questions") as advance:
-            found = pipeline.fit(texts, judgements, on_progress=advance)
-        if found.accepted:
-            store_weights(index, system, found)
-        earlier = not found.accepted and has_weights(index, system)
+        with Terminal(quiet=not tuning.out.shows_progress).bar("fitting", count, "questions") as advance:
+            fit = pipeline.fit(texts, judgements, on_progress=advance)
+        if fit.accepted:
+            store_weights(index, system, fit)
+        earlier = not fit.accepted and has_weights(index, system)
     values = {
         "system": system,
-        "accepted": found.accepted,
+        "accepted": fit.accepted,
         "earlier_in_use": earlier,
-        "weights": dict(found.weights),
-        "start": dict(found.start),
-        "questions": found.questions,
-        "in_pool": found.taught,
-        "before": found.before,
-        "after": found.after,
-        "error": found.error,
+        "weights": dict(fit.weights),
+        "start": dict(fit.start),
+        "questions": fit.questions,
+        "in_pool": fit.taught,
+        "before": fit.before,
+        "after": fit.after,
+        "error": fit.error,
     }
-    _told(given, values, f"{system}: {found}")
-    if not found.taught:
-        given.out.note("no relevant document was found at all: are the ids of --qrels those of the index?")
-    elif found.accepted:
-        given.out.note("stored with the index: searches use them from now on; --reset goes back")
+    _show(tuning, values, f"{system}: {fit}")
+    if not fit.taught:
+        tuning.out.note("no relevant document was found at all: are the ids of --qrels those of the index?")
+    elif fit.accepted:
+        tuning.out.note("stored with the index: searches use them from now on; --reset goes back")
     if earlier:
-        given.out.note("the weights of an earlier fit are still in use; --reset goes back to the usual ones")
+        tuning.out.note("the weights of an earlier fit are still in use; --reset goes back to the usual ones")

@@ -8,7 +8,6 @@ from surprise_rerank.classify.classifier import SurpriseClassifier
 from surprise_rerank.classify.cluster import SurpriseKMeans
 from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.core.files import cache_folder
 from surprise_rerank.encoders.base import dense_vectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
@@ -26,7 +25,7 @@ def label_texts(settings: ClassifySettings, terminal: Terminal) -> Report:
     texts = read_unlabelled(settings.file, text=settings.text, on_error=settings.on_error).sample(
         settings.limit
     )
-    for model in load_models(settings.models, settings.cache or cache_folder(), terminal):
+    for model in load_models(settings, terminal):
         vectors = model.of(texts)
         encode = partial(dense_vectors, model.encoder, kind="query")
         anchors = labels.vectors(settings.templates[0], encode)
@@ -47,7 +46,7 @@ def group_texts(settings: ClusterSettings, terminal: Terminal) -> Report:
     rows: list[tuple[Cell, ...]] = []
     for file in settings.files:
         texts = read_unlabelled(file, text=settings.text, on_error=settings.on_error).sample(settings.limit)
-        for model in load_models(settings.models, settings.cache or cache_folder(), terminal):
+        for model in load_models(settings, terminal):
             groups = SurpriseKMeans(settings.clusters, random_state=0).fit_predict(model.of(texts, "query"))
             rows += [(model.name, text, int(group)) for text, group in zip(texts.texts, groups, strict=True)]
     return _report(", ".join(file.name for file in settings.files), "cluster", rows)

@@ -48,7 +48,7 @@ class EnsembleSizes:
         self._settings = settings
         self._draws = settings.draws or _DRAWS
         self._terminal = terminal
-        self.found = Measurements("model", "template", "ensemble", "system")
+        self.measurements = Measurements("model", "template", "ensemble", "system")
 
     def measure(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> None:
         """Every size, with the same draws for every model and template."""
@@ -66,26 +66,26 @@ class EnsembleSizes:
                             places, used = by_labels(system, labels, texts[tested], ensemble, *mixing)
                             f1 = qualities(truth[tested], places)["weighted F1"]
                             key = (model.name, template, size, shown)
-                            self.found.add(key, {"weight": used, "weighted F1": f1})
+                            self.measurements.add(key, {"weight": used, "weighted F1": f1})
                         advance(1)
                     self._compare((model.name, template, size))
 
     def _compare(self, place: tuple[str, str, int]) -> None:
-        cosine = self.found.mean((*place, COSINE), "weighted F1")
+        cosine = self.measurements.mean((*place, COSINE), "weighted F1")
         for system in SYSTEMS:
             if system != COSINE and cosine:
-                own = self.found.mean((*place, system), "weighted F1")
-                ratio = None if own is None else own / cosine
-                self.found.add((*place, system), {"ratio to cosine": ratio})
+                f1 = self.measurements.mean((*place, system), "weighted F1")
+                ratio = None if f1 is None else f1 / cosine
+                self.measurements.add((*place, system), {"ratio to cosine": ratio})
 
     def tables(self) -> Iterator[Table]:
         """A row for each model, template, size and system."""
         shown = [("weight", 3, False), ("weighted F1", 4, True), ("ratio to cosine", 4, False)]
-        yield self.found.table("ensemble-size", "Means over random ensembles", shown)
+        yield self.measurements.table("ensemble-size", "Means over random ensembles", shown)
 
     def plots(self) -> Iterator[Plot]:
         """The ratio over the size."""
-        yield self.found.plot(
+        yield self.measurements.plot(
             "line",
             "Surprise by cosine",
             "ratio to cosine",

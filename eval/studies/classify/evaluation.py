@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, IntArray
-from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Report, Table
 from surprise_rerank.eval.stats.significance import holm
+from surprise_rerank.eval.studies.classify.answers import label_texts
 from surprise_rerank.eval.studies.classify.ensemble_size import EnsembleSizes
 from surprise_rerank.eval.studies.classify.few_shot import FewShot
 from surprise_rerank.eval.studies.classify.systems import (
@@ -35,8 +34,10 @@ def evaluate_classification(settings: ClassifySettings, terminal: Terminal) -> R
     """Classify labelled texts with every model.
 
     Returns:
-        The table `zero-shot`, or `ensemble-size`, or `few-shot`.
+        The table `zero-shot`, or `ensemble-size`, or `few-shot`; or `answers`, the label of each text.
     """
+    if settings.answers:
+        return label_texts(settings, terminal)
     task = read_task(settings)
     kind = FewShot if settings.few_shot else EnsembleSizes if settings.ensemble_size else ZeroShot
     study: ZeroShot | EnsembleSizes | FewShot = kind(task, settings, terminal)
@@ -47,26 +48,22 @@ def evaluate_classification(settings: ClassifySettings, terminal: Terminal) -> R
         left_out.append(note)
         terminal.say(note)
 
-    folder, trains = settings.cache or cache_folder(), settings.few_shot is not None
-    for model in load_models(settings.models, folder, terminal, trainable=trains):
+    for model in load_models(settings, terminal, trainable=settings.few_shot is not None):
         encoder = model.encoder
         described.append({"name": encoder.name, "fingerprint": encoder.fingerprint})
         study.measure(model, leave_out)
-    if not len(study.found):
+    if not len(study.measurements):
         raise DataError(left_out[0])
-    facts = {
-        name: value for name, value in asdict(settings).items() if name not in ("cache", "file", "train")
-    }
     return Report(
         f"{study.title}: {task.texts.name}",
         tuple(study.tables()),
         tuple(study.plots()),
         (*study.notes(), *left_out, *task.remarks()),
         {
-            "settings": {**facts, "names": dict(task.names)},
+            "settings": {**settings.facts(), "names": dict(task.names)},
             "models": described,
             "texts": len(task.texts),
-            "values": study.found.facts(),
+            "values": study.measurements.facts(),
         },
     )
 
@@ -81,7 +78,7 @@ class ZeroShot:
         self._settings = settings
         self._terminal = terminal
         self._right: dict[tuple[str, str, str], BoolArray] = {}
-        self.found = Measurements("model", "template", "system")
+        self.measurements = Measurements("model", "template", "system")
 
     def measure(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> None:
         """What a model's systems make of the texts."""
@@ -104,7 +101,7 @@ class ZeroShot:
     def _add(self, key: tuple[str, str, str], places: IntArray, weight: float | None = None) -> None:
         truth = self._task.truth
         self._right[key] = truth == places
-        self.found.add(key, {"weight": weight, **qualities(truth, places)})
+        self.measurements.add(key, {"weight": weight, **qualities(truth, places)})
 
     def tables(self) -> Iterator[Table]:
         """A row for each model, template and system."""
@@ -114,22 +111,22 @@ class ZeroShot:
             if (other := self._baseline(key)) is not None
         }
         for (key, p), corrected in zip(tested.items(), holm(list(tested.values())), strict=True):
-            self.found.add(key, {"p (accuracy vs cosine)": p, "p (Holm)": corrected})
+            self.measurements.add(key, {"p (accuracy vs cosine)": p, "p (Holm)": corrected})
         measures = ("accuracy", "macro F1", "weighted F1", "p (accuracy vs cosine)", "p (Holm)")
         shown = [("weight", 3, False), *((name, 4, False) for name in measures)]
-        yield self.found.table("zero-shot", "How well each system does", shown)
+        yield self.measurements.table("zero-shot", "How well each system does", shown)
 
     def _baseline(self, key: tuple[str, str, str]) -> tuple[str, str, str] | None:
         """What a system is compared with: the cosine with its template, or with the first one."""
         model, template, system = key
         if system == COSINE:
             return None
-        own = (other for other in self._right if (other[0], other[2]) == (model, COSINE))
-        return next((other for other in own if template in (other[1], _NO_TEMPLATE)), None)
+        by_cosine = (other for other in self._right if (other[0], other[2]) == (model, COSINE))
+        return next((other for other in by_cosine if template in (other[1], _NO_TEMPLATE)), None)
 
     def plots(self) -> Iterator[Plot]:
         """The accuracy of each system."""
-        yield self.found.plot("bars", "Accuracy", "accuracy")
+        yield self.measurements.plot("bars", "Accuracy", "accuracy")
 
     def notes(self) -> Iterator[str]:
         """Notes for readers."""

@@ -1,4 +1,4 @@
-"""Learning from a few labelled texts: a fine-tuned encoder, a linear map, logistic regression, SetFit."""
+"""Learning from a few labelled texts or none: a fine-tuned encoder, a linear map, a regression, SetFit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import cycle, islice
 
 import numpy as np
 
@@ -35,6 +36,8 @@ from surprise_rerank.surprise.ensemble import Ensemble
 SETFIT = "setfit"
 _NEED_TRAINING = ("cosine", "surprise", SETFIT)
 _DRAWS = 3
+# SetFit's number of sentences of each class that it learns from where there are no examples.
+_SENTENCES = 8
 
 
 class FewShot:
@@ -51,50 +54,52 @@ class FewShot:
         if len(np.unique(self._truth)) < 2:
             raise DataError(f"the texts of {self._source.name} have one label; examples need two at least")
         self._shots = settings.few_shot or ()
+        self._classes = len(np.unique(self._truth))
         self._draws = [self._drawn(seed) for seed in range(settings.draws or _DRAWS)]
         self._unreached = 0
-        self.found = Measurements("model", "k", "system")
+        self.measurements = Measurements("model", "k", "system")
 
     def measure(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> None:
         """What a model's systems learn from every draw."""
         systems = self._possible(model, leave_out)
         for shots in self._shots:
+            learning = systems if shots else tuple(name for name in systems if name in _NEED_TRAINING)
             for seed, (examples, tested) in enumerate(self._draws):
-                rows = examples[: shots * len(np.unique(self._truth))]
+                rows = examples[: shots * self._classes]
                 title = f"{model.name}: k = {shots}, draw {seed + 1} of {len(self._draws)}"
-                with self._terminal.bar(title, len(systems), "systems") as advance:
+                with self._terminal.bar(title, len(learning), "systems") as advance:
                     learner = _Learner(model, self._task, self._settings, rows, tested, seed)
-                    for system in systems:
+                    for system in learning:
                         places, weight, seconds, history = learner.answers(system)
                         self._unreached += history is not None and not history.reached
                         quality = qualities(self._task.truth[tested], places)
                         values = {**quality, "weight": weight, "seconds of training": seconds}
-                        self.found.add((model.name, shots, system), values)
+                        self.measurements.add((model.name, shots, system), values)
                         advance(1)
 
     def _possible(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> tuple[str, ...]:
         """The systems that a model can learn; those that were asked for must be among them."""
-        wanted, name = self._settings.systems, model.name
+        wanted, shown = self._settings.systems, model.name
         systems = tuple(dict.fromkeys(wanted or FEW_SHOT_SYSTEMS))
-        impossible = [own for own in systems if own in _NEED_TRAINING]
+        impossible = [name for name in systems if name in _NEED_TRAINING]
         if not isinstance(model.encoder, SentenceTransformerEncoder) and impossible:
             if wanted:
                 raise ModelError(
-                    f"{name} cannot be fine-tuned, as {impossible[0]} needs it; choose a model of "
+                    f"{shown} cannot be fine-tuned, as {impossible[0]} needs it; choose a model of "
                     "sentence-transformers, or cosine-linear, surprise-linear, logistic"
                 )
-            leave_out(f"{name} cannot be fine-tuned: no {', '.join(impossible)}")
-            systems = tuple(own for own in systems if own not in impossible)
+            leave_out(f"{shown} cannot be fine-tuned: no {', '.join(impossible)}")
+            systems = tuple(name for name in systems if name not in impossible)
         if SETFIT in systems and not is_installed("setfit"):
             if wanted:
                 import_extra("setfit", EXTRA)  # raises
             leave_out(f"no setfit: it is not installed: run {pip_line(EXTRA)}")
-            systems = tuple(own for own in systems if own != SETFIT)
+            systems = tuple(name for name in systems if name != SETFIT)
         try:
             self._task.label_vectors(model.encoder, self._settings.templates[0])
         except DataError as error:
-            leave_out(f"{name}: no system that uses the labels' names, as {error}")
-            systems = tuple(own for own in systems if own in (LOGISTIC, SETFIT))
+            leave_out(f"{shown}: no system that uses the labels' names, as {error}")
+            systems = tuple(name for name in systems if name in (LOGISTIC, SETFIT))
         return systems
 
     def _drawn(self, seed: int) -> tuple[IntArray, IntArray]:
@@ -114,7 +119,11 @@ class FewShot:
                     "test_size, or train"
                 )
         rng = np.random.default_rng((seed, 1))
-        examples = source[draw_examples(self._truth[source], max(self._shots), task.classes, rng)]
+        truth, most = self._truth[source], max(self._shots)
+        if self._settings.balanced:
+            examples = source[draw_examples(truth, most, task.classes, rng)]
+        else:
+            examples = source[rng.permutation(len(source))[: most * self._classes]]
         if task.train is None and size is None:
             tested = np.setdiff1d(source, examples)
         if not len(tested):
@@ -124,7 +133,7 @@ class FewShot:
     def tables(self) -> Iterator[Table]:
         """A row for each model, number of examples and system."""
         shown = [(name, 4, True) for name in ("weighted F1", "macro F1", "accuracy")]
-        yield self.found.table(
+        yield self.measurements.table(
             "few-shot",
             "Means over the draws of examples",
             [*shown, ("seconds of training", 1, False)],
@@ -134,13 +143,19 @@ class FewShot:
     def plots(self) -> Iterator[Plot]:
         """Weighted F1 over the number of examples."""
         note = "Means over the draws of examples, and lines from the worst draw to the best."
-        yield self.found.plot("line", "Learning from few examples", "weighted F1", note=note)
+        yield self.measurements.plot("line", "Learning from few examples", "weighted F1", note=note)
 
     def notes(self) -> Iterator[str]:
         """Notes for readers."""
         source = self._source.name
-        yield f"k: examples of each class, drawn from {source}; a smaller k's are among a larger one's"
-        tested = " or ".join(map(str, sorted({len(own) for _, own in self._draws})))
+        drawn = "of each class" if self._settings.balanced else "for each class in the mean, of any class"
+        yield f"k: examples {drawn}, drawn from {source}; a smaller k's are among a larger one's"
+        if 0 in self._shots:
+            yield (
+                "k = 0: cosine and surprise by the labels' names, untrained; setfit learns from these names "
+                f"in the template, {_SENTENCES} sentences of each class"
+            )
+        tested = " or ".join(map(str, sorted({len(rows) for _, rows in self._draws})))
         yield f"texts tested: {tested}, of {self._task.texts.name}; draws of examples: {len(self._draws)}"
         yield "cosine, surprise: the encoder fine-tuned once for both; -linear: a linear map of its vectors"
         yield "surprise's ensemble: the tested texts, without their labels"
@@ -150,17 +165,17 @@ class FewShot:
                 f"{self._unreached} results come from a training that ended after {training.max_epochs} "
                 f"epochs, above the loss of {training.target_loss:g}"
             )
-        if any(key[-1] == SETFIT for key in self.found):
+        if any(key[-1] == SETFIT for key in self.measurements):
             yield "setfit: its defaults, one epoch of all pairs, and a logistic regression as head"
 
 
 @dataclass(frozen=True, eq=False)
 class _Trained:
-    """The labels' vectors and (n, d) those of the tested texts after a training, and how that went."""
+    """The labels' vectors and (n, d) those of the tested texts, after a training if there was one."""
 
     labels: Mapping[str, Float32Array]
     tested: Float32Array
-    history: TrainingHistory
+    history: TrainingHistory | None
 
 
 class _Learner:
@@ -186,20 +201,19 @@ class _Learner:
     def answers(self, system: str) -> tuple[IntArray, float | None, float, TrainingHistory | None]:
         """(n,) places of the chosen classes, the weight of surprise, seconds and course of the training."""
         if system == SETFIT:
-            places, seconds = setfit_answers(
-                self._encoder, self._examples, self._truth, self._tested, self._seed
-            )
+            examples, truth = (self._examples, self._truth) if self._examples else self._sentences
+            places, seconds = setfit_answers(self._encoder, examples, truth, self._tested, self._seed)
             return places, None, seconds, None
         if system == LOGISTIC:
-            own, tested = self._frozen
+            vectors, tested = self._frozen
             start = time.perf_counter()
-            places = logistic_regression(own, self._truth, tested)
+            places = logistic_regression(vectors, self._truth, tested)
             return places, None, time.perf_counter() - start, None
-        found = self._mapped if system.endswith("-linear") else self._fine_tuned
-        ensemble = Ensemble.from_vectors(found.tested, similarity="cosine")
+        trained = self._mapped if system.endswith("-linear") else self._fine_tuned
+        ensemble = Ensemble.from_vectors(trained.tested, similarity="cosine")
         name, mixing = system.removesuffix("-linear"), (self._settings.weight, self._settings.crossover_size)
-        places, weight = by_labels(name, found.labels, found.tested, ensemble, *mixing)
-        return places, weight, found.history.seconds, found.history
+        places, weight = by_labels(name, trained.labels, trained.tested, ensemble, *mixing)
+        return places, weight, trained.history.seconds if trained.history else 0.0, trained.history
 
     @cached_property
     def _frozen(self) -> tuple[Float32Array, Float32Array]:
@@ -208,7 +222,17 @@ class _Learner:
         return self._model.of(self._source)[rows], self._model.of(self._task.texts)[tested]
 
     @cached_property
+    def _sentences(self) -> tuple[list[str], IntArray]:
+        """The labels' names in the template as examples, and the places of their classes."""
+        groups = Labels.of(self._task.names).texts(self._template)
+        sentences = [text for group in groups for text in islice(cycle(group), _SENTENCES)]
+        return sentences, np.repeat(np.arange(len(groups)), _SENTENCES)
+
+    @cached_property
     def _fine_tuned(self) -> _Trained:
+        if not self._examples:
+            labels = self._task.label_vectors(self._encoder, self._template)
+            return _Trained(labels, self._frozen[1], None)
         groups = Labels.of(self._task.names).texts(self._template)
         # A class may have several names.
         owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
@@ -221,12 +245,12 @@ class _Learner:
 
     @cached_property
     def _mapped(self) -> _Trained:
-        own, tested = self._frozen
+        vectors, tested = self._frozen
         labels = self._task.label_vectors(self._encoder, self._template)
         anchors = np.stack(list(labels.values()))
         members = self._truth[:, None] == np.arange(len(labels))
         training = replace(training_of(self._settings, self._seed), method="linear")
-        weights, history = fit_linear_map(own, members, anchors, training)
+        weights, history = fit_linear_map(vectors, members, anchors, training)
         moved = dict(zip(labels, mapped(anchors, weights), strict=True))
         return _Trained(moved, mapped(tested, weights), history)
 
@@ -250,12 +274,12 @@ def draw_examples(truth: IntArray, shots: int, classes: Sequence[str], rng: np.r
     """
     order = rng.permutation(len(truth))
     present = np.unique(truth)
-    own = [order[truth[order] == place] for place in present]
-    for place, rows in zip(present.tolist(), own, strict=True):
+    by_class = [order[truth[order] == place] for place in present]
+    for place, rows in zip(present.tolist(), by_class, strict=True):
         if len(rows) < shots:
             raise DataError(
                 f"the class {classes[place]!r} has {len(rows)} texts, {shots} examples are asked for; give "
                 "less"
             )
     # One of each class after the other, so that the first examples are of all classes.
-    return np.stack([rows[:shots] for rows in own], axis=1).ravel()
+    return np.stack([rows[:shots] for rows in by_class], axis=1).ravel()

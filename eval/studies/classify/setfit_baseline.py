@@ -46,5 +46,5 @@ def setfit_answers(
         start = time.perf_counter()
         trainer.train()
         seconds = time.perf_counter() - start
-        found = model.predict(list(texts), as_numpy=True, show_progress_bar=False)
-    return np.asarray(found, dtype=np.int64), seconds
+        places = model.predict(list(texts), as_numpy=True, show_progress_bar=False)
+    return np.asarray(places, dtype=np.int64), seconds

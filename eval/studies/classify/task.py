@@ -54,8 +54,8 @@ class Task:
     def label_vectors(self, encoder: Encoder, template: str) -> dict[str, Float32Array]:
         """Class -> the (d,) unit vector of its names in the template."""
         labels = Labels.of(self.names)
-        found = labels.vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
-        return dict(zip(self.classes, found, strict=True))
+        vectors = labels.vectors(template, lambda texts: dense_vectors(encoder, texts, "query"))
+        return dict(zip(self.classes, vectors, strict=True))
 
     def labels_by_template(
         self, encoder: Encoder, templates: Iterable[str], leave_out: Callable[[str], None]
@@ -84,19 +84,19 @@ def read_task(settings: ClassifySettings) -> Task:
     texts = read_labelled(settings.file, **columns)
     train = None if settings.train is None else read_labelled(settings.train, **columns)
     classes = {*texts.labels, *(train.labels if train is not None else ())}
-    given = None if settings.names is None else read_label_names(settings.names)
-    return Task(texts.sample(settings.limit), label_names(classes, given), train)
+    names = None if settings.names is None else read_label_names(settings.names)
+    return Task(texts.sample(settings.limit), label_names(classes, names), train)
 
 
-def label_names(classes: Iterable[str], given: LabelNames | None) -> LabelNames:
+def label_names(classes: Iterable[str], described: LabelNames | None) -> LabelNames:
     """The names of classes, in the order of the classes' characters.
 
     By default a class's own, with spaces for its underscores. Classes of given names that no text is labelled
     with can be chosen all the same.
     """
-    found = sorted(set(classes))
-    names = {name: (name.replace("_", " "),) for name in found} if given is None else given
-    missing = [name for name in found if name not in names]
+    labels = sorted(set(classes))
+    names = {name: (name.replace("_", " "),) for name in labels} if described is None else described
+    missing = [name for name in labels if name not in names]
     if missing:
         raise DataError(
             f"the label names lack {', '.join(map(repr, missing[:5]))}, which texts are labelled with; "
@@ -118,13 +118,13 @@ def read_label_names(path: Path) -> LabelNames:
         raise DataError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(read, dict) or not read:
         raise DataError(f"{path}: expected a mapping of classes to their names, got {str(read)[:60]!r}")
-    found = {}
+    names_by_class = {}
     for name, value in read.items():
         names = [value] if isinstance(value, str) else value
         if not (isinstance(names, list) and names and all(isinstance(n, str) and n.strip() for n in names)):
             raise DataError(f"{path}, {name}: expected a name or a list of names, got {str(value)[:60]!r}")
-        found[str(name)] = tuple(names)
-    return found
+        names_by_class[str(name)] = tuple(names)
+    return names_by_class
 
 
 class _UniqueKeys(yaml.BaseLoader):

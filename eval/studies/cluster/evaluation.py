@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import TypeAlias
 
 from sklearn.exceptions import ConvergenceWarning
@@ -14,10 +13,10 @@ from surprise_rerank import border
 from surprise_rerank.classify.cluster import SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.core.files import cache_folder
 from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.eval.reports.report import Report, Table
 from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
+from surprise_rerank.eval.studies.classify.answers import group_texts
 from surprise_rerank.eval.studies.labelled import COSINE, SURPRISE, LabelledTexts, load_models, read_labelled
 from surprise_rerank.eval.studies.measurements import Key, Measurements
 from surprise_rerank.eval.studies.settings import ClusterSettings, to_weight
@@ -36,34 +35,36 @@ def find_assignments(names: Iterable[str]) -> Assignments:
         names: `cosine`, `surprise` (the Gaussian model), `pooled`, `percentile`, `empirical`; an `@`
             and a weight from 0 to 1, or `crossover`, may follow. Without it the weight is 1.
     """
-    found: dict[str, tuple[SurpriseModel, Weight]] = {COSINE: ("gaussian", 0.0)}
+    assignments: dict[str, tuple[SurpriseModel, Weight]] = {COSINE: ("gaussian", 0.0)}
     for name in names:
         model, at, weight = name.partition("@")
         if name != COSINE and model not in SURPRISE:
-            known = (COSINE, *SURPRISE)
+            choices = (COSINE, *SURPRISE)
             raise DataError(
-                f"there is no assignment {name!r}; {did_you_mean(model, known)}choose from "
-                f"{', '.join(known)}; a weight may follow, as in surprise@0.5"
+                f"there is no assignment {name!r}; {did_you_mean(model, choices)}choose from "
+                f"{', '.join(choices)}; a weight may follow, as in surprise@0.5"
             )
         try:
-            found.setdefault(name, (SURPRISE.get(model, "gaussian"), to_weight(weight) if at else 1.0))
+            assignments.setdefault(name, (SURPRISE.get(model, "gaussian"), to_weight(weight) if at else 1.0))
         except ValueError as error:
             raise DataError(f"assignment {name!r}: the weight {error}") from None
-    return found
+    return assignments
 
 
 def evaluate_clustering(settings: ClusterSettings, terminal: Terminal) -> Report:
     """Compare assignments of texts to the same k-means centres with the texts' labels.
 
     Returns:
-        The tables `cluster` and `cluster-differences`, a row for each file, model and
-        assignment.
+        The tables `cluster` and `cluster-differences`, a row for each file, model and assignment; or
+        `answers`, the cluster of each text.
     """
+    if settings.answers:
+        return group_texts(settings, terminal)
     assignments = find_assignments(settings.assignments)
-    models = load_models(settings.models, settings.cache or cache_folder(), terminal)
+    models = load_models(settings, terminal)
     data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]
     clusters = _clusters(data, settings)
-    found = Measurements("data", "model", "assignment")
+    measurements = Measurements("data", "model", "assignment")
     for model in models:
         for texts in data:
             # Texts are compared with texts: for models with prompts, both sides have the one of a query.
@@ -71,18 +72,17 @@ def evaluate_clustering(settings: ClusterSettings, terminal: Terminal) -> Report
             title = f"{model.name}: {texts.name}"
             with terminal.bar(title, settings.repeats, "repeats") as advance:
                 for seed in range(settings.repeats):
-                    own = measure(vectors, texts.labels, assignments, clusters[texts.name], seed)
-                    for name, values in own.items():
-                        found.add((texts.name, model.name, name), values)
+                    by_assignment = measure(vectors, texts.labels, assignments, clusters[texts.name], seed)
+                    for name, values in by_assignment.items():
+                        measurements.add((texts.name, model.name, name), values)
                     advance(1)
-    differences = _differences(found)
-    facts = {name: value for name, value in asdict(settings).items() if name not in ("cache", "files")}
+    differences = _differences(measurements)
     return Report(
         title="Clusters of texts beside their labels",
-        tables=tuple(_tables(found, differences)),
-        plots=tuple(found.plot("bars", f"{name} by assignment", name) for name in _TESTED),
+        tables=tuple(_tables(measurements, differences)),
+        plots=tuple(measurements.plot("bars", f"{name} by assignment", name) for name in _TESTED),
         notes=tuple(_notes(settings, data, clusters)),
-        facts={"settings": facts, "clusters": clusters, "values": found.facts()},
+        facts={"settings": settings.facts(), "clusters": clusters, "values": measurements.facts()},
     )
 
 
@@ -96,45 +96,45 @@ def measure(
         centres = SurpriseKMeans(clusters, weight=0.0, random_state=seed).fit(vectors)
     measured: dict[str, dict[str, float]] = {}
     for name, (model, weight) in assignments.items():
-        found = SurpriseAssignment(centres, model=model, weight=weight).fit(vectors)
-        v_measure = 100 * v_measure_score(labels, found.labels_)
-        ari = 100 * adjusted_rand_score(labels, found.labels_)
-        own = {"V-measure": v_measure, "ARI": ari}
+        assigned = SurpriseAssignment(centres, model=model, weight=weight).fit(vectors)
+        v_measure = 100 * v_measure_score(labels, assigned.labels_)
+        ari = 100 * adjusted_rand_score(labels, assigned.labels_)
+        values = {"V-measure": v_measure, "ARI": ari}
         if name != COSINE:
             cosine = measured[COSINE]
-            own |= {"V - cosine": v_measure - cosine["V-measure"], "ARI - cosine": ari - cosine["ARI"]}
-            own["moved %"] = 100 * float((found.labels_ != centres.labels_).mean())
-        measured[name] = own
+            values |= {"V - cosine": v_measure - cosine["V-measure"], "ARI - cosine": ari - cosine["ARI"]}
+            values["moved %"] = 100 * float((assigned.labels_ != centres.labels_).mean())
+        measured[name] = values
     return measured
 
 
 def _clusters(data: Sequence[LabelledTexts], settings: ClusterSettings) -> dict[str, int]:
     """File -> number of clusters."""
     border.distinct("names of files", [texts.name for texts in data], "give each once, or rename one")
-    found = {}
+    numbers = {}
     for texts in data:
         if len(texts.classes) < 2:
             raise DataError(
                 f"{texts.name}: every text has the label {texts.labels[0]!r}; clusters are compared with two "
                 "labels or more"
             )
-        found[texts.name] = settings.clusters or len(texts.classes)
-        if found[texts.name] > len(texts):
+        numbers[texts.name] = settings.clusters or len(texts.classes)
+        if numbers[texts.name] > len(texts):
             raise DataError(
-                f"{texts.name}: {found[texts.name]} clusters for {len(texts)} texts; ask for {len(texts)} at "
-                "most"
+                f"{texts.name}: {numbers[texts.name]} clusters for {len(texts)} texts; ask for "
+                f"{len(texts)} at most"
             )
-    return found
+    return numbers
 
 
-def _differences(found: Measurements) -> Measurements:
+def _differences(measurements: Measurements) -> Measurements:
     """Of every assignment to the cosine: mean, interval, p."""
     differences = Measurements("data", "model", "assignment", "measure")
     tested = {}
-    for key in found:
+    for key in measurements:
         for name in _TESTED if key[-1] != COSINE else ():
             place: Key = (*key, name)
-            first, second = (found.values(own, name) for own in ((*key[:-1], COSINE), key))
+            first, second = (measurements.values(position, name) for position in ((*key[:-1], COSINE), key))
             tested[place] = paired_randomization(first, second)
             wins, losses = int((second > first).sum()), int((second < first).sum())
             differences.add(place, {"difference": (second - first).mean(), "wins": wins, "losses": losses})
@@ -146,9 +146,9 @@ def _differences(found: Measurements) -> Measurements:
     return differences
 
 
-def _tables(found: Measurements, differences: Measurements) -> Iterator[Table]:
+def _tables(measurements: Measurements, differences: Measurements) -> Iterator[Table]:
     shown = [("V-measure", 2, True), ("V - cosine", 2, False), ("ARI", 2, True), ("ARI - cosine", 2, False)]
-    yield found.table(
+    yield measurements.table(
         "cluster",
         "Clusters beside labels, x 100: means over the repeats",
         [*shown, ("moved %", 1, False)],

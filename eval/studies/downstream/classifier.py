@@ -10,7 +10,7 @@ three points. A regression to convergence is 4 points above the published accura
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,15 @@ _PASSES, _MOST_PASSES = 2, 200
 _TENACITY = 3
 _HELD_OUT = 0.05
 _RATE, _SMOOTHING, _LEAST = np.float32(0.01), np.float32(0.99), np.float32(1e-8)
+
+
+# (n, d) vectors of n texts.
+Vectors = Callable[[tuple[str, ...]], Float32Array]
+
+
+def pair_features(first: Float32Array, second: Float32Array) -> Float32Array:
+    """(n, 2d) |u - v| and u * v of n pairs of (n, d) vectors."""
+    return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,9 +94,9 @@ def fit_each(
             if failed > _TENACITY:
                 continue
             state = weights[:, :, i].copy()
-            found = accuracy(state, dev)
-            if found > best[i][0]:
-                best[i] = found, state
+            reached = accuracy(state, dev)
+            if reached > best[i][0]:
+                best[i] = reached, state
             else:
                 failures[i] += 1
         if min(failures) > _TENACITY:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from sklearn.metrics import f1_score
@@ -16,10 +16,17 @@ from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
 from surprise_rerank.eval.studies.downstream.classifier import (
     GRID,
     Examples,
+    Vectors,
     accuracy,
     fit,
     fit_each,
+    pair_features,
     predict,
+)
+from surprise_rerank.eval.studies.downstream.relatedness import (
+    RelatednessTask,
+    read_relatedness,
+    relatedness,
 )
 from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, PartName, read_task
 from surprise_rerank.eval.studies.measurements import Measurements
@@ -29,7 +36,7 @@ from surprise_rerank.eval.studies.sentence_models import (
     load_sentence_models,
     post_processed,
 )
-from surprise_rerank.eval.studies.settings import DownstreamSettings
+from surprise_rerank.eval.studies.settings import RELATEDNESS, DownstreamSettings
 
 SEED = 1111  # SentEval's
 FOLDS = 5
@@ -40,40 +47,46 @@ _SEEDS = 5
 # Texts per block: an encoder also makes token vectors, and those of a block are in memory together.
 _TEXTS_AT_ONCE = 4096
 
-# (n, d) vectors of n texts.
-Vectors = Callable[[tuple[str, ...]], Float32Array]
 # Weights, their accuracy on what l2 was chosen by, and what they are tested on.
 _Run = tuple[Float32Array, float, Examples]
 
 
 def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
-    """Accuracy of a classifier of sentence vectors.
+    """Accuracy of a classifier of sentence vectors, and how well a regression of them agrees with people.
 
     Returns:
-        The tables `downstream`, a row for each model, and `downstream-details`, a row for each model and
-        task.
+        The tables `downstream`, a row for each model; `relatedness` of STS-B and SICK-R; and
+        `downstream-details`, a row for each model and task.
     """
-    models = load_sentence_models(settings.models, terminal)
-    tasks = [read_task(name, settings.data) for name in dict.fromkeys(settings.tasks)]
-    found = Measurements("model", "task")
+    models = load_sentence_models(settings, terminal)
+    names = tuple(dict.fromkeys(settings.tasks))
+    tasks = [read_task(name, settings.data) for name in names if name not in RELATEDNESS]
+    judged = [read_relatedness(name, settings.data) for name in names if name in RELATEDNESS]
+    every: list[DownstreamTask | RelatednessTask] = [*tasks, *judged]
+    measurements = Measurements("model", "task")
     for model in models:
-        plain = _encoded(model, tasks, terminal)
-        with terminal.bar(f"{model.name}: classifying", len(tasks), "tasks") as advance:
-            for task in tasks:
-                measured = {model.name: plain}
+        plain = _encoded(model, every, terminal)
+        with terminal.bar(f"{model.name}: learning", len(names), "tasks") as advance:
+            for task in every:
+                by_name = {model.name: plain}
                 if settings.post_process:
                     processed = _looked_up(task.texts, post_processed(plain(task.texts)))
-                    measured[model.name + POST_PROCESSED] = processed
-                for name, vectors in measured.items():
-                    for values in classify(task, vectors):
-                        found.add((name, task.name), values)
+                    by_name[model.name + POST_PROCESSED] = processed
+                for name, vectors in by_name.items():
+                    for values in _runs_of(task, vectors):
+                        measurements.add((name, task.name), values)
                 advance(1)
     details = [("accuracy", 2, True), ("dev accuracy", 2, False), ("F1", 2, False)]
+    details += [("Pearson", 2, True), ("dev Pearson", 2, False), ("Spearman", 2, False)] if judged else []
+    tables = [
+        _means(measurements, [task.name for task in tasks], "downstream", "accuracy", "Accuracy in %"),
+        _means(measurements, [task.name for task in judged], "relatedness", "Pearson", "Pearson's r x 100"),
+    ]
     return Report(
-        title=f"Downstream tasks: {', '.join(task.name for task in tasks)}",
+        title=f"Downstream tasks: {', '.join(names)}",
         tables=(
-            _accuracies(found, [task.name for task in tasks]),
-            found.table(
+            *(table for table in tables if len(table.columns) > 1),
+            measurements.table(
                 "downstream-details",
                 "Single tasks, in %",
                 details,
@@ -81,15 +94,21 @@ def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal) -> Rep
                 detail=True,
             ),
         ),
-        plots=(found.plot("bars", "Downstream tasks", "accuracy"),),
-        notes=tuple(_notes(tasks, settings)),
+        plots=(measurements.plot("bars", "Downstream tasks", "accuracy"),) if tasks else (),
+        notes=tuple(_notes(tasks, judged, settings)),
         facts={
             "classifier": "senteval",
             "models": settings.models,
             "seed": SEED,
-            "values": found.facts(),
+            "values": measurements.facts(),
         },
     )
+
+
+def _runs_of(task: DownstreamTask | RelatednessTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
+    if isinstance(task, DownstreamTask):
+        return classify(task, vectors)
+    return relatedness(task, vectors, range(SEED, SEED + _SEEDS))
 
 
 def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
@@ -136,13 +155,13 @@ def _runs(parts: dict[PartName, Examples], classes: int) -> Iterator[_Run]:
 
 def _cross_validated(train: Examples, classes: int, seed: int) -> tuple[Float32Array, float]:
     """Weights for the l2 that cross-validation chose, and its accuracy there."""
-    found = np.zeros(len(GRID))
+    accuracies = np.zeros(len(GRID))
     for rows, held_out in _folds(train, seed):
         dev = train[held_out]
         candidates = fit_each(train[rows], dev, GRID, classes, seed)
-        found += np.array([accuracy(weights, dev) for weights in candidates]) / FOLDS
-    best = int(found.argmax())
-    return fit(train, GRID[best], classes, seed), float(found[best])
+        accuracies += np.array([accuracy(weights, dev) for weights in candidates]) / FOLDS
+    best = int(accuracies.argmax())
+    return fit(train, GRID[best], classes, seed), float(accuracies[best])
 
 
 def _folds(examples: Examples, seed: int) -> list[tuple[IntArray, IntArray]]:
@@ -155,11 +174,12 @@ def _examples(task: DownstreamTask, name: PartName, vectors: Vectors) -> Example
     first = vectors(part.texts)
     if not part.others:
         return Examples(first, part.labels)
-    second = vectors(part.others)
-    return Examples(np.concatenate([np.abs(first - second), first * second], axis=1), part.labels)
+    return Examples(pair_features(first, vectors(part.others)), part.labels)
 
 
-def _encoded(model: SentenceModel, tasks: Sequence[DownstreamTask], terminal: Terminal) -> Vectors:
+def _encoded(
+    model: SentenceModel, tasks: Sequence[DownstreamTask | RelatednessTask], terminal: Terminal
+) -> Vectors:
     """The vectors of all tasks' texts, each encoded once."""
     texts = tuple(dict.fromkeys(text for task in tasks for text in task.texts))
     with terminal.bar(f"{model.name}: encoding", len(texts), "texts") as advance:
@@ -175,22 +195,25 @@ def _looked_up(texts: tuple[str, ...], vectors: Float32Array) -> Vectors:
     return lambda wanted: vectors[[rows[text] for text in wanted]]
 
 
-def _accuracies(found: Measurements, tasks: Sequence[str]) -> Table:
+def _means(measurements: Measurements, tasks: Sequence[str], name: str, measure: str, title: str) -> Table:
+    """A row for each model: a column for each task, and their mean; without tasks no column but the first."""
     rows: list[tuple[Cell, ...]] = []
-    for model in dict.fromkeys(key[0] for key in found):
-        values = [found.mean((model, task), "accuracy") or 0.0 for task in tasks]
+    for model in dict.fromkeys(key[0] for key in measurements) if tasks else ():
+        values = [measurements.mean((model, task), measure) or 0.0 for task in tasks]
         rows.append((model, *values, float(np.mean(values))))
-    columns = [Column(name, 1, "max") for name in (*tasks, "mean")]
-    return Table("downstream", "Accuracy in %", (Column("model"), *columns), tuple(rows))
+    columns = [Column(heading, 1, "max") for heading in (*tasks, "mean")] if tasks else []
+    return Table(name, title, (Column("model"), *columns), tuple(rows))
 
 
-def _notes(tasks: Sequence[DownstreamTask], settings: DownstreamSettings) -> Iterator[str]:
+def _notes(
+    tasks: Sequence[DownstreamTask], judged: Sequence[RelatednessTask], settings: DownstreamSettings
+) -> Iterator[str]:
     crossed = [task.name for task in tasks if "all" in task.parts]
-    tested = [task.name for task in tasks if "all" not in task.parts]
+    tested = [task.name for task in tasks if "all" not in task.parts] + [task.name for task in judged]
     if crossed:
         yield f"{', '.join(crossed)}: nested 5-fold cross-validation, the mean over 5 test folds"
     if tested:
         yield f"{', '.join(tested)}: the test set, the mean over {_SEEDS} seeds"
-    yield "the classifier is stopped early, as the published figures were made (those are of one seed)"
+    yield "training is stopped early, as the published figures were made (those are of one seed)"
     if settings.post_process:
         yield f"{POST_PROCESSED}: without the first two principal components of each task's texts, uncentred"

@@ -14,7 +14,7 @@ import numpy as np
 from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.errors import DatasetError
 from surprise_rerank.eval.line_files import data_folder, place, read_lines, read_rows
-from surprise_rerank.eval.studies.settings import TASKS
+from surprise_rerank.eval.studies.settings import RELATEDNESS, TASKS
 
 PartName: TypeAlias = Literal["all", "train", "dev", "test"]
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class Part:
     def of(cls, items: Sequence[_Item]) -> Part:
         """Examples of a file's items."""
         texts, others, labels = zip(*items, strict=True)
-        spaced = [tuple(" ".join(text.split()) or _NOTHING for text in own) for own in (texts, others)]
+        spaced = [tuple(" ".join(text.split()) or _NOTHING for text in column) for column in (texts, others)]
         return cls(spaced[0], spaced[1] if any(others) else (), np.array(labels, dtype=np.int64))
 
     def __len__(self) -> int:
@@ -91,21 +91,21 @@ def read_task(name: str, data: Path | None) -> DownstreamTask:
         ]
         return DownstreamTask(name, classes, {"all": Part.of(items)})
     if name not in _OF_PARTS:
-        raise DatasetError(f"there is no task {name!r}; choose from {', '.join(TASKS)}")
-    own = _OF_PARTS[name]
-    folder = data_folder(data, *own.folder)
+        raise DatasetError(f"there is no task {name!r}; choose from {', '.join((*TASKS, *RELATEDNESS))}")
+    published = _OF_PARTS[name]
+    folder = data_folder(data, *published.folder)
     parts: dict[PartName, Part] = {}
-    for part, file in own.files.items():
-        rows = read_rows(folder / file, own.item, own.expected, own.encoding)
+    for part, file in published.files.items():
+        rows = read_rows(folder / file, published.item, published.expected, published.encoding)
         parts[part] = Part.of(_filled(folder / file, (row for row in rows if row is not None)))
-    return DownstreamTask(name, own.classes, parts)
+    return DownstreamTask(name, published.classes, parts)
 
 
 def _filled(path: Path, rows: Iterable[T]) -> list[T]:
-    found = list(rows)
-    if not found:
+    filled = list(rows)
+    if not filled:
         raise DatasetError(f"{path} holds no text, expected a line for each")
-    return found
+    return filled
 
 
 def _citation(line: str) -> tuple[str, str]:

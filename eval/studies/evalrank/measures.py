@@ -184,12 +184,12 @@ class Csls(Cosine):
         count = min(_NEIGHBOURS, int((items.counts > 0).sum()) - 1)
         self.nearness = np.zeros(len(items.unit))
         for start in range(0, len(items.unit) if count > 0 else 0, _BLOCK):
-            own = np.arange(start, min(start + _BLOCK, len(items.unit)))
-            products = items.unit[own] @ items.unit.T
+            block = np.arange(start, min(start + _BLOCK, len(items.unit)))
+            products = items.unit[block] @ items.unit.T
             products[:, items.counts == 0] = -np.inf
-            products[np.arange(len(own)), own] = -np.inf
+            products[np.arange(len(block)), block] = -np.inf
             nearest = np.partition(products, -count, axis=1)[:, -count:]
-            self.nearness[own] = nearest.mean(axis=1, dtype=np.float64)
+            self.nearness[block] = nearest.mean(axis=1, dtype=np.float64)
 
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) scores of n pairs of items."""
@@ -211,8 +211,10 @@ class SurpriseMeasure(Cosine):
     def __init__(self, vectors: Float32Array, surprise: Surprise) -> None:
         super().__init__(vectors)
         self.surprise = surprise
-        found, shape = surprise.moments(vectors), (len(vectors),)
-        self.moments = Moments(np.broadcast_to(found.mean, shape), np.broadcast_to(found.deviation, shape))
+        moments, shape = surprise.moments(vectors), (len(vectors),)
+        self.moments = Moments(
+            np.broadcast_to(moments.mean, shape), np.broadcast_to(moments.deviation, shape)
+        )
 
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) scores of n pairs of items."""
@@ -228,7 +230,7 @@ class SurpriseMeasure(Cosine):
         if self.surprise.weight == 1 and has_spread(self.moments).all():
             return (cosines - self.moments.mean) / self.moments.deviation
         items = np.arange(len(self.wide))
-        return np.stack([self._of(own, items) for own in cosines])
+        return np.stack([self._of(row, items) for row in cosines])
 
     def _of(self, cosines: Float64Array, second: IntArray) -> Float64Array:
         chosen = Moments(self.moments.mean[second], self.moments.deviation[second])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.core.arrays import Float32Array, IntArray, unit_rows
+from surprise_rerank.core.arrays import IntArray, unit_rows
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies.evalrank.data import RankingTask, read_sentence_ranking
@@ -18,7 +18,7 @@ from surprise_rerank.eval.studies.evalrank.measures import (
     TokenMeasure,
     dense_measure,
 )
-from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankOutcome, rank_report, ranked
+from surprise_rerank.eval.studies.evalrank.outcomes import RankStudy
 from surprise_rerank.eval.studies.evalrank.ranks import Items
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
@@ -40,7 +40,7 @@ def evaluate_sentences(settings: RankSettings, terminal: Terminal) -> Report:
     border.some("similarities", settings.similarities, "name one")
     border.choices("similarities", settings.similarities, (*DENSE_MEASURES, *with_raw()))
     task = read_sentence_ranking(settings.data)
-    return rank_sentences(load_sentence_models(settings.models, terminal), task, settings, terminal)
+    return rank_sentences(load_sentence_models(settings, terminal), task, settings, terminal)
 
 
 def rank_sentences(
@@ -52,12 +52,12 @@ def rank_sentences(
     Similarities of token vectors compare tokens as the model gives them. What has to be fitted, IDF for one,
     is fitted on the background.
     """
-    of_vectors = [kind for kind in dict.fromkeys(settings.similarities) if kind in DENSE_MEASURES]
-    of_tokens = [kind for kind in dict.fromkeys(settings.similarities) if kind not in DENSE_MEASURES]
+    study = RankStudy("sentences", task, settings, terminal)
+    similarities = dict.fromkeys(settings.similarities)
+    of_tokens = [name for name in similarities if name not in DENSE_MEASURES]
     row = {sentence: i for i, sentence in enumerate(task.background)}
     pairs = np.array([[row[first], row[second]] for first, second in task.pairs])
-    outcomes: list[RankOutcome] = []
-    notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
+    processing = {"": lambda vectors: vectors, POST_PROCESSED: post_processed, WHITENED: whitened}
     for model in models:
         with terminal.bar(f"encoding with {model.name}", len(row), "sentences") as advance:
             encoded = model.encoder.encode(task.background, on_progress=advance)
@@ -66,56 +66,40 @@ def rank_sentences(
         vectors = encoded.dense if model.word_vectors is None else model.vectors(task.background)
         is_known = tokens.lengths > 0
         missing = int(np.count_nonzero(~is_known))
-        known = float(is_known[pairs].all(axis=1).mean())
+        share_known = float(is_known[pairs].all(axis=1).mean())
         if missing:
-            notes.append(f"{model.name} knows no word of {missing} of {len(row)} sentences.")
+            study.notes.append(f"{model.name} knows no word of {missing} of {len(row)} sentences.")
         # Where a sentence has no known word, the published program computes in float64, and `l2` has no two
         # precisions that would decide anything.
-        published = {"cosine"} if missing else {"cosine", "l2"}
-        published = published if settings.as_published else set()
-        outcomes += _of_vectors(model.name, vectors, of_vectors, pairs, terminal, published, known)
+        published = ("cosine",) if missing else ("cosine", "l2")
+        for variant in study.variants:
+            processed = processing[variant](vectors)
+            centred = (processed - processed.mean(axis=0, dtype=np.float64)).astype(np.float32)
+            items, item_of = Items.of(centred, unit_rows(centred), len(centred))
+            for name in similarities:
+                if name in DENSE_MEASURES:
+                    as_published = settings.as_published and name in published
+                    measure = dense_measure(name, items, as_published=as_published)
+                    study.rank(model.name + variant, name, measure, item_of[pairs], items.counts, share_known)
         if of_tokens:
-            outcomes += _of_tokens(model, task, tokens, of_tokens, pairs, terminal, known)
-        if settings.post_process:
-            name, processed = model.name + POST_PROCESSED, post_processed(vectors)
-            outcomes += _of_vectors(name, processed, of_vectors, pairs, terminal, published, known)
-        if settings.whiten:
-            name = model.name + WHITENED
-            outcomes += _of_vectors(name, whitened(vectors), of_vectors, pairs, terminal, published, known)
-    return rank_report("sentences", task, outcomes, notes, settings)
+            _rank_tokens(study, model, tokens, of_tokens, pairs, share_known)
+    return study.report()
 
 
-def _of_vectors(
-    name: str,
-    vectors: Float32Array,
-    measures: Sequence[str],
-    pairs: IntArray,
-    terminal: Terminal,
-    published: set[str],
-    known: float,
-) -> Iterator[RankOutcome]:
-    centred = (vectors - vectors.mean(axis=0, dtype=np.float64)).astype(np.float32)
-    items, item_of = Items.of(centred, unit_rows(centred), len(centred))
-    for kind in measures:
-        measure = dense_measure(kind, items, as_published=kind in published)
-        yield ranked(name, kind, measure, item_of[pairs], items.counts, terminal, known)
-
-
-def _of_tokens(
+def _rank_tokens(
+    study: RankStudy,
     model: SentenceModel,
-    task: RankingTask,
     tokens: TokenBatch,
-    measures: Sequence[str],
+    similarities: Sequence[str],
     pairs: IntArray,
-    terminal: Terminal,
-    known: float,
-) -> Iterator[RankOutcome]:
-    words = word_lists(model.encoder, task.background)
+    share_known: float,
+) -> None:
+    words = word_lists(model.encoder, study.task.background)
     texts = Texts(replace(tokens, own=own_memberships(tokens)), words)
-    needs = frozenset().union(*(find_similarity(kind).fitted_on for kind in measures))
+    needs = frozenset().union(*(find_similarity(name).fitted_on for name in similarities))
     embedding = embedding_words(model.encoder) if "embedding" in needs else None
     corpus = CorpusStatistics(tokens.dimension, texts, WordStatistics.of(words), embedding)
     once = np.ones(len(texts), dtype=np.int64)
-    for kind in measures:
-        measure = TokenMeasure(find_similarity(kind).build(corpus), texts)
-        yield ranked(model.name, kind, measure, pairs, once, terminal, known)
+    for name in similarities:
+        measure = TokenMeasure(find_similarity(name).build(corpus), texts)
+        study.rank(model.name, name, measure, pairs, once, share_known)

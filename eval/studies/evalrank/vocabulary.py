@@ -70,13 +70,13 @@ class Vocabulary:
         """
         taken = _fitted(self.vectors, variant)
         total = sum(unit_rows(taken(block)).sum(axis=0, dtype=np.float64) for block in _blocks(self.vectors))
-        known = self.rows >= 0
-        processed = taken(self.vectors[self.rows[known]])
+        is_known = self.rows >= 0
+        processed = taken(self.vectors[self.rows[is_known]])
         plain = np.zeros((len(self.rows), processed.shape[1]), dtype=np.float32)
-        plain[known] = processed
+        plain[is_known] = processed
         unit = unit_rows(plain)
-        unit[~known] = total / len(self.vectors)
-        return ProcessedWords(plain, unit, known)
+        unit[~is_known] = total / len(self.vectors)
+        return ProcessedWords(plain, unit, is_known)
 
 
 def _fitted(vectors: FloatArray, variant: str) -> Removal | Whitening:

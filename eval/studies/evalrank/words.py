@@ -18,15 +18,10 @@ from surprise_rerank.eval.studies.evalrank.data import (
     read_word_similarity,
 )
 from surprise_rerank.eval.studies.evalrank.measures import DENSE_MEASURES, dense_measure
-from surprise_rerank.eval.studies.evalrank.outcomes import PUBLISHED_NOTE, RankOutcome, rank_report, ranked
+from surprise_rerank.eval.studies.evalrank.outcomes import RankStudy
 from surprise_rerank.eval.studies.evalrank.ranks import Items
 from surprise_rerank.eval.studies.evalrank.vocabulary import Vocabulary
-from surprise_rerank.eval.studies.sentence_models import (
-    POST_PROCESSED,
-    WHITENED,
-    SentenceModel,
-    load_sentence_models,
-)
+from surprise_rerank.eval.studies.sentence_models import SentenceModel, load_sentence_models
 from surprise_rerank.eval.studies.settings import RankSettings, WordSettings
 
 _AGREEMENT = (*map(Column, ("model", "similarity", "data set", "Pearson", "Spearman", "Kendall", "pairs")),)
@@ -38,7 +33,7 @@ def evaluate_words(settings: WordSettings, terminal: Terminal) -> Report:
     border.choices("similarities", settings.similarities, DENSE_MEASURES)
     task = read_word_ranking(settings.data, settings.vocabulary)
     sets = read_word_similarity(settings.data)
-    return rank_words(load_sentence_models(settings.models, terminal), task, sets, settings, terminal)
+    return rank_words(load_sentence_models(settings, terminal), task, sets, settings, terminal)
 
 
 def rank_words(
@@ -53,36 +48,32 @@ def rank_words(
     Vectors are centred over the vocabulary, and for all measures but `l2` scaled to length 1; an unknown word
     has the mean of the processed vectors. An encoder's vocabulary is the words of task and sets.
     """
+    study = RankStudy("words", task, settings, terminal)
     words = list(dict.fromkeys([*task.background, *(w for s in sets for pair in s.pairs for w in pair)]))
     row = {word: i for i, word in enumerate(words)}
-    outcomes: list[RankOutcome] = []
+
+    def rows_of(pairs: Sequence[tuple[str, str]]) -> IntArray:
+        return np.array([[row[first], row[second]] for first, second in pairs])
+
     agreements: list[tuple[Cell, ...]] = []
-    notes: list[str] = [PUBLISHED_NOTE] if settings.as_published else []
     for model in models:
         vocabulary = Vocabulary.of(model, words, terminal)
         knows = dict(zip(words, (vocabulary.rows >= 0).tolist(), strict=True))
-        notes += _unknown(model.name, task, knows)
-        known = sum(knows[first] and knows[second] for first, second in task.pairs) / len(task.pairs)
-        for variant in dict.fromkeys(
-            ("", POST_PROCESSED * settings.post_process, WHITENED * settings.whiten)
-        ):
+        study.notes += _unknown(model.name, task, knows)
+        share_known = sum(knows[first] and knows[second] for first, second in task.pairs) / len(task.pairs)
+        for variant in study.variants:
             name = model.name + variant
             vectors = vocabulary.processed(variant)
             items, item_of = Items.of(vectors.plain, vectors.unit, len(task.background))
-
-            def of(pairs: Sequence[tuple[str, str]], item_of: IntArray = item_of) -> IntArray:
-                chosen: IntArray = item_of[np.array([[row[first], row[second]] for first, second in pairs])]
-                return chosen
-
             for kind in dict.fromkeys(settings.similarities):
                 measure = dense_measure(kind, items, as_published=settings.as_published)
-                outcomes.append(ranked(name, kind, measure, of(task.pairs), items.counts, terminal, known))
-                for own in sets:
-                    found = correlations(measure.scores(*of(own.pairs).T), own.scores)
-                    values = (found.pearson, found.spearman, found.kendall, len(own.pairs))
-                    agreements.append((name, kind, own.name, *values))
+                study.rank(name, kind, measure, item_of[rows_of(task.pairs)], items.counts, share_known)
+                for judged in sets:
+                    scores = measure.scores(*item_of[rows_of(judged.pairs)].T)
+                    coefficients = correlations(scores, judged.scores)
+                    agreements.append((name, kind, judged.name, *coefficients, len(judged.pairs)))
     more = [Table("word-similarity", "Word similarity", _AGREEMENT, tuple(agreements), keys=3)]
-    return rank_report("words", task, outcomes, notes, settings, more if sets else ())
+    return study.report(more if sets else ())
 
 
 def _unknown(name: str, task: RankingTask, knows: dict[str, bool]) -> list[str]:

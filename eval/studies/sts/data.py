@@ -131,7 +131,7 @@ def _read_subtask(folder: Path, year: str, name: str) -> SubTask:
     scores = list(read_rows(gold, _judgement, "a judgement from 0 to 5, or nothing"))
     if len(pairs) != len(scores):
         raise DataError(f"{gold} has {len(scores)} lines, expected one for each of {len(pairs)} pairs")
-    rows = [(*own, score) for own, score in zip(pairs, scores, strict=True) if score is not None]
+    rows = [(*pair, score) for pair, score in zip(pairs, scores, strict=True) if score is not None]
     return _subtask(f"{year} {name}", rows, gold)
 
 
@@ -157,7 +157,7 @@ def _read_sick(path: Path, name: str) -> SubTask:
     rows = list(read_rows(path, row, f"{_SICK_HEADER!r}, the score from 1 to 5"))
     if rows[:1] != [None]:
         raise DataError(f"{path}: the first line must be the header {_SICK_HEADER!r}")
-    return _subtask(name, [own for own in rows if own is not None], path)
+    return _subtask(name, [judged for judged in rows if judged is not None], path)
 
 
 def _read_str(folder: Path, name: str) -> SubTask:

@@ -58,9 +58,7 @@ def evaluate_sts(settings: StsSettings, terminal: Terminal) -> Report:
     """Measure how well similarities of sentences agree with people."""
     check_similarities(settings)
     data_sets = read_data_sets(settings.data, settings.sets, other_parts=settings.post_process)
-    return compare_similarities(
-        load_sentence_models(settings.models, terminal), data_sets, settings, terminal
-    )
+    return compare_similarities(load_sentence_models(settings, terminal), data_sets, settings, terminal)
 
 
 def compare_similarities(
@@ -72,19 +70,19 @@ def compare_similarities(
     notes: dict[str, None] = {}
     unknown: dict[str, dict[str, int]] = {}
     for model in models:
-        own, unknown[model.name] = _measured(model, data_sets, settings, terminal, notes)
-        systems += own
-        compared += _compared(own, data_sets, settings, terminal) if settings.resamples else []
+        measured, unknown[model.name] = _measured(model, data_sets, settings, terminal, notes)
+        systems += measured
+        compared += _compared(measured, data_sets, settings, terminal) if settings.resamples else []
         if missing := sum(unknown[model.name].values()):
-            told = (
+            note = (
                 f"{model.name}: no known word in {missing} of the sentences. Their vector for {COSINE} is "
                 "the same for all, as in EvalRank; under the other similarities they are similar to nothing "
                 "(0), as in fuzzymax."
             )
-            notes[told] = None
+            notes[note] = None
     for system in systems:
-        for task, found in system.correlations.items():
-            if not found.defined:
+        for task, coefficients in system.correlations.items():
+            if not coefficients.defined:
                 name = f"{system.model} {system.similarity}"
                 notes[f"{name}: no correlation on {task}, where it is the same for every pair"] = None
     facts = {
@@ -116,7 +114,7 @@ def _measured(
         if not _is_missing(name, settings.baseline, notes)
     ]
     counts = None if settings.word_counts is None else read_word_counts(settings.word_counts)
-    found = {name: StsSystem(model.name, name) for name in names}
+    by_name = {name: StsSystem(model.name, name) for name in names}
     processed = StsSystem(model.name + POST_PROCESSED, COSINE)
     unknown: dict[str, int] = {}
     for data_set in data_sets:
@@ -130,12 +128,12 @@ def _measured(
             )
         unknown[data_set.name] = pairs.unknown
         with terminal.bar(f"{model.name}: {data_set.name}", len(names), "similarities") as advance:
-            for name, system in found.items():
+            for name, system in by_name.items():
                 system.add(data_set, pairs.similarities(name))
                 advance(1)
         if settings.post_process:
             processed.add(data_set, pairs.cosines_post_processed())
-    return [*found.values(), *([processed] if settings.post_process else [])], unknown
+    return [*by_name.values(), *([processed] if settings.post_process else [])], unknown
 
 
 def _is_missing(name: str, baseline: str, notes: dict[str, None]) -> bool:
@@ -143,10 +141,10 @@ def _is_missing(name: str, baseline: str, notes: dict[str, None]) -> bool:
     named = None if name == COSINE else find_similarity(name)
     if named is None or not named.module or is_installed(named.module):
         return False
-    told = f"{name}: not measured, {named.module} is not installed: run {pip_line(named.extra)}"
+    note = f"{name}: not measured, {named.module} is not installed: run {pip_line(named.extra)}"
     if name == baseline:
-        raise DataError(f"the baseline is missing: {told}")
-    notes[told] = None
+        raise DataError(f"the baseline is missing: {note}")
+    notes[note] = None
     return True
 
 
@@ -156,7 +154,7 @@ def _compared(
     """Every other system compared with the baseline, the first one, on every sub-task."""
     baseline, *others = systems
     tasks = [task for data_set in data_sets for task in data_set.subtasks]
-    found: list[Compared] = []
+    rows: list[Compared] = []
     with terminal.bar(f"{baseline.model}: intervals", len(tasks), "sub-tasks") as advance:
         for task in tasks:
             differences = difference_intervals(
@@ -165,11 +163,11 @@ def _compared(
                 baseline.scores[task.name],
                 resamples=settings.resamples,
             )
-            for i, own in enumerate(others):
+            for i, system in enumerate(others):
                 ends = (differences.values[i], differences.low[i], differences.high[i])
                 value, low, high = (100 * float(end) for end in ends)
                 verdict = differences.verdict(i)
-                found.append(Compared(own.model, own.similarity, task.name, value, low, high, verdict))
+                rows.append(Compared(system.model, system.similarity, task.name, value, low, high, verdict))
             advance(1)
     place = {(s.model, s.similarity): i for i, s in enumerate(others)}
-    return sorted(found, key=lambda c: place[c.model, c.similarity])
+    return sorted(rows, key=lambda c: place[c.model, c.similarity])

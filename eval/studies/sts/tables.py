@@ -87,9 +87,9 @@ def tables(
 ) -> tuple[Table, ...]:
     """All tables; without intervals, none of differences."""
     years = [data_set for data_set in data_sets if data_set.name in YEARS]
-    found = [_years(systems, years)] if years else []
+    shown = [_years(systems, years)] if years else []
     if years and compared:
-        found.append(_wins(compared, baseline))
+        shown.append(_wins(compared, baseline))
     weighted = tuple(
         (s.model, s.similarity, data_set.name, *s.mean(data_set, by_size=True))
         for data_set in data_sets
@@ -97,9 +97,9 @@ def tables(
     )
     title = "Correlations by data set, mean over sub-tasks weighted by their size"
     columns = (*_SYSTEM, Column("data set"), *_CORRELATIONS)
-    found.append(Table("sts-weighted", title, columns, weighted, keys=3, detail=len(systems) > _FEW))
+    shown.append(Table("sts-weighted", title, columns, weighted, keys=3, detail=len(systems) > _FEW))
     if compared:
-        found.append(_differences(compared, baseline))
+        shown.append(_differences(compared, baseline))
     rows = tuple(
         (s.model, s.similarity, task.name, *s.correlations[task.name], len(task))
         for data_set in data_sets
@@ -107,8 +107,8 @@ def tables(
         for s in systems
     )
     of_tasks = (*_SYSTEM, Column("sub-task"), *_CORRELATIONS, Column("pairs"))
-    found.append(Table("sts-subtasks", "Correlations by sub-task", of_tasks, rows, keys=3, detail=True))
-    return tuple(found)
+    shown.append(Table("sts-subtasks", "Correlations by sub-task", of_tasks, rows, keys=3, detail=True))
+    return tuple(shown)
 
 
 def _years(systems: Sequence[StsSystem], years: Sequence[DataSet]) -> Table:
@@ -144,12 +144,12 @@ def _wins(compared: Sequence[Compared], baseline: str) -> Table:
     for c in compared:
         if c.in_years:
             counts.setdefault((c.model, c.similarity), Counter())[c.verdict] += 1
-    found = Measurements("model", "similarity")
+    measurements = Measurements("model", "similarity")
     for key, verdicts in counts.items():
-        numbers = {names: verdicts[own] for own, names in _VERDICTS.items()}
+        numbers = {names: verdicts[verdict] for verdict, names in _VERDICTS.items()}
         total = sum(numbers.values())
         shares = {f"{name} %": 100 * n / total for name, n in numbers.items()} if total else {}
-        found.add(key, {**numbers, **shares})
+        measurements.add(key, {**numbers, **shares})
     note = (
         "A win or a loss has a BCa 95 % interval of the difference of Pearson correlations that excludes 0."
     )
@@ -159,17 +159,19 @@ def _wins(compared: Sequence[Compared], baseline: str) -> Table:
         for name in _VERDICTS.values()
     ]
     title = f"Sub-tasks of the years that are won and lost against {baseline}"
-    return found.table("sts-wins", title, shown, (note, _PAPER))
+    return measurements.table("sts-wins", title, shown, (note, _PAPER))
 
 
 def plots(compared: Sequence[Compared], baseline: str) -> Iterator[Plot]:
     """A picture for each model: the mean difference of every similarity, on the years if there are some."""
-    found = Measurements("model", "similarity")
-    for own in [c for c in compared if c.in_years] or compared:
-        if not math.isnan(own.difference):
-            found.add((own.model, own.similarity), {"difference": own.difference})
-    for model in dict.fromkeys(key[0] for key in found):
-        means = {name: found.mean((own, name), "difference") or 0.0 for own, name in found if own == model}
+    measurements = Measurements("model", "similarity")
+    for beside in [c for c in compared if c.in_years] or compared:
+        if not math.isnan(beside.difference):
+            measurements.add((beside.model, beside.similarity), {"difference": beside.difference})
+    for model in dict.fromkeys(key[0] for key in measurements):
+        means = {
+            key[1]: measurements.mean(key, "difference") or 0.0 for key in measurements if key[0] == model
+        }
         names = sorted(means, key=lambda name: -means[name])
         yield Plot(
             "bars",

@@ -1,0 +1,209 @@
+"""Opens a collection, whoever made it: for Python, commands, the server and adapters in files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self, cast
+
+from surprise_rerank import border
+from surprise_rerank.connectors.attached.collection import Collection
+from surprise_rerank.connectors.document_index import DocumentIndex
+from surprise_rerank.connectors.qdrant.lexical import Bm25
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.core.files import cache_folder
+from surprise_rerank.encoders.adapting import as_encoder
+from surprise_rerank.encoders.base import Encoder
+from surprise_rerank.encoders.endpoint import OpenAIEncoder
+from surprise_rerank.encoders.loading import load_encoder, load_question_encoder
+from surprise_rerank.encoders.paired import paired_encoder
+from surprise_rerank.errors import (
+    DataError,
+    ForeignCollectionError,
+    IndexMismatchError,
+    ModelError,
+    refuse_unknown,
+)
+
+_NAMES = ("text", "title", "id", "metadata", "vector", "multivector", "sparse_vector")
+_STRINGS = (*_NAMES, "keep", "model", "token_model", "bm25")
+_OF_INDEX = ("embedding", "token_model")  # what may be said of an index, too
+_EMBEDDING = frozenset(
+    {"model", "url", "key_variable", "dimensions", "prompts", "timeout", "batch", "window", "cache"}
+)
+
+
+def open_collection(
+    location: Location | str | os.PathLike[str],
+    encoder: object | None = None,
+    *,
+    model: str | None = None,
+    config: str | os.PathLike[str] | None = None,
+    encodes: bool = True,
+) -> DocumentIndex | Collection:
+    """Open an index of ours, or a collection that somebody else made, with its model.
+
+    The place is a folder, http://localhost:6333/papers or a `Location`. The model is the encoder, the one
+    that is named, the one of the TOML file `config` (`CollectionConfig`), or the one that the index was made
+    by. Without `encodes` none is loaded, for what asks no questions.
+
+    Raises:
+        StoreError: if it cannot be opened, or does not exist.
+        ModelError: if the model cannot be loaded.
+        IndexMismatchError: if it is another one, or the file names parts of an index of ours.
+        DataError: if a collection of others does not say its model; as `Collection.attach`.
+    """
+    place = location if isinstance(location, Location) else Location.at(location)
+    border.optional(border.text, "model", model)
+    border.optional(border.path, "config", config)
+    border.flags(encodes=encodes)
+    border.not_both(model=model, encoder=encoder)
+    said = CollectionConfig.read(config)
+    try:
+        index = DocumentIndex.open(place, None)
+    except ForeignCollectionError:
+        return said.attach(place, model, encoder) if encodes else said.look(place)
+    try:
+        said.require_of_index(place)
+        if encodes:
+            index.use_encoder(_model_of(index, encoder, model, said))
+    except BaseException:
+        index.close()
+        raise
+    return index
+
+
+def _model_of(
+    index: DocumentIndex, encoder: object | None, name: str | None, said: CollectionConfig
+) -> Encoder:
+    """The model of an index of ours."""
+    if encoder is not None:
+        return as_encoder(encoder)
+    if name is None and (endpoint := said.encoder_of_index()) is not None:
+        return endpoint
+    with finding_model(is_named=name is not None):
+        return load_question_encoder(whole_path(name or index.manifest.model), index.manifest.precision)
+
+
+def whole_path(model: str) -> str:
+    """The whole path of a model in a folder or file, by which an index remembers it; of others the name."""
+    return os.path.abspath(model) if os.path.exists(model) else model
+
+
+@contextlib.contextmanager
+def finding_model(*, is_named: bool) -> Iterator[None]:
+    """Say, where an index's model is not loaded by the name that it has there, what can be done."""
+    try:
+        yield
+    except ModelError as error:
+        if is_named:
+            raise
+        raise ModelError(
+            f"{error}; if the index's model has moved, give --model with its new place (model=); if it is "
+            "behind an endpoint, give --config with a table [embedding] (config=)"
+        ) from error
+
+
+def read_toml(file: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file of settings says; a DataError if it cannot be read."""
+    try:
+        return tomllib.loads(Path(file).read_text("utf-8"))
+    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+        raise DataError(f"{os.fspath(file)} cannot be read as TOML: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionConfig:
+    """What a file says of a collection that somebody else made, or of an index's model; `read` reads it.
+
+    It may have these strings: `text`, `title`, `id`, `metadata`, `vector`, `multivector`, `sparse_vector` and
+    `keep` as for `Collection.attach` (a folder of the cache by default); `model`, of the dense vectors, and
+    `token_model`, where that has no tokens, as `load_encoder` takes them; `bm25`, the language of sparse
+    vectors that are Qdrant's BM25. A table `[embedding]` has arguments of `OpenAIEncoder`, in place of
+    `model`; its key is in the environment. An index takes this table and `token_model` alone.
+    """
+
+    values: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, file: str | os.PathLike[str] | None) -> Self:
+        """What a TOML file says; nothing, where there is none.
+
+        Raises:
+            DataError: if it cannot be read, or says what is not known.
+        """
+        if file is None:
+            return cls({})
+        said, where = read_toml(file), os.fspath(file)
+        said.pop("server", None)  # which `surprise-rerank serve` reads
+        refuse_unknown(said, (*_STRINGS, "embedding"), where)
+        for name, value in said.items():
+            expected, kind = (dict, "a table") if name == "embedding" else (str, "a string")
+            if not isinstance(value, expected):
+                border.refuse(f"{where}: {name}", value, kind)
+        if "embedding" in said:
+            refuse_unknown(said["embedding"], _EMBEDDING, f"{where}: [embedding]")
+            if "model" not in said["embedding"] or "model" in said:
+                raise DataError(
+                    f"{where}: give the model once: model = of one that is loaded here, or model = in "
+                    "[embedding] of one behind a url"
+                )
+        return cls(said)
+
+    def attach(
+        self, location: Location, model: str | None = None, encoder: object | None = None
+    ) -> Collection:
+        """The collection with its model: an encoder, or what is named here or by the file.
+
+        Raises:
+            DataError: if no model is named; as `Collection.attach`.
+            ModelError: if it cannot be loaded.
+        """
+        name = model or self.values.get("model")
+        if encoder is None and model is None and "embedding" in self.values:
+            encoder = OpenAIEncoder(**self.values["embedding"])
+        elif encoder is None and name is not None:
+            encoder = load_question_encoder(name, "float32")
+        if encoder is None:
+            raise DataError(
+                f"{location} was made by somebody else, and does not know the model of its vectors: give "
+                "--model NAME (model=), or a file that names it with --config (config=)"
+            )
+        return self.look(location, encoder, self._tokens())
+
+    def require_of_index(self, location: Location) -> None:
+        """Refuse, by an IndexMismatchError, what an index of ours knows itself: all but its model."""
+        if self.values and ("embedding" not in self.values or set(self.values) - set(_OF_INDEX)):
+            raise IndexMismatchError(
+                f"{location} is an index of surprise-rerank, which knows its parts; leave --config (config=) "
+                "out, or all but [embedding], of a model behind an endpoint, and token_model"
+            )
+
+    def encoder_of_index(self) -> Encoder | None:
+        """The model of an index of ours, behind an endpoint, if the file names one."""
+        return (
+            paired_encoder(OpenAIEncoder(**self.values["embedding"]), self._tokens()) if self.values else None
+        )
+
+    def _tokens(self) -> Encoder | None:
+        name = self.values.get("token_model")
+        return None if name is None else load_encoder(name)
+
+    def look(
+        self, location: Location, encoder: object | None = None, tokens: Encoder | None = None
+    ) -> Collection:
+        """The collection with these models, or without any, for what asks no questions."""
+        language = self.values.get("bm25")
+        return Collection.attach(
+            location,
+            location.collection,
+            embed=encoder,
+            token_encoder=tokens,
+            sparse=None if language is None else Bm25(language=language),
+            keep=self.values.get("keep") or cache_folder() / "collections",
+            **cast(Any, {name: self.values.get(name) for name in _NAMES}),
+        )

@@ -1,1 +1,0 @@
-"""Off-topic questions: which statistic finds them, and whether thresholds let through what they should."""
