@@ -39,7 +39,7 @@ from surprise_rerank.connectors.qdrant.writing.writer import UPSERT_BYTES, UPSER
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.errors import StoreError
 
-_FIELDS = (
+STORED_FIELDS = (
     *(*DOCUMENT_FIELDS, HASH, SOURCE, KEY, MU, SIGMA, STATISTICS, PASSAGES, PLACE),
     *(*PASSAGE_FIELDS, *TOKEN_FIELDS),
 )
@@ -83,7 +83,7 @@ def _copy_points(source: Storage, target: Storage, on_progress: Callable[[int], 
     names = [DENSE, *(name for name, is_stored in wanted.items() if is_stored)]
     writing = KeptTerms(target).changing() if options.bm25 else nullcontext(PointWriter(target.engine, None))
     with target.engine.changing(), writing as points:
-        for records in source.engine.scroll(_FIELDS, names, batch=_PAGE):
+        for records in source.engine.scroll(STORED_FIELDS, names, batch=_PAGE):
             batches = in_batches(map(_point, records), lambda point: point.size, UPSERT_BYTES, UPSERT_POINTS)
             for batch in batches:
                 upsert_in_halves(points.upsert, batch)

@@ -313,7 +313,7 @@ def _copied(
         return False
     if reads:
         raise click.UsageError("--copy-of goes without SOURCE, --prune and --rebuild")
-    with open_index(location_of(original)) as opened:
+    with _open(location_of(original)) as opened:
         shows = out.shows_progress
         points = opened.copy_to(location, collection_settings=of_collection, show_progress=shows)
     values = {"index": str(location), "copy_of": original, "points": points}
