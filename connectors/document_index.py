@@ -44,7 +44,6 @@ from surprise_rerank.connectors.qdrant.storage.opening import (
     open_storage,
 )
 from surprise_rerank.connectors.qdrant.writing import statistics
-from surprise_rerank.connectors.qdrant.writing.copying import copy_index
 from surprise_rerank.connectors.qdrant.writing.indexing import Indexer, PointMaker, SyncReport
 from surprise_rerank.connectors.qdrant.writing.inventory import no_documents, require_nothing_lost
 from surprise_rerank.connectors.qdrant.writing.kept_terms import KeptTerms, PointWriter
@@ -422,25 +421,6 @@ class DocumentIndex(NeverCopied, Ranked):
             version.promote()
             version.drop_others()
         return report
-
-    def copy_to(
-        self,
-        location: Location | str | os.PathLike[str],
-        *,
-        collection_settings: Mapping[str, Any] | None = None,
-        show_progress: bool = False,
-    ) -> int:
-        """Copy the index with its vectors, backgrounds and weights to a folder or server; nothing is encoded.
-
-        The other place has no documents. An interrupted copy is not seen there, and another call continues
-        it. Returns how many points there are. A DataError if there are documents.
-        """
-        check_new(None, collection_settings, show_progress=show_progress)
-        if not isinstance(location, Location | str | os.PathLike):
-            border.refuse("location", location, "a folder, a url or a Location")
-        where, total = location_of(location, None, "documents"), self.storage.engine.count()
-        with Terminal(quiet=not show_progress).bar("copying", total, "points") as advance:
-            return copy_index(self.storage, where, collection_settings or {}, lambda n: advance(n, n))
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:

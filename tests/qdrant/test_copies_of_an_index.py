@@ -9,6 +9,7 @@ from conftest import Opener
 from words import WordEncoder
 
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.writing.copying import copy_index
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -40,7 +41,7 @@ def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index: Opener, tmp
             place = empty.storage.location
         if str(place.folder) == ":memory:":
             place = tmp_path / "copy"
-        assert first.copy_to(place) == first.status().points
+        assert copy_index(first.storage, place) == first.status().points
         assert encoder.encoded_texts == []
         with DocumentIndex.open(place, encoder) as copied:
             assert answers(copied) == expected
@@ -49,7 +50,7 @@ def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index: Opener, tmp
             assert copied.changes() == first.changes()
             assert copied.sync(DOCUMENTS, background=False).unchanged == len(DOCUMENTS)
         with pytest.raises(DataError, match="copy to an empty place"):
-            first.copy_to(place)
+            copy_index(first.storage, place)
 
 
 def test_an_interrupted_copy_is_not_seen_and_is_gone_on_with(tmp_path: Path, monkeypatch) -> None:
@@ -64,10 +65,10 @@ def test_an_interrupted_copy_is_not_seen_and_is_gone_on_with(tmp_path: Path, mon
 
         monkeypatch.setattr(first.storage.engine, "scroll", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            first.copy_to(tmp_path / "copy")
+            copy_index(first.storage, tmp_path / "copy")
         monkeypatch.undo()
         with DocumentIndex.open(tmp_path / "copy", None) as copied:
             assert len(copied) == 0
-        assert first.copy_to(tmp_path / "copy") == len(DOCUMENTS)
+        assert copy_index(first.storage, tmp_path / "copy") == len(DOCUMENTS)
         with DocumentIndex.open(tmp_path / "copy", encoder) as copied:
             assert answers(copied) == answers(first)

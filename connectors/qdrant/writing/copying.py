@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank import border
+from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import Location
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
@@ -33,7 +35,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     StoredVector,
 )
 from surprise_rerank.connectors.qdrant.storage import Storage
-from surprise_rerank.connectors.qdrant.storage.opening import open_storage
+from surprise_rerank.connectors.qdrant.storage.opening import check_new, location_of, open_storage
 from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms, PointWriter
 from surprise_rerank.connectors.qdrant.writing.writer import UPSERT_BYTES, UPSERT_POINTS, upsert_in_halves
 from surprise_rerank.core.batches import in_batches
@@ -47,18 +49,27 @@ _PAGE = 64  # points in a request
 
 
 def copy_index(
-    source: Storage, location: Location, settings: Mapping[str, Any], on_progress: Callable[[int], object]
+    source: Storage,
+    location: Location | str | os.PathLike[str],
+    *,
+    collection_settings: Mapping[str, Any] | None = None,
+    show_progress: bool = False,
 ) -> int:
-    """Copy an index to a place that has no documents, and return how many points it has.
+    """Copy an index with its vectors, backgrounds and weights to a folder or server; nothing is encoded.
 
-    An interrupted copy is not seen, and the next call continues it.
+    The other place has no documents. An interrupted copy is not seen there, and another call continues it.
+    Returns how many points there are.
 
     Raises:
         DataError: if there are documents.
         StoreError: if another number of points was stored.
     """
+    check_new(None, collection_settings, show_progress=show_progress)
+    if not isinstance(location, Location | str | os.PathLike):
+        border.refuse("location", location, "a folder, a url or a Location")
+    settings = collection_settings or {}
     manifest = replace(source.manifest, files=())
-    storage = open_storage(location, manifest, manifest.options, settings)
+    storage = open_storage(location_of(location, None, "documents"), manifest, manifest.options, settings)
     try:
         border.equal(f"points of {storage.where}", storage.engine.count(), 0, "copy to an empty place")
         version = storage.successor(replace(manifest, statistics=None, latest=None), settings)
@@ -66,7 +77,8 @@ def copy_index(
         storage.close()
         raise
     try:
-        count = _copy_points(source, version, on_progress)
+        with Terminal(quiet=not show_progress).bar("copying", source.engine.count(), "points") as advance:
+            count = _copy_points(source, version, lambda points: advance(points, points))
         version.promote()
         storage.release()
         version.drop_others()

@@ -309,13 +309,15 @@ def _copied(
     original: str | None, location: Location, out: Output, of_collection: Mapping[str, Any], *, reads: bool
 ) -> bool:
     """Copy an index where one is named; returns whether that is so."""
+    from surprise_rerank.connectors.qdrant.writing.copying import copy_index
+
     if original is None:
         return False
     if reads:
         raise click.UsageError("--copy-of goes without SOURCE, --prune and --rebuild")
     with _open(location_of(original)) as opened:
         shows = out.shows_progress
-        points = opened.copy_to(location, collection_settings=of_collection, show_progress=shows)
+        points = copy_index(opened.storage, location, collection_settings=of_collection, show_progress=shows)
     values = {"index": str(location), "copy_of": original, "points": points}
     out.result(values, [f"{location}: a copy of {original}, {points} points"])
     return True
