@@ -385,6 +385,19 @@ def test_an_explanation_adds_up(filled: Bench) -> None:
     assert re.search(r"encoding \S+ ms, retrieval \S+ ms, re-ranking \S+ ms; 30 candidates\n", err)
 
 
+def test_an_index_is_copied_with_its_vectors_and_planned(filled: Bench) -> None:
+    copy = filled.folder / "copy"
+    points = filled.json("status", "--index", filled.index)["points"]
+    values = filled.json("index", "--copy-of", filled.index, "--index", copy)
+    assert values == {"index": str(copy), "copy_of": str(filled.index), "points": points}
+    assert filled.run("index", filled.documents, "--copy-of", filled.index, "--index", copy)[0] == 2
+    search = ("search", "why do dogs bark", "--index")
+    assert ids(filled.json(*search, copy)) == ids(filled.json(*search, filled.index))
+    plan = filled.json("status", "--index", copy, "--plan", "1000000")["plan"]
+    assert (plan["documents"], plan["where"]) == (1_000_000, "a server of one node")
+    assert "runs on" in filled.run("status", "--index", copy, "--plan", "1000")[1]
+
+
 def test_status_tells_everything_without_torch(filled: Bench) -> None:
     status = filled.json("status", "--index", filled.index)
     assert status["documents"] == 30 < status["points"]

@@ -229,6 +229,12 @@ class CollectionFiles(Files):
             ids = [r.id for batch in self.kept.scroll((), condition=_named(name)) for r in batch]
             self.kept.delete(ids)
 
+    def file_names(self) -> list[str]:
+        """Return the names of all files."""
+        wanted = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key="name"))])
+        pages = self.kept.scroll(("name",), condition=wanted) if self.kept.exists() else ()
+        return sorted({record.payload["name"] for page in pages for record in page})
+
     def read_parts(self, table: str, numbers: Iterable[int]) -> dict[int, bytes]:
         """Return parts of a table by their numbers, those that are there."""
         ids = {point_id(table, number): number for number in numbers}

@@ -156,6 +156,10 @@ class FolderStorage(NeverCopied, FolderFiles):
                 self._remember_files({*_read_manifest(self._own).files} - {name})
         super().delete_file(name)
 
+    def file_names(self) -> list[str]:
+        """Return the names of all files."""
+        return list(self.manifest.files)
+
     def _remember_files(self, names: set[str]) -> None:
         self.manifest = replace(self.manifest, files=tuple(sorted(names)))
         with disk_errors(self.where):

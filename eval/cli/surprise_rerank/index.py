@@ -49,6 +49,7 @@ Examples:
   surprise-rerank index papers.parquet --index http://localhost:6333/papers --set shards=6
   surprise-rerank index http://localhost:6333/old --index my-index
   surprise-rerank index --delete 17 --index my-index
+  surprise-rerank index --copy-of my-index --index http://localhost:6333/papers
   surprise-rerank index letters/ --server http://localhost:8000
 """
 _AUTO = "auto"
@@ -153,6 +154,12 @@ def _kinds() -> tuple[type, ...]:
     help="Remove the documents that Qdrant's filter lets through; '{}' with --tenant NAME all of a tenant.",
 )
 @click.option(
+    "--copy-of",
+    "original",
+    metavar="INDEX",
+    help="Copy this index with its vectors, in place of reading a SOURCE: nothing is encoded.",
+)
+@click.option(
     "--rebuild",
     is_flag=True,
     help="Index everything anew, with the model and the settings that are given; the old version answers "
@@ -187,6 +194,7 @@ def index(
     strict: bool,
     delete: tuple[str, ...],
     condition: str | None,
+    original: str | None,
     rebuild: bool,
     tenant: str | None,
     settings: Given,
@@ -215,15 +223,13 @@ def index(
     from surprise_rerank.connectors.attached.opening import finding_model
 
     location = replace(location_of(target), prefer_grpc=filling.grpc)
-    if delete or condition is not None:
-        if sources or rebuild or prune or (delete and condition is not None):
-            raise click.UsageError(
-                "--delete and --delete-where go without each other, SOURCE, --prune and --rebuild"
-            )
-        _delete(location, out, delete, condition, tenant)
+    of_collection = filling.of_collection(location)
+    reads = bool(sources or rebuild or prune)
+    if _deleted(location, out, delete, condition, tenant, reads=reads):
         return
     require_place(location)
-    of_collection = filling.of_collection(location)
+    if _copied(original, location, out, of_collection, reads=reads):
+        return
     documents = _sources(sources, form, id_field, text_field, filling)
     documents.require_readable()
     with contextlib.ExitStack() as held:
@@ -299,9 +305,40 @@ def _require_reading(settings: Given, advice: str, also: Set[str] = frozenset())
         raise click.UsageError(f"{' and '.join(options)}: the server has the index; {advice}")
 
 
-def _delete(
-    location: Location, out: Output, ids: Sequence[str], condition: str | None, tenant: str | None
-) -> None:
+def _copied(
+    original: str | None, location: Location, out: Output, of_collection: Mapping[str, Any], *, reads: bool
+) -> bool:
+    """Copy an index where one is named; returns whether that is so."""
+    from surprise_rerank.connectors.qdrant.writing.copying import copy_index
+
+    if original is None:
+        return False
+    if reads:
+        raise click.UsageError("--copy-of goes without SOURCE, --prune and --rebuild")
+    with _open(location_of(original)) as opened:
+        shows = out.shows_progress
+        points = copy_index(opened.storage, location, collection_settings=of_collection, show_progress=shows)
+    values = {"index": str(location), "copy_of": original, "points": points}
+    out.result(values, [f"{location}: a copy of {original}, {points} points"])
+    return True
+
+
+def _deleted(
+    location: Location,
+    out: Output,
+    ids: Sequence[str],
+    condition: str | None,
+    tenant: str | None,
+    *,
+    reads: bool,
+) -> bool:
+    """Delete documents where ids or a filter say so; returns whether they do."""
+    if not ids and condition is None:
+        return False
+    if reads or (ids and condition is not None):
+        raise click.UsageError(
+            "--delete and --delete-where go without each other, SOURCE, --prune and --rebuild"
+        )
     chosen = None if condition is None else read_filter("--delete-where", condition)
     with _open(location) as opened:
         removed = opened.delete(list(dict.fromkeys(ids)) or None, filter=chosen, tenant=tenant)
@@ -311,6 +348,7 @@ def _delete(
     missing = len(set(ids)) - removed
     if missing:
         out.note(f"{missing} of the ids are not in the index")
+    return True
 
 
 def _sources(

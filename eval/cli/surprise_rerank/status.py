@@ -31,6 +31,7 @@ _EXAMPLES = """\b
 Examples:
   surprise-rerank status --index my-index
   surprise-rerank status --index my-index --json
+  surprise-rerank status --index my-index --plan 10000000
   surprise-rerank status --index http://localhost:6333/papers --config papers.toml
 """
 
@@ -39,9 +40,16 @@ Examples:
 @click.option(
     "--check", is_flag=True, help="Read all files of an index, and compare them with what was written."
 )
+@click.option(
+    "--plan",
+    "planned",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Compute what an index takes with N documents like its own: disk, memory, hours, settings.",
+)
 @config_option
 @takes_index
-def status(*, check: bool, location: Location, config: str | None, out: Output) -> None:
+def status(*, check: bool, planned: int | None, location: Location, config: str | None, out: Output) -> None:
     """Show what an index holds, or what is found in a collection that somebody else made.
 
     Documents, model, options, ensemble, size, fitted weights; no model is loaded. Of another's collection:
@@ -52,10 +60,26 @@ def status(*, check: bool, location: Location, config: str | None, out: Output) 
     checked = _checked(location) if check else []
     with open_collection(location, config=config, encodes=False) as index:
         values, facts = _report(index, location)
+        if planned is not None:
+            values["plan"] = _planned(index, planned, facts)
     if out.as_json:
         out.json({**values, "where": str(location), **dict(checked)})
     else:
         out.facts(str(location), [*facts, *checked])
+
+
+def _planned(
+    index: DocumentIndex | Collection, documents: int, facts: list[tuple[str, str]]
+) -> dict[str, Any]:
+    """Return what so many documents would take as JSON values; the same for people is added to the facts."""
+    from surprise_rerank.connectors.document_index import DocumentIndex
+    from surprise_rerank.connectors.qdrant.planning import plan
+
+    if not isinstance(index, DocumentIndex):
+        raise DataError("--plan computes what an index of ours takes; leave it out for others' collections")
+    computed = plan(index, documents)
+    facts += computed.facts()
+    return computed.to_json()
 
 
 def _checked(location: Location) -> list[tuple[str, str]]:

@@ -1,0 +1,126 @@
+"""Copies of an index with its vectors: nothing is encoded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from surprise_rerank import border
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.connectors.qdrant.lexical import SparseVector
+from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
+from surprise_rerank.connectors.qdrant.schema import (
+    BM25,
+    DENSE,
+    DOCUMENT_FIELDS,
+    HASH,
+    KEY,
+    MU,
+    PASSAGE_FIELDS,
+    PASSAGES,
+    PLACE,
+    SIGMA,
+    SOURCE,
+    STATISTICS,
+    SURPRISE,
+    TOKEN_VECTORS,
+    Point,
+    Record,
+    StoredVector,
+)
+from surprise_rerank.connectors.qdrant.storage import Storage
+from surprise_rerank.connectors.qdrant.storage.opening import check_new, location_of, open_storage
+from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms, PointWriter
+from surprise_rerank.connectors.qdrant.writing.writer import UPSERT_BYTES, UPSERT_POINTS, upsert_in_halves
+from surprise_rerank.core.batches import in_batches
+from surprise_rerank.errors import StoreError
+
+STORED_FIELDS = (
+    *(*DOCUMENT_FIELDS, HASH, SOURCE, KEY, MU, SIGMA, STATISTICS, PASSAGES, PLACE),
+    *(*PASSAGE_FIELDS, *TOKEN_FIELDS),
+)
+_PAGE = 64  # points in a request
+
+
+def copy_index(
+    source: Storage,
+    location: Location | str | os.PathLike[str],
+    *,
+    collection_settings: Mapping[str, Any] | None = None,
+    show_progress: bool = False,
+) -> int:
+    """Copy an index with its vectors, backgrounds and weights to a folder or server; nothing is encoded.
+
+    The other place has no documents. An interrupted copy is not seen there, and another call continues it.
+    Returns how many points there are.
+
+    Raises:
+        DataError: if there are documents.
+        StoreError: if another number of points was stored.
+    """
+    check_new(None, collection_settings, show_progress=show_progress)
+    if not isinstance(location, Location | str | os.PathLike):
+        border.refuse("location", location, "a folder, a url or a Location")
+    settings = collection_settings or {}
+    manifest = replace(source.manifest, files=())
+    storage = open_storage(location_of(location, None, "documents"), manifest, manifest.options, settings)
+    try:
+        border.equal(f"points of {storage.where}", storage.engine.count(), 0, "copy to an empty place")
+        version = storage.successor(replace(manifest, statistics=None, latest=None), settings)
+    except BaseException:
+        storage.close()
+        raise
+    try:
+        with Terminal(quiet=not show_progress).bar("copying", source.engine.count(), "points") as advance:
+            count = _copy_points(source, version, lambda points: advance(points, points))
+        version.promote()
+        storage.release()
+        version.drop_others()
+    finally:
+        version.close()
+        storage.close()
+    return count
+
+
+def _copy_points(source: Storage, target: Storage, on_progress: Callable[[int], object]) -> int:
+    manifest = source.reload()
+    options = manifest.options
+    wanted = {TOKEN_VECTORS: options.tokens, BM25: options.bm25, SURPRISE: options.surprise_vector}
+    names = [DENSE, *(name for name, is_stored in wanted.items() if is_stored)]
+    writing = KeptTerms(target).changing() if options.bm25 else nullcontext(PointWriter(target.engine, None))
+    with target.engine.changing(), writing as points:
+        for records in source.engine.scroll(STORED_FIELDS, names, batch=_PAGE):
+            batches = in_batches(map(_point, records), lambda point: point.size, UPSERT_BYTES, UPSERT_POINTS)
+            for batch in batches:
+                upsert_in_halves(points.upsert, batch)
+            on_progress(len(records))
+    target.engine.finish()
+    expected, count = source.engine.count(), target.engine.count()
+    if count != expected:
+        raise StoreError(
+            f"{target.where} has {count} points and not {expected}: the index was changed meanwhile, a copy "
+            "of another one had begun there, or no request holds a document; delete it and copy again"
+        )
+    for name in source.file_names():
+        content = None if name == FILE else source.read_file(name)
+        if content is not None:
+            target.write_file(name, content)
+    target.save(replace(manifest, files=target.manifest.files))
+    return count
+
+
+def _point(record: Record) -> Point:
+    vectors: dict[str, StoredVector] = {}
+    for name, vector in record.vectors.items():
+        if name == BM25:
+            indices, values = np.array(vector.indices, np.uint32), np.array(vector.values, np.float32)
+            vectors[name] = SparseVector(indices, values)
+        else:
+            vectors[name] = np.array(vector, np.float32)
+    return Point(record.id, vectors, dict(record.payload))

@@ -1,0 +1,74 @@
+"""An index that is copied with its vectors: nothing is encoded, and it answers as before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from conftest import Opener
+from words import WordEncoder
+
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant.writing.copying import copy_index
+from surprise_rerank.documents import Document
+from surprise_rerank.errors import DataError
+from surprise_rerank.surprise.ensemble import Ensemble
+
+DOCUMENTS = [
+    Document(f"d{i}", f"word{i} shared w{i % 7} " + "and more. " * (i % 5), metadata={"n": i})
+    for i in range(120)
+]
+QUESTIONS = ["word3 shared", "word50 w5", "word77"]
+
+
+def answers(index: DocumentIndex) -> list[tuple[str, list[float]]]:
+    """The best document of each question by each system, and five scores; others have equal ones."""
+    pipelines = [index.pipeline(system) for system in ("cosine", "dynamax", "bm25", "fusion")]
+    hits = [list(pipeline.search(question, 5)) for pipeline in pipelines for question in QUESTIONS]
+    return [(ranked[0].id, [round(hit.score, 2) for hit in ranked]) for ranked in hits]
+
+
+def test_a_copy_answers_as_the_index_and_is_gone_on_with(open_index: Opener, tmp_path: Path) -> None:
+    encoder = WordEncoder()
+    options = IndexOptions(surprise_vector=True)
+    with DocumentIndex.open(tmp_path / "first", encoder, options=options) as first:
+        first.sync(DOCUMENTS)
+        vectors = encoder.encode([f"w{i} shared" for i in range(30)]).dense
+        first.set_ensemble(Ensemble.from_vectors(vectors, model=encoder.name))
+        expected, statistics = answers(first), first.manifest.statistics
+        encoder.encoded_texts.clear()
+        with open_index(encoder, options=options) as empty:
+            place = empty.storage.location
+        if str(place.folder) == ":memory:":
+            place = tmp_path / "copy"
+        assert copy_index(first.storage, place) == first.status().points
+        assert encoder.encoded_texts == []
+        with DocumentIndex.open(place, encoder) as copied:
+            assert answers(copied) == expected
+            assert copied.manifest.statistics == statistics
+            assert copied.status().behind == 0
+            assert copied.changes() == first.changes()
+            assert copied.sync(DOCUMENTS, background=False).unchanged == len(DOCUMENTS)
+        with pytest.raises(DataError, match="copy to an empty place"):
+            copy_index(first.storage, place)
+
+
+def test_an_interrupted_copy_is_not_seen_and_is_gone_on_with(tmp_path: Path, monkeypatch) -> None:
+    encoder = WordEncoder()
+    with DocumentIndex.open(tmp_path / "first", encoder) as first:
+        first.sync(DOCUMENTS, background=False)
+        scroll = first.storage.engine.scroll
+
+        def interrupted(*arguments, **options):
+            yield next(scroll(*arguments, **options))
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(first.storage.engine, "scroll", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            copy_index(first.storage, tmp_path / "copy")
+        monkeypatch.undo()
+        with DocumentIndex.open(tmp_path / "copy", None) as copied:
+            assert len(copied) == 0
+        assert copy_index(first.storage, tmp_path / "copy") == len(DOCUMENTS)
+        with DocumentIndex.open(tmp_path / "copy", encoder) as copied:
+            assert answers(copied) == answers(first)
