@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -84,7 +85,8 @@ class Patterns:
 def _pattern(line: str) -> GitIgnoreSpecPattern | None:
     """The pattern of a line; None where it is none."""
     try:
-        return GitIgnoreSpecPattern(line) if len(line) <= _LONGEST else None
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # of brackets in brackets
+            return GitIgnoreSpecPattern(line) if len(line) <= _LONGEST else None
     except (GitIgnorePatternError, re.error):
         return None
 

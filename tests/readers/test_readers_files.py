@@ -242,9 +242,13 @@ def test_no_pattern_of_a_gitignore_takes_for_ever(tmp_path: Path, pattern: str) 
     assert time.monotonic() - begun < 20
 
 
-def test_lines_of_a_gitignore_that_are_no_patterns_are_left_out(tmp_path: Path) -> None:
-    write(tmp_path, {"a.txt": "text", "b.txt": "text", ".gitignore": b"!\n[z-a]\n\xff\n/\nb.txt\n"})
+def test_lines_of_a_gitignore_that_are_no_patterns_are_left_out(
+    tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    lines = b"!\n[z-a]\n[[x]\n\xff\n/\nb.txt\n"
+    write(tmp_path, {"a.txt": "text", "b.txt": "text", ".gitignore": lines})
     assert [d.id for d in open_documents(tmp_path)] == ["a.txt"]
+    assert not recwarn.list
     with pytest.raises(DataError, match=r"exclude='!' is no pattern; give those of .gitignore"):
         list(open_documents(tmp_path, files=FileRules(exclude=["!"])))
 
