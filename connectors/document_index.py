@@ -50,7 +50,7 @@ from surprise_rerank.connectors.qdrant.writing.kept_terms import KeptTerms, Poin
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
-from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.ranked import RankedCollection
 from surprise_rerank.connectors.systems.backgrounds import kept_by_unit, look_after_backgrounds, measure_again
 from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.process import NeverCopied, PerProcess
@@ -87,7 +87,7 @@ def _exclusive(change: Callable[Concatenate[Index, P], T]) -> Callable[Concatena
     return changed
 
 
-class DocumentIndex(NeverCopied, Ranked):
+class DocumentIndex(NeverCopied, RankedCollection):
     """Documents with their dense vectors and token vectors, in one collection of Qdrant.
 
     Use `DocumentIndex.open`; the index is a context manager. `docs/indexing.md` has examples.
@@ -424,7 +424,7 @@ class DocumentIndex(NeverCopied, Ranked):
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
-        """Reads documents by id; see `Searched.documents`."""
+        """Reads documents by id; see `SearchedCollection.documents`."""
         return self.pools.documents
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
@@ -441,7 +441,7 @@ class DocumentIndex(NeverCopied, Ranked):
         return tuple(self.pools.names(records).values())
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
-        """A uniform sample with these fields; see `Searched.sample`."""
+        """A uniform sample with these fields; see `SearchedCollection.sample`."""
         border.choices("fields", fields, get_args(Field))
         most = max(_FEWEST, round(border.count("size", size) / self.pools.density))
         return self.fetch(self.sample_ids(size)[:most], fields, skip_missing=True)

@@ -17,7 +17,7 @@ import numpy as np
 from surprise_rerank import border
 from surprise_rerank.answers import Answer, SearchSettings
 from surprise_rerank.candidates import Query, Ranking
-from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.ranked import RankedCollection
 from surprise_rerank.errors import NoBackgroundError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.thresholds.verdicts import NO_MATCH
@@ -39,10 +39,12 @@ class Federation:
     """
 
     def __init__(
-        self, collections: Mapping[str, Ranked] | Sequence[Ranked], system: str | None = None
+        self,
+        collections: Mapping[str, RankedCollection] | Sequence[RankedCollection],
+        system: str | None = None,
     ) -> None:
         border.optional(border.text, "system", system)
-        kind = cast(type[Any], Ranked)  # a type checker allows no abstract class here
+        kind = cast(type[Any], RankedCollection)  # a type checker allows no abstract class here
         if not isinstance(collections, Mapping):
             listed = border.instances("collections", collections, kind, "open or attach one")
             collections = {collection.where: collection for collection in listed}

@@ -35,7 +35,7 @@ from surprise_rerank.connectors.server.door import MCP_ROUTE, Record, record_of,
 from surprise_rerank.connectors.server.options import said_of
 from surprise_rerank.connectors.server.owners import Owner
 from surprise_rerank.connectors.server.schemas import Question, SearchRequest, Text
-from surprise_rerank.connectors.server.service import Opened, Service
+from surprise_rerank.connectors.server.service import OpenedIndex, Service
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
@@ -101,13 +101,13 @@ class StatusArguments(BaseModel):
     tenant: Text | None = Field(None, description="Whose documents, of an index with tenants.")
 
 
-class _Asked(StatusArguments):
+class _QuestionArguments(StatusArguments):
     question: Question
     system: _System = None
     filter: _Filter = None
 
 
-class SearchArguments(_Asked):
+class SearchArguments(_QuestionArguments):
     """The best documents for a question, after a verdict on whether there is an answer at all.
 
     Each has title, id, percentile (from 0 to 1, how much it stands out), the passage that matches best and a
@@ -136,7 +136,7 @@ class SearchArguments(_Asked):
     )
 
 
-class ExplainArguments(_Asked):
+class ExplainArguments(_QuestionArguments):
     """Why documents, or passages, have their places for a question.
 
     What each scorer gave them, compared with the rest of the corpus, and the words that count most. Texts
@@ -318,7 +318,9 @@ async def _answered(service: Service, name: str, arguments: Mapping[str, Any], o
     return await tool.answer(service, call)
 
 
-async def _computed(service: Service, call: _Asked, compute: Callable[..., dict[str, Any]]) -> dict[str, Any]:
+async def _computed(
+    service: Service, call: _QuestionArguments, compute: Callable[..., dict[str, Any]]
+) -> dict[str, Any]:
     """What is computed for a question in a worker's thread, once the index is open."""
     ranking.require_allowed(service.options, call.question, [], "documents")
     patience = time.monotonic() + service.options.timeout / 2
@@ -330,7 +332,7 @@ async def _computed(service: Service, call: _Asked, compute: Callable[..., dict[
 
 
 def _explained(
-    opened: Opened, call: ExplainArguments, encoder: RequestEncoder, conditions: int
+    opened: OpenedIndex, call: ExplainArguments, encoder: RequestEncoder, conditions: int
 ) -> dict[str, Any]:
     """A ranking with how it came about, as `explained_answer` reads it."""
     system = call.system or opened.system
@@ -363,7 +365,7 @@ def _explained(
     }
 
 
-def _facts(opened: Opened, tenant: str | None) -> dict[str, Any]:
+def _facts(opened: OpenedIndex, tenant: str | None) -> dict[str, Any]:
     """What `status_answer` reads of the index, or of a tenant's documents."""
     index = opened.documents_of(tenant)
     pipeline, keys = opened.pipeline_of(), Counter[str]()

@@ -17,7 +17,7 @@ from surprise_rerank.connectors.qdrant.retrievers import SurpriseMode, narrowabl
 from surprise_rerank.connectors.qdrant.schema import ALL, DOCUMENT_FIELDS, PointId, to_document
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, PassagePools
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant.storage.files import TenantFiles
 from surprise_rerank.connectors.systems.backgrounds import (
@@ -47,7 +47,7 @@ _PATIENCE = 0.5
 class StoredCandidates:
     """What an index has of documents that are named."""
 
-    index: Searched  # where vectors, tokens and texts come from
+    index: SearchedCollection  # where vectors, tokens and texts come from
     words: LexicalIndex | None = None  # for BM25's scores of them, and its moments; none where None
 
     @property
@@ -67,14 +67,14 @@ class StoredCandidates:
         return StoredCandidates(index, words)
 
 
-class Ranked(Searched):
+class RankedCollection(SearchedCollection):
     """A collection with its systems, and with their backgrounds of other questions."""
 
-    def of_tenant(self, tenant: str) -> Ranked:
-        """One tenant's documents, with the same methods; see `Searched.of_tenant`."""
+    def of_tenant(self, tenant: str) -> RankedCollection:
+        """One tenant's documents, with the same methods; see `SearchedCollection.of_tenant`."""
         return TenantDocuments(self, tenant)
 
-    def by_unit(self, unit: Unit) -> Ranked:
+    def by_unit(self, unit: Unit) -> RankedCollection:
         """Return the collection whose candidates are documents, or their passages where these are stored."""
         border.choice("unit", unit, get_args(Unit))
         has_passages = self.storage is not None and self.storage.manifest.options.passages is not None
@@ -226,10 +226,10 @@ def _shared(name: str) -> Any:
     return property(attrgetter(f"_whole.{name}"))
 
 
-class _View(Ranked):
+class _View(RankedCollection):
     """A collection seen in another way; a subclass says in which."""
 
-    _whole: Ranked
+    _whole: RankedCollection
 
     storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
     id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
@@ -241,9 +241,9 @@ class _View(Ranked):
     changes, count_changes, last_changes = map(_shared, ("changes", "count_changes", "last_changes"))
 
     @property
-    def corpus(self) -> Ranked:
+    def corpus(self) -> RankedCollection:
         """The whole collection."""
-        return cast(Ranked, self._whole.corpus)
+        return cast(RankedCollection, self._whole.corpus)
 
     def close(self) -> None:
         """Nothing: whoever opened the collection closes it."""
@@ -252,7 +252,7 @@ class _View(Ranked):
 class StoredPassages(_View):
     """An index, or a tenant's documents in it, of which a search finds passages in place of documents."""
 
-    def __init__(self, whole: Ranked) -> None:
+    def __init__(self, whole: RankedCollection) -> None:
         self._whole = whole
 
     files, where, tenant = map(_shared, ("files", "where", "tenant"))
@@ -274,11 +274,11 @@ class StoredPassages(_View):
         """The candidates and their points."""
         return pool, self.pools.points_of(pool)
 
-    def of_tenant(self, tenant: str) -> Ranked:
-        """The passages of one tenant's documents; see `Searched.of_tenant`."""
+    def of_tenant(self, tenant: str) -> RankedCollection:
+        """The passages of one tenant's documents; see `SearchedCollection.of_tenant`."""
         return StoredPassages(self._whole.of_tenant(tenant))
 
-    def by_unit(self, unit: Unit) -> Ranked:
+    def by_unit(self, unit: Unit) -> RankedCollection:
         """Return these passages, or the documents that they are of."""
         return self if unit == "passage" else self._whole
 
@@ -294,7 +294,7 @@ class TenantDocuments(_View):
         DataError: if the collection is no index with tenants.
     """
 
-    def __init__(self, corpus: Ranked, tenant: str) -> None:
+    def __init__(self, corpus: RankedCollection, tenant: str) -> None:
         if corpus.storage is None:
             raise DataError(
                 f"tenant={tenant!r} is for an index of surprise-rerank, and {corpus.where} is none; leave it "
@@ -313,7 +313,7 @@ class TenantDocuments(_View):
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]]:
-        """Reads documents by id; see `Searched.documents`."""
+        """Reads documents by id; see `SearchedCollection.documents`."""
         return self.pools.documents
 
     def __len__(self) -> int:
@@ -353,7 +353,9 @@ class RankedPipelines(Mapping[str, Pipeline]):
     first time. A thread that asks for a system meanwhile gets a TimeoutError at once.
     """
 
-    def __init__(self, index: Ranked, system: str | None = None, **settings: Unpack[SearchSettings]) -> None:
+    def __init__(
+        self, index: RankedCollection, system: str | None = None, **settings: Unpack[SearchSettings]
+    ) -> None:
         tenant = settings.pop("tenant", None)
         self.index = index = index if tenant is None else index.of_tenant(tenant)
         self.first = system or index.default_system

@@ -26,7 +26,7 @@ from surprise_rerank.core.moments import Moments
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
-from surprise_rerank.eval.retrieval.fitting import Lessons
+from surprise_rerank.eval.retrieval.fitting import TrainingQuestions
 from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble
@@ -158,7 +158,7 @@ def read_collection(
     path = cache / workspace.name / "study" / f"{_digest(dataset, asked)}.npz"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
-        lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
+        lessons = TrainingQuestions(spec, "train", dataset.split, encoder, terminal)
         with workspace.resources(dataset, None, lessons, lucene=False) as resources:
             sample = resources.sample_ids[:SAMPLE_SIZE]
             arrays = _read(resources.index, sample, asked, dataset.qrels, encoder, terminal)

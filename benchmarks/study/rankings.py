@@ -25,7 +25,7 @@ from surprise_rerank.core.files import whole_file
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, load_dataset
-from surprise_rerank.eval.retrieval.fitting import Lessons
+from surprise_rerank.eval.retrieval.fitting import TrainingQuestions
 from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
 from surprise_rerank.thresholds.varied_questions import varied_questions
 
@@ -176,7 +176,7 @@ def read_rankings(
     missing.
     """
     workspace = Workspace(cache, index_key(spec, dataset), encoder, None, terminal)
-    lessons = Lessons(spec, "train", dataset.split, encoder, terminal)
+    lessons = TrainingQuestions(spec, "train", dataset.split, encoder, terminal)
     with workspace.resources(dataset, None, lessons, lucene=False) as resources:
         reader = _Reader(
             resources.index, {document.id: row for row, document in enumerate(dataset.documents)}

@@ -20,8 +20,8 @@ from surprise_rerank.connectors.attached.enrichment import (
     WORD_STATISTICS,
     WORDS,
     EnrichCost,
-    Enriched,
     Enricher,
+    Enrichment,
     EnrichmentRecord,
     EnrichReport,
     behind,
@@ -64,7 +64,7 @@ from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
-from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.ranked import RankedCollection
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.process import NeverCopied, PerProcess, require_no_secret
@@ -88,7 +88,7 @@ _BYTES, _NUMBER = 8 * 2**20, 12  # of a page of vectors, as JSON, and of a numbe
 _PATIENCE = 2.0  # seconds until it is looked whether a run has counted words anew; see `KeptTerms`
 
 
-class Collection(NeverCopied, Ranked):
+class Collection(NeverCopied, RankedCollection):
     """A Qdrant collection that LangChain, LlamaIndex, Haystack, Mem0 or somebody's own code made.
 
     Use `Collection.attach`. Nothing is written into the collection. Threads may share it. A pickle has what
@@ -327,7 +327,7 @@ class Collection(NeverCopied, Ranked):
         """Find what was added, or taken away, meanwhile."""
         self.enriched, self._added = self._found_enriched(), None
 
-    # What `Searched` asks for
+    # What `SearchedCollection` asks for
 
     @property
     def pools(self) -> ForeignPools:
@@ -409,12 +409,12 @@ class Collection(NeverCopied, Ranked):
         return self.sample(size, frozenset()).ids
 
     def token_sample(self, size: int) -> tuple[tuple[str, ...], TokenBatch]:
-        """Ids and token vectors of a uniform sample of the documents; see `Searched.token_sample`."""
+        """Ids and token vectors of a uniform sample of documents; see `SearchedCollection.token_sample`."""
         sampled = self.sample(size, frozenset({"tokens"}))
         return sampled.ids, sampled.require_tokens()
 
     def sample(self, size: int, fields: frozenset[Field]) -> Candidates:
-        """A uniform sample of so many documents, the same for the same points; see `Searched.sample`."""
+        """A sample of so many documents, the same for the same points; see `SearchedCollection.sample`."""
         border.count("size", size)
         border.choices("fields", fields, get_args(Field))
         with self._lock.get():
@@ -518,10 +518,10 @@ class Collection(NeverCopied, Ranked):
 
     # What was added
 
-    def _found_enriched(self) -> Enriched:
+    def _found_enriched(self) -> Enrichment:
         name, open_engine = self.points.collection, self._connection.engine
         files = CollectionFiles(open_engine(files_name(name)), self.points.spread)
-        enriched = Enriched(open_engine(name + SUFFIX), files, EnrichmentRecord.read(files, self.where))
+        enriched = Enrichment(open_engine(name + SUFFIX), files, EnrichmentRecord.read(files, self.where))
         if enriched.has_tokens and self.token_encoder is not None:
             enriched.check(self.token_encoder, self.where)
         return enriched

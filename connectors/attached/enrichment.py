@@ -35,7 +35,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     Record,
     StoredVector,
 )
-from surprise_rerank.connectors.qdrant.search.queries import AskedInclusion, by_id
+from surprise_rerank.connectors.qdrant.search.queries import InclusionQuestion, by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.writer import (
@@ -109,7 +109,7 @@ class EnrichmentRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Enriched:
+class Enrichment:
     """Reads what was added."""
 
     points: ClientEngine  # the collection that has it
@@ -138,12 +138,14 @@ class Enriched:
                 "token_encoder=, or enrich again"
             )
 
-    def inclusion(self, question: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+    def inclusion(
+        self, question: InclusionQuestion, wanted: models.Filter, limit: int
+    ) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in points that a filter lets through."""
         return question.among(wanted, limit, TOKENS, (TOKEN_COUNT, HASH))
 
     def included(
-        self, pool: Candidates, points: Sequence[str], question: AskedInclusion, records: Sequence[Record]
+        self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates, whose points these are, with what was found by `inclusion`."""
         notes = (*pool.notes, *behind(points, pool.documents, records))
@@ -231,7 +233,7 @@ class Enricher:
 
     points: ClientEngine  # of the collection
     payloads: PayloadLayout  # how points become documents
-    enriched: Enriched  # what was added before
+    enriched: Enrichment  # what was added before
     record: EnrichmentRecord  # what is to be there
     encoder: Encoder | None  # of the token vectors; None without them
     changed: Counter[str] = field(default_factory=Counter)  # points that were enriched, or whose are removed
@@ -242,7 +244,7 @@ class Enricher:
         cls,
         points: ClientEngine,
         payloads: PayloadLayout,
-        enriched: Enriched,
+        enriched: Enrichment,
         encoder: Encoder | None,
         words: Bm25 | None,
     ) -> Enricher:

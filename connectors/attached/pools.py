@@ -9,7 +9,7 @@ import numpy as np
 from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query
-from surprise_rerank.connectors.attached.enrichment import TOKENS, WORDS, Enriched, behind
+from surprise_rerank.connectors.attached.enrichment import TOKENS, WORDS, Enrichment, behind
 from surprise_rerank.connectors.attached.layouts import (
     PayloadLayout,
     VectorLayout,
@@ -23,7 +23,7 @@ from surprise_rerank.connectors.qdrant.multivectors import query_vectors
 from surprise_rerank.connectors.qdrant.schema import PointId, Record
 from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search, no_tokens, not_stored
 from surprise_rerank.connectors.qdrant.search.queries import (
-    AskedInclusion,
+    InclusionQuestion,
     SearchOptions,
     Stage,
     maxsim_stage,
@@ -43,7 +43,7 @@ class ForeignPools(Pools):
     points: ClientEngine  # of the collection
     vectors: VectorLayout  # which are compared
     payloads: PayloadLayout  # how points become documents
-    enriched: Enriched  # what was added
+    enriched: Enrichment  # what was added
     reads_added: bool  # whether token vectors were added that a question's can be compared with
 
     @property
@@ -92,7 +92,7 @@ class ForeignPools(Pools):
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
-        """Documents by id; see `Searched.fetch`."""
+        """Documents by id; see `SearchedCollection.fetch`."""
         points = self.points_of(ids)
         records = self._retrieved([point for point in points.values() if point is not None], fields)
         stored = {name: records[str(point)] for name, point in points.items() if str(point) in records}
@@ -212,14 +212,16 @@ class ForeignPools(Pools):
             pool = replace(pool, tokens=tokens)
         return pool
 
-    def inclusion(self, question: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+    def inclusion(
+        self, question: InclusionQuestion, wanted: models.Filter, limit: int
+    ) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in what was added to points, or in their own."""
         if self.reads_added:
             return self.enriched.inclusion(question, wanted, limit)
         return question.among(wanted, limit, self.vectors.tokens or "", ())
 
     def included(
-        self, pool: Candidates, points: Sequence[str], question: AskedInclusion, records: Sequence[Record]
+        self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates with what was found by `inclusion`, and a note where that is of earlier texts."""
         if self.reads_added:

@@ -39,7 +39,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     request,
     sparse_stage,
 )
-from surprise_rerank.connectors.qdrant.search.searched import Searched, Words
+from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection, Words
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.errors import DataError
@@ -63,7 +63,7 @@ class SparseRetriever(ExplainingRetriever):
         DataError: if the index has no sparse vectors.
     """
 
-    index: Searched
+    index: SearchedCollection
     options: SearchOptions = NO_OPTIONS
 
     def __post_init__(self) -> None:
@@ -196,7 +196,7 @@ class HybridRetriever(ExplainingRetriever):
     vectors, and with `feedback` for similarities to a second question.
     """
 
-    index: Searched
+    index: SearchedCollection
     lexical: LexicalIndex
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
@@ -330,7 +330,7 @@ class HybridRetriever(ExplainingRetriever):
         words = cast(LexicalIndex, narrowable(self.lexical).filtered(condition))
         return replace(self, options=self.options.among(condition), lexical=words)
 
-    def over(self, index: Searched) -> HybridRetriever:
+    def over(self, index: SearchedCollection) -> HybridRetriever:
         """Return the retriever whose two searches are over other documents of the same index."""
         words = cast(LexicalIndex, narrowable(self.lexical).over(index))
         return replace(self, index=index, lexical=words)

@@ -24,7 +24,7 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     formula_stage,
     surprise_stage,
 )
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.connectors.qdrant.writing.statistics import behind as points_behind
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.documents import Document
@@ -36,7 +36,7 @@ class ExplainingRetriever(ABC):
     """A retriever from an index that tells what it does, in words; a dataclass, mostly with `options`."""
 
     __slots__ = ()
-    index: Searched
+    index: SearchedCollection
 
     @abstractmethod
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
@@ -44,7 +44,7 @@ class ExplainingRetriever(ABC):
 
     @property
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]] | None:
-        """Reads what is shown, by id; see `Searched.documents`."""
+        """Reads what is shown, by id; see `SearchedCollection.documents`."""
         return self.index.documents
 
     @property
@@ -86,7 +86,7 @@ class ExplainingRetriever(ABC):
         retriever = cast(Any, self)
         return cast(Self, replace(retriever, options=retriever.options.among(condition)))
 
-    def over(self, index: Searched) -> Self:
+    def over(self, index: SearchedCollection) -> Self:
         """Return the retriever over other documents of the same index, such as a tenant's."""
         return cast(Self, replace(cast(Any, self), index=index))
 
@@ -105,7 +105,7 @@ def narrowable(part: object) -> ExplainingRetriever:
     )
 
 
-def in_words(index: Searched, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
+def in_words(index: SearchedCollection, stages: Sequence[Stage], options: SearchOptions) -> list[str]:
     """The stages in words."""
     first = f"all {len(index)} documents"
     if options.filter is not None:
@@ -128,7 +128,7 @@ _MARGIN = 10
 class DenseRetriever(ExplainingRetriever):
     """The documents nearest by cosine; exact without the approximate index, where there is one."""
 
-    index: Searched
+    index: SearchedCollection
     exact: bool = False
     options: SearchOptions = NO_OPTIONS
 
@@ -152,7 +152,7 @@ class SurpriseRetriever(ExplainingRetriever):
     z is in float32, as Qdrant computes it; ties are ordered by id.
     """
 
-    index: Searched
+    index: SearchedCollection
     mode: SurpriseMode = "formula"
     pool: int | None = None
     exact: bool = False
@@ -225,7 +225,7 @@ class SurpriseRetriever(ExplainingRetriever):
         return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
 
 
-def _points(index: Searched, pool: int | None, limit: int) -> int:
+def _points(index: SearchedCollection, pool: int | None, limit: int) -> int:
     """How many points a pool of documents has, about, where they are split; no fewer than asked for."""
     return max(limit, math.ceil((pool or 0) * index.pools.density))
 

@@ -10,7 +10,7 @@ from surprise_rerank.candidates import Candidates, Field, Query
 from surprise_rerank.connectors.qdrant.hybrid import LexicalIndex, with_words
 from surprise_rerank.connectors.qdrant.retrievers import ExplainingRetriever, narrowable
 from surprise_rerank.connectors.qdrant.search.queries import TokenSample
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.pipeline import Retriever
 
 
@@ -31,7 +31,7 @@ class InclusionScored(ExplainingRetriever):
     """Candidates of another retriever, with inclusion of the question's tokens."""
 
     retriever: Retriever  # finds the candidates
-    index: Searched  # computes it, where the documents are
+    index: SearchedCollection  # computes it, where the documents are
     sample: TokenSample  # what it is measured against
 
     def retrieve(self, query: Query, depth: int, fields: frozenset[Field] = frozenset()) -> Candidates:
@@ -43,7 +43,7 @@ class InclusionScored(ExplainingRetriever):
         """Return the retriever of what a filter lets through."""
         return replace(self, retriever=narrowable(self.retriever).filtered(condition))
 
-    def over(self, index: Searched) -> InclusionScored:
+    def over(self, index: SearchedCollection) -> InclusionScored:
         """Return the retriever over other documents of the same index."""
         return replace(self, retriever=narrowable(self.retriever).over(index), index=index)
 

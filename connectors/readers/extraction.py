@@ -16,7 +16,7 @@ from typing import Any
 
 from surprise_rerank.connectors.readers.lines import EXTRA
 from surprise_rerank.connectors.readers.pages import (
-    Extracted,
+    ExtractedText,
     headed_text,
     html_text,
     manual_text,
@@ -37,7 +37,7 @@ _CHARACTERS = 32 * 2**20  # of a text; small files can unfold to more
 _SHOWN = 160  # characters of a library's message
 
 
-def office_text(suffix: str, raw: bytes) -> Extracted:
+def office_text(suffix: str, raw: bytes) -> ExtractedText:
     """The text of a file that kreuzberg reads."""
     kreuzberg = import_extra("kreuzberg", EXTRA)
     config = kreuzberg.ExtractionConfig(
@@ -57,7 +57,7 @@ def office_text(suffix: str, raw: bytes) -> Extracted:
     about = result.metadata
     if suffix in (".eml", ".msg"):
         # What a header says is in the metadata: in the text it would be half of a short mail's vector.
-        return Extracted(_HEADER.sub("", text), str(about.get("subject") or ""), _mail_metadata(about))
+        return ExtractedText(_HEADER.sub("", text), str(about.get("subject") or ""), _mail_metadata(about))
     pages, title = about.get("page_count"), str(about.get("title") or "")
     places: Places = ()
     if suffix == ".pdf":
@@ -66,7 +66,7 @@ def office_text(suffix: str, raw: bytes) -> Extracted:
         places = tuple((start, Place(slide=number)) for number, start in starts.items())
     elif result.document:
         places = structure_places(text, result.document["nodes"], title, is_workbook=suffix == ".xlsx")
-    return Extracted(text, title, {"pages": pages} if pages else {}, places)
+    return ExtractedText(text, title, {"pages": pages} if pages else {}, places)
 
 
 def _mail_metadata(mail: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,7 +105,7 @@ _PROGRAMS = """
 c cc cpp cs cxx ex go h hpp java jl js jsx kt mjs php proto ps1 py pyi rb rs swift ts tsx vue zig
 """
 _HEADER = re.compile(r"\A(?:(?:Subject|From|To|Cc|CC|Bcc|BCC|Date|Reply-To|Message-ID):[^\n]*\n)+\n?")
-_READERS: dict[str, Callable[[bytes], Extracted]] = {
+_READERS: dict[str, Callable[[bytes], ExtractedText]] = {
     **dict.fromkeys((".html", ".htm", ".xhtml"), html_text),
     **dict.fromkeys((".md", ".markdown"), markdown_text),
     **dict.fromkeys((".rst", ".adoc", ".asciidoc"), headed_text),
@@ -124,7 +124,7 @@ class Extractor:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def read(self, raw: bytes, suffix: str) -> Extracted:
+    def read(self, raw: bytes, suffix: str) -> ExtractedText:
         """The text of a file of one of the `KINDS`."""
         process = self._process = self._process or _started()
         assert process.stdin is not None
@@ -147,7 +147,7 @@ class Extractor:
         kind, *values = json.loads(answer)
         if kind == "text":
             text, title, metadata, places = values
-            return Extracted(text, title, metadata, places_from(places))
+            return ExtractedText(text, title, metadata, places_from(places))
         if kind == "missing":
             raise MissingExtraError(*values)
         reason, detail, *is_gone = values
@@ -190,7 +190,7 @@ def _serve(seconds: float) -> None:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _answer(raw: bytes, reader: Callable[[bytes], Extracted]) -> list[Any]:
+def _answer(raw: bytes, reader: Callable[[bytes], ExtractedText]) -> list[Any]:
     try:
         extracted = reader(raw)
         if len(extracted.text) > _CHARACTERS:

@@ -159,7 +159,7 @@ def walk(folder: Path, rules: FileRules, skipped: Skipped) -> Iterator[tuple[Pat
     `node_modules` and indexes. Links to folders are not followed, and links to files only if those are in
     the folder.
     """
-    chosen = _Chosen(os.path.realpath(folder), rules, skipped)
+    chosen = _ChosenEntries(os.path.realpath(folder), rules, skipped)
     pending = [("", True)]
     while pending:
         name, is_folder = pending.pop()
@@ -197,7 +197,7 @@ def _is_index(entries: Sequence[os.DirEntry[str]]) -> bool:
     return any((v / "manifest.json").is_file() and (v / "edge").is_dir() for v in versions)
 
 
-class _Chosen:
+class _ChosenEntries:
     """Which entries of a folder are read."""
 
     def __init__(self, root: str, rules: FileRules, skipped: Skipped) -> None:

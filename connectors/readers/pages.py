@@ -73,7 +73,7 @@ _LONGEST_PROGRAM = 500_000  # characters that are searched for definitions; gene
 _NESTED = 100  # lists and quotes in each other; what is nested deeper is left out
 
 
-class Extracted(NamedTuple):
+class ExtractedText(NamedTuple):
     """What is read of a file: its text, its own title or none, what else is known of it, and its places."""
 
     text: str
@@ -82,11 +82,11 @@ class Extracted(NamedTuple):
     places: Places = ()
 
 
-def plain_text(raw: bytes) -> Extracted:
+def plain_text(raw: bytes) -> ExtractedText:
     """A text file as it is."""
     text, encoding = decoded(raw)
     lines = ((0, Place(line=1)),)
-    return Extracted(text.replace("\r\n", "\n"), metadata=encoding_metadata(encoding), places=lines)
+    return ExtractedText(text.replace("\r\n", "\n"), metadata=encoding_metadata(encoding), places=lines)
 
 
 def encoding_metadata(encoding: str) -> dict[str, str]:
@@ -94,15 +94,15 @@ def encoding_metadata(encoding: str) -> dict[str, str]:
     return {} if encoding in ("utf-8", "utf-8-sig") else {"encoding": encoding}
 
 
-def headed_text(raw: bytes) -> Extracted:
+def headed_text(raw: bytes) -> ExtractedText:
     """A text of reStructuredText or AsciiDoc as it is; its title is the first heading."""
     text, _, metadata, places = plain_text(raw)
     heading = _HEADING.search(text[:_HEAD])
     title = (heading["ruled"] or heading["marked"]) if heading else ""
-    return Extracted(text, title, metadata, places)
+    return ExtractedText(text, title, metadata, places)
 
 
-def program_text(suffix: str, raw: bytes) -> Extracted:
+def program_text(suffix: str, raw: bytes) -> ExtractedText:
     """A program as it is; its functions and classes are headings, with their lines."""
     from pygments.lexers import get_lexer_for_filename
     from pygments.token import Comment, Name
@@ -126,18 +126,18 @@ def program_text(suffix: str, raw: bytes) -> Extracted:
         before = start
     defined = zip(headed(marks), lines, strict=True)
     named = ((start, replace(place, line=line)) for (start, place), line in defined)
-    return Extracted(text, "", metadata, (*places, *named))
+    return ExtractedText(text, "", metadata, (*places, *named))
 
 
-def subtitle_text(raw: bytes) -> Extracted:
+def subtitle_text(raw: bytes) -> ExtractedText:
     """What is said in subtitles, SubRip or WebVTT, without numbers and times."""
     text, _, metadata, _ = plain_text(raw)
     blocks = (block.split("\n") for block in re.split(r"\n[ \t]*\n", text))
     said = (lines[i + 1 :] for lines in blocks for i, line in enumerate(lines[:2]) if " --> " in line)
-    return Extracted(_TAG.sub("", "\n".join(" ".join(lines) for lines in said)), "", metadata)
+    return ExtractedText(_TAG.sub("", "\n".join(" ".join(lines) for lines in said)), "", metadata)
 
 
-def manual_text(raw: bytes) -> Extracted:
+def manual_text(raw: bytes) -> ExtractedText:
     """A manual page without the requests and escapes of roff; its title is what `.TH` or `.Dt` names."""
     source, _, metadata, _ = plain_text(raw)
     if not _ROFF.search(source[:_HEAD]):
@@ -159,10 +159,10 @@ def manual_text(raw: bytes) -> Extracted:
         else:
             after = "\n" if name.upper() in ("SH", "SS") else ""
             lines.append(f"{chr(10) if after or name in _GAP else ''}{words}{after}")
-    return Extracted(_GAPS.sub("\n\n", "\n".join(lines)).strip(), title, metadata)
+    return ExtractedText(_GAPS.sub("\n\n", "\n".join(lines)).strip(), title, metadata)
 
 
-def open_document_text(raw: bytes) -> Extracted:
+def open_document_text(raw: bytes) -> ExtractedText:
     """The paragraphs of an ODT, ODS or ODP file, cells of a row apart, as kreuzberg reads the first alone."""
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
@@ -173,7 +173,7 @@ def open_document_text(raw: bytes) -> Extracted:
     body = content[max(content.find(b"<office:body"), 0) :]
     text, *_ = _shown(_OPEN_TAG.sub(rb"<\1p>", _OPEN_SPACE.sub(b" ", body)).decode("utf-8", "replace"))
     title = re.search(rb"<dc:title>([^<]*)", about)
-    return Extracted(text, _shown(title[1].decode("utf-8", "replace"))[0] if title else "")
+    return ExtractedText(text, _shown(title[1].decode("utf-8", "replace"))[0] if title else "")
 
 
 class _Page:
@@ -218,15 +218,15 @@ class _Page:
         return self
 
 
-def html_text(raw: bytes) -> Extracted:
+def html_text(raw: bytes) -> ExtractedText:
     """The shown text of a page without its navigation, blocks on lines of their own; its <title>."""
     declared = _DECLARED.search(raw[:4096])
     text, encoding = decoded(raw, declared[1].decode("ascii") if declared else None)
     shown, title, headings = _shown(text)
-    return Extracted(shown, title, encoding_metadata(encoding), headed(headings, title))
+    return ExtractedText(shown, title, encoding_metadata(encoding), headed(headings, title))
 
 
-def markdown_text(raw: bytes) -> Extracted:
+def markdown_text(raw: bytes) -> ExtractedText:
     """The text of a Markdown file without marks and front matter; the title of that, or the first heading.
 
     A heading that is the title and begins the file is not in the text as well.
@@ -245,7 +245,7 @@ def markdown_text(raw: bytes) -> Extracted:
         if token.type == "image":
             token.type, token.tag = "text", ""  # what it is called
     text, _, headings = _shown(parser.renderer.render(tokens, parser.options, {}))
-    return Extracted(text, title, encoding_metadata(encoding), headed(headings, title))
+    return ExtractedText(text, title, encoding_metadata(encoding), headed(headings, title))
 
 
 def _front_title(front: re.Match[str]) -> str:

@@ -28,7 +28,7 @@ class Patterns:
         self._seconds = _SECONDS
         for pattern in patterns:
             if pattern.regex is not None and str(pattern).count("*") > _FEW_STARS:
-                pattern.regex = _Bounded(pattern.regex.pattern, self)  # type: ignore[assignment]
+                pattern.regex = _BoundedPattern(pattern.regex.pattern, self)  # type: ignore[assignment]
         self._spec = GitIgnoreSpec(patterns, backend="simple")
 
     @classmethod
@@ -91,7 +91,7 @@ def _pattern(line: str) -> GitIgnoreSpecPattern | None:
         return None
 
 
-class _Bounded:
+class _BoundedPattern:
     """A regular expression for pathspec, which takes no longer than its patterns have left."""
 
     def __init__(self, pattern: str, patterns: Patterns) -> None:

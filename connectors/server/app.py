@@ -15,7 +15,7 @@ from surprise_rerank.connectors.server.answers import TEI_ROUTE, RefusedError, t
 from surprise_rerank.connectors.server.documents import add_documents
 from surprise_rerank.connectors.server.door import (
     DEADLINE,
-    Door,
+    RequestGate,
     json_response,
     label_of,
     record_of,
@@ -142,7 +142,7 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
     app.router.routes.extend([*guarded.routes, *([] if inside is None else inside.routes)])
     app.add_exception_handler(HTTPException, _http_refused)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_middleware(Door, service=service)
+    app.add_middleware(RequestGate, service=service)
     if service.options.origins:
         # Outside: what a browser asks before it asks has no token.
         app.add_middleware(

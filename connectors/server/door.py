@@ -107,7 +107,7 @@ def _matched(scope: Scope) -> tuple[Match, str]:
     return best if best[0] is not Match.NONE else (Match.NONE, "other")
 
 
-class Door:
+class RequestGate:
     """Lets requests in that may come in, with their bodies read, and answers what fails."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:

@@ -23,7 +23,7 @@ from surprise_rerank.connectors.server.schemas import (
     SearchRequest,
     TeiRequest,
 )
-from surprise_rerank.connectors.server.service import Opened
+from surprise_rerank.connectors.server.service import OpenedIndex
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.documents import encodable, without_title
 from surprise_rerank.rerank.diversity import falling
@@ -38,7 +38,7 @@ TOO_MANY, TEI_TOO_MANY = 422, 413
 
 
 def rerank(
-    opened: Opened, body: RerankRequest, encoder: RequestEncoder, note: Note, tenant: str | None
+    opened: OpenedIndex, body: RerankRequest, encoder: RequestEncoder, note: Note, tenant: str | None
 ) -> dict[str, Any]:
     """Results and usage of a request in Cohere's or Jina's form."""
     texts, most = texts_of(body), body.max_tokens_per_doc
@@ -63,7 +63,7 @@ def rerank(
 
 
 def tei_rerank(
-    opened: Opened, body: TeiRequest, encoder: RequestEncoder, note: Note, tenant: str | None
+    opened: OpenedIndex, body: TeiRequest, encoder: RequestEncoder, note: Note, tenant: str | None
 ) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """Ranks of all texts, as clients of Text Embeddings Inference expect them, and the verdict."""
     # Its clients expect a rank for each text, whatever the server's own options are.
@@ -81,7 +81,7 @@ def tei_rerank(
     return ranks, verdict_json(ranked.verdict)
 
 
-def scores(opened: Opened, body: ScoreRequest, encoder: RequestEncoder, note: Note) -> dict[str, Any]:
+def scores(opened: OpenedIndex, body: ScoreRequest, encoder: RequestEncoder, note: Note) -> dict[str, Any]:
     """Similarities of pairs, from 0 to 1, on one scale: no index and no background has a part in them."""
     ranks = replace(opened.bounded, encoder=encoder.as_encoder, options=SearchOptions(), background=None)
     data = []
@@ -97,7 +97,7 @@ def scores(opened: Opened, body: ScoreRequest, encoder: RequestEncoder, note: No
 
 
 def _of_texts(
-    opened: Opened,
+    opened: OpenedIndex,
     reranker: TextReranker,
     encoder: RequestEncoder,
     note: Note,
@@ -130,7 +130,7 @@ def _of_texts(
 
 
 def search(
-    opened: Opened, body: SearchRequest, encoder: RequestEncoder, note: Note, conditions: int
+    opened: OpenedIndex, body: SearchRequest, encoder: RequestEncoder, note: Note, conditions: int
 ) -> dict[str, Any]:
     """Hits of a search, and the verdict; beside those of another system, where that was asked for."""
     settings = body.search_settings()
@@ -237,7 +237,7 @@ def _cut_as_asked(encoder: RequestEncoder, body: TeiRequest) -> list[str]:
     return body.texts
 
 
-def _order(opened: Opened, body: SearchRequest, system: str | None, shown: Ranking) -> dict[str, Any]:
+def _order(opened: OpenedIndex, body: SearchRequest, system: str | None, shown: Ranking) -> dict[str, Any]:
     results = [_hit(hit, line_id) for hit, line_id in zip(shown, shown.line_ids, strict=True)]
     if body.excerpts:
         bodies = [

@@ -19,13 +19,13 @@ from surprise_rerank.connectors.attached.settings import PipelineSettings
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.storage.folder import optimize_grown
-from surprise_rerank.connectors.ranked import Ranked, RankedPipelines, StoredCandidates
+from surprise_rerank.connectors.ranked import RankedCollection, RankedPipelines, StoredCandidates
 from surprise_rerank.connectors.server.answers import RefusedError, refusing
 from surprise_rerank.connectors.server.logs import EventLog
 from surprise_rerank.connectors.server.metrics import Metrics
 from surprise_rerank.connectors.server.options import ServerOptions
 from surprise_rerank.connectors.server.owners import Tokens
-from surprise_rerank.connectors.server.work import Jobs, Later, Workers
+from surprise_rerank.connectors.server.work import DelayedWork, Jobs, Workers
 from surprise_rerank.connectors.systems.backgrounds import look_after_backgrounds, title_questions
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.core.process import PerProcess
@@ -45,7 +45,7 @@ _WARMS_UP = ("first", ["the first one takes longest"])
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedIndex:
     """A model that is loaded, and an index that is open.
 
     What a request does not say of min_percentile and diversity is the re-ranker's, and of a search the
@@ -128,7 +128,7 @@ class Opened:
         """Whether requests must say whose documents they are about."""
         return self.index is not None and self.index.index.every_tenant is not None
 
-    def documents_of(self, tenant: str | None) -> Ranked | None:
+    def documents_of(self, tenant: str | None) -> RankedCollection | None:
         """Return the index, or a tenant's documents in it; None without one."""
         if self.index is None:
             return None
@@ -187,8 +187,8 @@ class Service:
         self.workers = Workers(self.options.workers)
         self.writer = Workers(1)  # changes wait for each other, and would keep the threads of searches
         self.jobs = Jobs()
-        self.upkeep = Later(self._measure_stale, self.options.background_after)
-        self.opened: Opened | None = None
+        self.upkeep = DelayedWork(self._measure_stale, self.options.background_after)
+        self.opened: OpenedIndex | None = None
         self._prober = PerProcess(lambda: ThreadPoolExecutor(1, thread_name_prefix="surprise-rerank-probe"))
         self._probe: Future[None] | None = None
         self._probed = 0.0
@@ -200,7 +200,7 @@ class Service:
         system: str = "",
         index: RankedPipelines | None = None,
     ) -> None:
-        """Serve these from now on; see `Opened`.
+        """Serve these from now on; see `OpenedIndex`.
 
         The system is by default the class of what orders the pipeline's hits, or else the re-ranker.
         """
@@ -210,9 +210,11 @@ class Service:
                 f"{'no' if pipeline is None else 'a'} pipeline; make both say the same"
             )
         orders = reranker.reranker if pipeline is None else pipeline.reranker or pipeline.retriever
-        self.opened = Opened(reranker, pipeline, system or type(orders).__name__, index, self.options.tried)
+        self.opened = OpenedIndex(
+            reranker, pipeline, system or type(orders).__name__, index, self.options.tried
+        )
 
-    def required(self) -> Opened:
+    def required(self) -> OpenedIndex:
         """What is served; a RefusedError if it is not loaded yet."""
         if self.opened is None:
             raise RefusedError(

@@ -132,7 +132,7 @@ class Jobs:
         return job if job is not None and job.owner == owner else None
 
 
-class Later:
+class DelayedWork:
     """Runs work in a thread of its own once nobody has asked for it for some seconds.
 
     Who asks on and on gets it after ten times as long. One run at a time; `close` waits for one that has

@@ -34,7 +34,7 @@ _REQUEST, _EF, _MORE = 64, 128, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Comparing:
+class PartComparison:
     """Compares parts of a job; can be sent to another process.
 
     Attributes:
@@ -64,7 +64,7 @@ class Comparing:
 class _Comparer:
     """What a worker holds: both corpora, the moments, and an open collection where one is asked."""
 
-    def __init__(self, task: Comparing) -> None:
+    def __init__(self, task: PartComparison) -> None:
         self._task, self._settings = task, task.settings
         self._queries = Corpus(task.folder / "documents")
         self._is_one = task.keys == "documents"

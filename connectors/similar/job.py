@@ -18,7 +18,7 @@ from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.readers import DocumentSource, from_iterable
 from surprise_rerank.connectors.similar import corpus, results
-from surprise_rerank.connectors.similar.comparing import MOMENTS, Comparing
+from surprise_rerank.connectors.similar.comparing import MOMENTS, PartComparison
 from surprise_rerank.connectors.similar.corpus import Batch, Corpus, Encoding
 from surprise_rerank.connectors.similar.folder import (
     EXTRA,
@@ -101,7 +101,7 @@ class SimilarDocuments:
         temporary: a folder that goes with this object.
     """
 
-    def __init__(self, task: Comparing, temporary: tempfile.TemporaryDirectory[str] | None) -> None:
+    def __init__(self, task: PartComparison, temporary: tempfile.TemporaryDirectory[str] | None) -> None:
         self._task, self._temporary = task, temporary
         self.documents = Corpus(task.folder / "documents")
         self.against = None if task.keys == "documents" else Corpus(task.folder / task.keys)
@@ -191,7 +191,7 @@ class _Job:
                     self._read(name, _batches(value, name, self._tokens))
             for name in dict.fromkeys(("documents", keys)):
                 self._encode(name, load)
-        task = Comparing(self._folder, self._settings, keys, self._device, index)
+        task = PartComparison(self._folder, self._settings, keys, self._device, index)
         self._measure(keys)
         paths = task.paths()
         missing = [number for number, path in enumerate(paths) if not path.exists()]

@@ -29,7 +29,7 @@ from surprise_rerank.connectors.qdrant.languages import (
     unread,
     unread_question,
 )
-from surprise_rerank.connectors.qdrant.search.searched import Changes, Searched
+from surprise_rerank.connectors.qdrant.search.searched import Changes, SearchedCollection
 from surprise_rerank.connectors.systems.building import build_system
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import all_systems, find_system
@@ -73,7 +73,7 @@ class KeptBackground:
     came, changed or went since.
     """
 
-    def __init__(self, index: Searched, built: BuiltSystem) -> None:
+    def __init__(self, index: SearchedCollection, built: BuiltSystem) -> None:
         self._index, self._built = index, built
         self._others: dict[Unit, KeptBackground] = {}
         self._background: QuestionBackground | None = None
@@ -118,7 +118,7 @@ class KeptBackground:
 
 
 def kept_background(
-    index: Searched, built: BuiltSystem, min_percentile: float | None = None
+    index: SearchedCollection, built: BuiltSystem, min_percentile: float | None = None
 ) -> KeptBackground:
     """The background of a system as a pipeline reads it; a warning where there is none.
 
@@ -146,7 +146,7 @@ def kept_background(
     return kept
 
 
-def load_background(index: Searched, system: str) -> QuestionBackground | None:
+def load_background(index: SearchedCollection, system: str) -> QuestionBackground | None:
     """The background that is kept for a system; None without one, a DataError if the file is damaged."""
     content = index.files.read_file(_file_name(index, system))
     if content is None:
@@ -154,18 +154,18 @@ def load_background(index: Searched, system: str) -> QuestionBackground | None:
     return QuestionBackground.from_bytes(content, f"{index.where}: background of {system}")
 
 
-def has_background(index: Searched, system: str) -> bool:
+def has_background(index: SearchedCollection, system: str) -> bool:
     """Whether there is one for the system, readable or not."""
     return index.files.read_file(_file_name(index, system)) is not None
 
 
-def all_backgrounds(index: Searched) -> dict[str, QuestionBackground]:
+def all_backgrounds(index: SearchedCollection) -> dict[str, QuestionBackground]:
     """System -> its background, of those that have one; a DataError if one is damaged."""
     loaded = {name: load_background(index, name) for name in all_systems()}
     return {name: background for name, background in loaded.items() if background is not None}
 
 
-def _problem(index: Searched, built: BuiltSystem, background: QuestionBackground) -> str:
+def _problem(index: SearchedCollection, built: BuiltSystem, background: QuestionBackground) -> str:
     """Why a background cannot be used for a system; empty where it can."""
     scorer = background.scorer  # empty of one that the caller measured
     if not scorer or scorer.startswith(_made_by(index, built.name)):
@@ -179,14 +179,14 @@ def _problem(index: Searched, built: BuiltSystem, background: QuestionBackground
     )
 
 
-def _made_by(index: Searched, system: str) -> str:
+def _made_by(index: SearchedCollection, system: str) -> str:
     """What a background of a system is known by."""
     ensemble = f"ensemble {index.ensemble_version}, " if system == "surprise" else ""
     return f"{system} of {index.model}, {ensemble}"
 
 
 def measure_background(
-    index: Searched,
+    index: SearchedCollection,
     system: str,
     questions: Sequence[str] | None,
     *,
@@ -195,7 +195,7 @@ def measure_background(
     chance: AnswerChance | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> QuestionBackground:
-    """Measure a background, dated, and keep it in place of the one that there is; see `Ranked`.
+    """Measure a background, dated, and keep it in place of the one that there is; see `RankedCollection`.
 
     The chance is that of an answer, as it was calibrated before.
     """
@@ -224,7 +224,7 @@ def measure_background(
     return background
 
 
-def package_questions(index: Searched) -> tuple[str, ...]:
+def package_questions(index: SearchedCollection) -> tuple[str, ...]:
     """Return the questions of the package in the language of the documents, or else those in English."""
     sample = [document.content for document in index.sample_documents(_SAMPLED)]
     return translated_questions(language_of(sample)) or varied_questions()
@@ -244,19 +244,19 @@ def _doubt(model: str, documents: Sequence[str], questions: Sequence[str]) -> st
     )
 
 
-def store_background(index: Searched, system: str, background: QuestionBackground) -> None:
+def store_background(index: SearchedCollection, system: str, background: QuestionBackground) -> None:
     """Keep the background of a system, in place of the one that there is."""
     index.files.write_file(_file_name(index, system), background.to_bytes())
     index.count_changes(measured=1)
 
 
-def delete_background(index: Searched, system: str) -> None:
+def delete_background(index: SearchedCollection, system: str) -> None:
     """Forget the background of a system; nothing happens where there is none."""
     index.files.delete_file(_file_name(index, system))
     index.count_changes(measured=1)
 
 
-def look_after_backgrounds(index: Searched, *, show_progress: bool = False) -> None:
+def look_after_backgrounds(index: SearchedCollection, *, show_progress: bool = False) -> None:
     """Measure again what is stale after a change, and make the first background if there is none."""
     # The scorers of an index change by a rebuild alone, which asks again; building a system reads a sample.
     may_differ = index.storage is None
@@ -272,20 +272,23 @@ def look_after_backgrounds(index: Searched, *, show_progress: bool = False) -> N
             _measure_all(view, stale, show_progress=show_progress)
 
 
-def kept_by_unit(index: Searched) -> list[dict[str, QuestionBackground]]:
+def kept_by_unit(index: SearchedCollection) -> list[dict[str, QuestionBackground]]:
     """The backgrounds of documents by their systems, and those of passages where documents are split."""
     return [all_backgrounds(view) for view in _views(index)]
 
 
 def measure_again(
-    index: Searched, kept: Sequence[Mapping[str, QuestionBackground]], *, show_progress: bool = False
+    index: SearchedCollection,
+    kept: Sequence[Mapping[str, QuestionBackground]],
+    *,
+    show_progress: bool = False,
 ) -> None:
     """Ask the questions of `kept_by_unit` again, of the package where there are none of a unit."""
     for view, backgrounds in zip(_views(index), [*kept, {}], strict=False):
         _measure_all(view, backgrounds, show_progress=show_progress)
 
 
-def measured_index(index: Searched) -> Searched:
+def measured_index(index: SearchedCollection) -> SearchedCollection:
     """Return whose backgrounds count for searches of an index, or of its passages.
 
     Where no document has several passages, what says something of documents says it of passages.
@@ -294,13 +297,15 @@ def measured_index(index: Searched) -> Searched:
     return index if documents.pools.density > 1 else documents
 
 
-def _views(index: Searched) -> list[Searched]:
+def _views(index: SearchedCollection) -> list[SearchedCollection]:
     """The documents of an index, and its passages where these have backgrounds of their own."""
     passages = measured_index(index.by_unit("passage"))
     return [index] if passages is index else [index, passages]
 
 
-def _measure_all(index: Searched, kept: Mapping[str, QuestionBackground], *, show_progress: bool) -> None:
+def _measure_all(
+    index: SearchedCollection, kept: Mapping[str, QuestionBackground], *, show_progress: bool
+) -> None:
     """Measure the backgrounds of these systems again; that of the default system where there are none."""
     if not kept and len(index) and is_automatic():
         _measured(index, index.default_system, None, show_progress=show_progress)
@@ -309,7 +314,7 @@ def _measure_all(index: Searched, kept: Mapping[str, QuestionBackground], *, sho
 
 
 def _measured(
-    index: Searched, system: str, kept: QuestionBackground | None, *, show_progress: bool
+    index: SearchedCollection, system: str, kept: QuestionBackground | None, *, show_progress: bool
 ) -> QuestionBackground:
     """A new background, of the questions of one that is kept or the package's, with a bar."""
     texts = package_questions(index) if kept is None else kept.texts
@@ -353,7 +358,7 @@ def _first_sentence(text: str) -> str:
     return start[: end.start() + 1] if end else start
 
 
-def _file_name(index: Searched, system: str) -> str:
+def _file_name(index: SearchedCollection, system: str) -> str:
     before = "passage-" if measured_index(index).pools.unit == "passage" else ""
     return f"{before}background-{system}.json"
 

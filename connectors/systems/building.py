@@ -11,7 +11,7 @@ from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever
 from surprise_rerank.connectors.qdrant.retrievers import SurpriseMode, SurpriseRetriever
 from surprise_rerank.connectors.qdrant.scored import InclusionScored, LexicallyScored
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.connectors.systems.fitted_weights import load_weights
 from surprise_rerank.connectors.systems.inputs import BuiltSystem, SystemInputs
 from surprise_rerank.connectors.systems.register import all_systems, find_system
@@ -27,7 +27,7 @@ from surprise_rerank.rerank.surprise import SurpriseReranker
 
 def build_system(
     name: str,
-    index: Searched,
+    index: SearchedCollection,
     options: SearchOptions = NO_OPTIONS,
     mode: SurpriseMode | None = None,
     *,
@@ -97,7 +97,7 @@ def with_scorers(
     return replace(built, reranker=reranker, reranking=f"{built.reranking}{said}")
 
 
-def possible_systems(index: Searched) -> list[str]:
+def possible_systems(index: SearchedCollection) -> list[str]:
     """The systems that a collection has enough for, its default first."""
     lacks = {"lucene", "judgements"}
     storage = index.storage

@@ -11,7 +11,7 @@ import numpy as np
 
 from surprise_rerank.candidates import Candidates, Query, Ranking
 from surprise_rerank.connectors.qdrant.hybrid import SparseRetriever
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
 from surprise_rerank.connectors.systems.inputs import SAMPLE_SIZE, BuiltSystem
 from surprise_rerank.connectors.systems.register import find_system
@@ -65,7 +65,7 @@ def explain_ranking(
         if name in _SIMILARITIES and len(sample.similarities(name))
     )
     if system.name == "surprise":
-        anchored = _Anchored(index, pool)
+        anchored = _AnchoredScores(index, pool)
         shares = (*shares, anchored.share)
         distributions = (*distributions, *(anchored.distribution(row) for row in shown[:OWN_DISTRIBUTIONS]))
     # Of a system that leaves absent scorers out, tokens may be one of these.
@@ -107,7 +107,7 @@ def _share(system: BuiltSystem, name: str, pool: _Pool, sample: _Sample) -> Scor
 class _Pool:
     """The candidates, with the similarities that the ranking does not hold."""
 
-    index: Searched
+    index: SearchedCollection
     query: Query
     ranking: Ranking
 
@@ -131,7 +131,7 @@ class _Pool:
 class _Sample:
     """The similarities of a question to a uniform sample of the corpus, by every scorer, as in a fusion."""
 
-    index: Searched  # that is sampled
+    index: SearchedCollection  # that is sampled
     query: Query  # encoded
 
     @cached_property
@@ -180,10 +180,10 @@ _OF_PASSAGES = frozenset({"cosine", "dynamax"})
 
 
 @dataclass(frozen=True)
-class _Anchored:
+class _AnchoredScores:
     """Every candidate as the anchor of surprise."""
 
-    index: Searched
+    index: SearchedCollection
     pool: _Pool
 
     @property
@@ -219,7 +219,7 @@ class _Anchored:
 
 
 def _matches(
-    index: Searched,
+    index: SearchedCollection,
     encoder: Encoder,
     query: Query,
     ranking: Ranking,
@@ -241,7 +241,7 @@ def _matches(
     }
 
 
-def _encoded_texts(index: Searched, encoder: Encoder, stored: Candidates) -> list[str]:
+def _encoded_texts(index: SearchedCollection, encoder: Encoder, stored: Candidates) -> list[str]:
     """Return the texts that were encoded for every row of documents, fetched with all their passages."""
     documents = stored.documents or ()
     splitting = None if index.storage is None else index.storage.manifest.options.passages

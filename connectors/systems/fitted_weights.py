@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.errors import DataError, IndexMismatchError
 
 if TYPE_CHECKING:  # `status` shows weights, and does without torch
@@ -46,7 +46,7 @@ class FittedWeights:
         )
 
 
-def load_weights(index: Searched, system: str) -> Mapping[str, float] | None:
+def load_weights(index: SearchedCollection, system: str) -> Mapping[str, float] | None:
     """The fitted weights of a system; None without, an IndexMismatchError if they are of another model."""
     fitted = fitted_weights(index, system)
     if fitted is None:
@@ -61,7 +61,7 @@ def load_weights(index: Searched, system: str) -> Mapping[str, float] | None:
     return fitted.weights
 
 
-def fitted_weights(index: Searched, system: str) -> FittedWeights | None:
+def fitted_weights(index: SearchedCollection, system: str) -> FittedWeights | None:
     """Return the weights of a system, of whatever model; None without, a DataError if damaged."""
     content = index.files.read_file(_file_name(system))
     if content is None:
@@ -73,7 +73,7 @@ def fitted_weights(index: Searched, system: str) -> FittedWeights | None:
         raise DataError(f"{index.where}: {name} is damaged; fit the weights again") from error
 
 
-def store_weights(index: Searched, system: str, fit: WeightFit) -> FittedWeights:
+def store_weights(index: SearchedCollection, system: str, fit: WeightFit) -> FittedWeights:
     """Keep the weights of a system, in place of those that there are; a DataError if not accepted."""
     if not fit.accepted or fit.after is None or fit.error is None:
         raise DataError(f"{fit}; only weights that rank held-back questions better are stored")
@@ -83,12 +83,12 @@ def store_weights(index: Searched, system: str, fit: WeightFit) -> FittedWeights
     return kept
 
 
-def delete_weights(index: Searched, system: str) -> None:
+def delete_weights(index: SearchedCollection, system: str) -> None:
     """Forget the weights of a system; nothing happens where there are none."""
     index.files.delete_file(_file_name(system))
 
 
-def has_weights(index: Searched, system: str) -> bool:
+def has_weights(index: SearchedCollection, system: str) -> bool:
     """Whether there are some for the system, readable or not."""
     return index.files.read_file(_file_name(system)) is not None
 

@@ -8,7 +8,7 @@ from surprise_rerank.candidates import Field, Query
 from surprise_rerank.connectors.qdrant.hybrid import SparseRetriever
 from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever, ExplainingRetriever, SurpriseMode
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, SearchOptions, TokenSample
-from surprise_rerank.connectors.qdrant.search.searched import Searched
+from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.fusion import FusionReranker
 from surprise_rerank.rerank.scorers import Reranker
@@ -63,7 +63,7 @@ class Sample:
 class SystemInputs:
     """What a system of a collection is made of."""
 
-    index: Searched  # that is searched
+    index: SearchedCollection  # that is searched
     options: SearchOptions = NO_OPTIONS  # filter and search parameters
     mode: SurpriseMode | None = None  # where surprise is computed; its usual place where None
     first_stage: Retriever | None = None  # where candidates come from, in place of the system's own search

@@ -30,7 +30,7 @@ class _Key(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Given:
+class SetValues:
     """Keys that were given, with their values; `passages.tokens` is the field `tokens` of `passages`."""
 
     values: Mapping[str, Any]
@@ -79,14 +79,14 @@ def set_option(kinds: Callable[[], Sequence[type]], but: Names[str] = ()) -> Cal
         but: fields that are no keys, because the command has options for them.
     """
 
-    def parse(context: click.Context, _: click.Parameter, texts: tuple[str, ...]) -> Given:
+    def parse(context: click.Context, _: click.Parameter, texts: tuple[str, ...]) -> SetValues:
         if not texts:
-            return Given({})
+            return SetValues({})
         keys = dict(pair for kind in kinds() for pair in _keys(kind, but))
         if "help" in texts:
             _list(keys)
             context.exit()
-        return Given(_values(texts, keys))
+        return SetValues(_values(texts, keys))
 
     return click.option(
         "--set",

@@ -25,7 +25,7 @@ from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
 from surprise_rerank.eval.retrieval.datasets import UNJUDGED, RetrievalDataset, load_dataset
 from surprise_rerank.eval.retrieval.evidence import evidence_run
-from surprise_rerank.eval.retrieval.fitting import Lessons
+from surprise_rerank.eval.retrieval.fitting import TrainingQuestions
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
 from surprise_rerank.eval.retrieval.pools import POOLS, Resources
 from surprise_rerank.eval.retrieval.results import SystemResult, run_system
@@ -105,7 +105,7 @@ def evaluate(
     if by_passages:
         advice = "choose one such as all-MiniLM-L6-v2, which does"
         border.present(f"the model's window, by which {settings.judged} are made,", encoder.window, advice)
-    lessons = Lessons(settings.dataset, FITTED_ON, dataset.split, encoder, terminal)
+    lessons = TrainingQuestions(settings.dataset, FITTED_ON, dataset.split, encoder, terminal)
     if any("judgements" in _needs(system) for system in systems.values()):
         _ = lessons.judged  # errors in them are reported before the documents are indexed
     by_lucene = pool in ("bm25-lucene", "both-lucene") or any("lucene" in _needs(s) for s in systems.values())

@@ -17,7 +17,7 @@ MOST_QUESTIONS = 800
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TrainingQuestions:
     """Judged questions of a data set's other split, read and encoded when they are first asked for.
 
     Attributes:

@@ -19,7 +19,7 @@ from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.eval.retrieval.fitting import Lessons
+from surprise_rerank.eval.retrieval.fitting import TrainingQuestions
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.similarities.table import CorpusStatistics, FittedOn
@@ -55,7 +55,7 @@ class Resources(SystemInputs):
     lucene: BM25Index | None
     encoder: Encoder
     fitting: Callable[[frozenset[FittedOn]], CorpusStatistics]
-    lessons: Lessons
+    lessons: TrainingQuestions
     pool: PoolName | Run | None = None
 
     @property

@@ -23,7 +23,7 @@ from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, UnreadableIndexError
 from surprise_rerank.eval.questions import read_questions
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, judged_questions
-from surprise_rerank.eval.retrieval.fitting import Lessons
+from surprise_rerank.eval.retrieval.fitting import TrainingQuestions
 from surprise_rerank.eval.retrieval.pools import Resources
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
@@ -90,7 +90,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def resources(
-        self, dataset: RetrievalDataset, anchors: Ensemble | None, lessons: Lessons, *, lucene: bool
+        self, dataset: RetrievalDataset, anchors: Ensemble | None, lessons: TrainingQuestions, *, lucene: bool
     ) -> Iterator[Resources]:
         """Index what is not indexed yet, and open everything that systems need.
 

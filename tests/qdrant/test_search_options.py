@@ -12,7 +12,7 @@ from words import WordEncoder
 
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import DocumentIndex
-from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.ranked import RankedCollection
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 from surprise_rerank.thresholds.varied_questions import varied_questions
@@ -24,7 +24,7 @@ SYSTEMS = ["cosine", "bm25", "dynamax", "fusion", "auto"]
 
 
 @pytest.fixture(scope="module", params=["own", "attached"])
-def collection(request: pytest.FixtureRequest) -> Iterator[Ranked]:
+def collection(request: pytest.FixtureRequest) -> Iterator[RankedCollection]:
     encoder = WordEncoder(32)
     if request.param == "own":
         with DocumentIndex.open(":memory:", encoder) as index:
@@ -44,7 +44,7 @@ def where(*, old: bool) -> models.Filter:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_filter_of_a_call_is_that_of_a_pipeline(collection: Ranked, system: str) -> None:
+def test_a_filter_of_a_call_is_that_of_a_pipeline(collection: RankedCollection, system: str) -> None:
     pipeline = collection.pipeline(system)
     found = pipeline.search(QUESTION, 5, filter=where(old=False))
     made = collection.pipeline(system, filter=where(old=False)).search(QUESTION, 5)
@@ -58,7 +58,7 @@ def test_a_filter_of_a_call_is_that_of_a_pipeline(collection: Ranked, system: st
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_many_questions_find_what_each_finds(collection: Ranked, system: str) -> None:
+def test_many_questions_find_what_each_finds(collection: RankedCollection, system: str) -> None:
     pipeline = collection.pipeline(system)
     encoder = collection.encoder
     assert isinstance(encoder, WordEncoder)
@@ -73,7 +73,7 @@ def test_many_questions_find_what_each_finds(collection: Ranked, system: str) ->
         pipeline.search_many("wing")
 
 
-def test_a_threshold_of_a_call_is_that_of_a_pipeline(collection: Ranked) -> None:
+def test_a_threshold_of_a_call_is_that_of_a_pipeline(collection: RankedCollection) -> None:
     collection.measure_background("cosine", list(varied_questions(40)))
     pipeline = collection.pipeline("cosine")
     least = float(pipeline.search(QUESTION)[2].percentile or 0)
@@ -87,7 +87,7 @@ def test_a_threshold_of_a_call_is_that_of_a_pipeline(collection: Ranked) -> None
     assert min(line.percentile or 0 for line in ranked) >= least
 
 
-def test_a_reranked_text_has_what_a_hit_has(collection: Ranked) -> None:
+def test_a_reranked_text_has_what_a_hit_has(collection: RankedCollection) -> None:
     texts = [document.text for document in DOCUMENTS[:5]]
     first, *others = collection.text_reranker("cosine").rank(QUESTION, texts, ids=[*"01234"], collapse=0.1)
     assert (first.id, first.text) == (str(first.position), texts[first.position])

@@ -18,7 +18,7 @@ from surprise_rerank.candidates import Field
 from surprise_rerank.connectors.qdrant import ALL, DenseRetriever, DocumentIndex, IndexOptions, SearchOptions
 from surprise_rerank.connectors.qdrant.hybrid import HybridRetriever, SparseRetriever
 from surprise_rerank.connectors.qdrant.retrievers import narrowable
-from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.ranked import RankedCollection
 from surprise_rerank.connectors.similar import SimilaritySettings, similar_documents
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders import loading
@@ -48,7 +48,7 @@ def query() -> Any:
     return made
 
 
-def hybrid(index: Ranked, options: SearchOptions = SearchOptions()) -> set[str]:  # noqa: B008
+def hybrid(index: RankedCollection, options: SearchOptions = SearchOptions()) -> set[str]:  # noqa: B008
     words = SparseRetriever(index, options)
     return set(HybridRetriever(index, words, options=options).retrieve(query(), 31, EVERYTHING).ids)
 
@@ -96,7 +96,7 @@ SAME_IDS = [
 TEXTS = {"acme/1": SAME_IDS[0], "bolt/1": SAME_IDS[1], "bolt/2": SAME_IDS[2], "/1": SAME_IDS[3]}
 
 
-def held(index: Ranked) -> dict[str, str]:
+def held(index: RankedCollection) -> dict[str, str]:
     """Id -> text of everything that a search finds; ids and documents by id agree with the search."""
     pipeline = index.pipeline("auto")
     ranking = pipeline.search("whose plan is it", top_k=50)

@@ -18,7 +18,7 @@ from surprise_rerank import DocumentIndex
 from surprise_rerank.connectors.readers import FileRules, open_documents
 from surprise_rerank.connectors.readers import extraction as extraction_module
 from surprise_rerank.connectors.readers import patterns as patterns_module
-from surprise_rerank.connectors.readers.pages import Extracted, html_text, markdown_text
+from surprise_rerank.connectors.readers.pages import ExtractedText, html_text, markdown_text
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError
 
 PDF = (
@@ -185,7 +185,7 @@ def test_a_file_that_takes_too_long_is_left_out_and_the_next_is_read(
 
 
 def test_what_a_library_raises_is_of_that_file_alone() -> None:
-    def broken(raw: bytes) -> Extracted:
+    def broken(raw: bytes) -> ExtractedText:
         raise KeyError("in a\ntable")
 
     told = ["refused", "damaged", "is damaged: KeyError: 'in a\\ntable'"]

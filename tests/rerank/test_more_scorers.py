@@ -16,7 +16,7 @@ from surprise_rerank import Candidates, DataError, Document, Query, System, regi
 from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.document_index import DocumentIndex
 from surprise_rerank.connectors.qdrant.retrievers import DenseRetriever
-from surprise_rerank.connectors.ranked import Ranked
+from surprise_rerank.connectors.ranked import RankedCollection
 from surprise_rerank.connectors.systems import BuiltSystem, register
 from surprise_rerank.rerank import CosineScorer, CrossEncoderScorer, FusionReranker, PayloadScorer
 
@@ -37,20 +37,22 @@ QUESTION = "who raised rates at the bank"
 RECENT = PayloadScorer("metadata.date", decay=30, origin=TODAY, name="recency")
 
 
-def attached(tmp_path: Path) -> Ranked:
+def attached(tmp_path: Path) -> RankedCollection:
     encoder, payloads = WordEncoder(64), [{"name": d.id, "text": d.text, **d.metadata} for d in NEWS]
     client = foreign(encoder.encode([d.content for d in NEWS]).dense, payloads, "news")
     return Collection.attach(client, "news", embed=encoder, id="name")
 
 
-def own(tmp_path: Path) -> Ranked:
+def own(tmp_path: Path) -> RankedCollection:
     index = DocumentIndex.open(tmp_path / "news", WordEncoder(64))
     index.sync(NEWS, background=False)
     return index
 
 
 @pytest.fixture(scope="module", params=[own, attached], ids=["own", "attached"])
-def collection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranked]:
+def collection(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RankedCollection]:
     with request.param(tmp_path_factory.mktemp("news")) as opened:
         yield opened
 
@@ -63,7 +65,7 @@ class Reader:
 
 
 @pytest.mark.parametrize("system", ["auto", "fusion"])
-def test_a_question_about_news_prefers_the_new(collection: Ranked, system: str) -> None:
+def test_a_question_about_news_prefers_the_new(collection: RankedCollection, system: str) -> None:
     plain = collection.pipeline(system).search(QUESTION, 16)
     raised = collection.pipeline(system, scorers=[RECENT]).search(QUESTION, 16)
     assert set(plain.ids) == set(raised.ids)
@@ -75,7 +77,7 @@ def test_a_question_about_news_prefers_the_new(collection: Ranked, system: str) 
     assert ignored.ids == plain.ids
 
 
-def test_a_reader_of_pairs_is_taken_as_it_is(collection: Ranked) -> None:
+def test_a_reader_of_pairs_is_taken_as_it_is(collection: RankedCollection) -> None:
     raised = collection.pipeline("auto", scorers=[Reader()], weights={"cross-encoder": 9}).search(QUESTION, 2)
     assert {name[-1] for name in raised.ids} == {"3"}
     by_function = collection.pipeline(
@@ -89,7 +91,7 @@ def test_a_reader_of_pairs_is_taken_as_it_is(collection: Ranked) -> None:
     assert all("report 3" in hit.text for hit in reranker.rank(QUESTION, texts, top_k=2))
 
 
-def test_surprise_is_of_the_systems_own_scores(collection: Ranked) -> None:
+def test_surprise_is_of_the_systems_own_scores(collection: RankedCollection) -> None:
     questions = [f"w{i} w{i + 1} word number {i}" for i in range(40)]
     collection.measure_background("auto", questions)
     plain = collection.pipeline("auto").search(QUESTION, 16)
@@ -116,7 +118,7 @@ def _news(inputs: Any) -> BuiltSystem:
 NEWS_SYSTEM = System(name="news", summary="cosine, a reader and recency", build=_news)
 
 
-def test_a_system_of_the_users_own_ranks_any_collection(collection: Ranked) -> None:
+def test_a_system_of_the_users_own_ranks_any_collection(collection: RankedCollection) -> None:
     register_system(NEWS_SYSTEM)
     try:
         ranking = collection.pipeline("news").search(QUESTION, 3)
@@ -138,7 +140,7 @@ def test_a_system_of_the_users_own_ranks_any_collection(collection: Ranked) -> N
     ],
 )
 def test_what_cannot_be_added_is_refused(
-    collection: Ranked, system: str, more: dict[str, Any], message: str
+    collection: RankedCollection, system: str, more: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
         collection.pipeline(system, **more)

@@ -26,7 +26,7 @@ from surprise_rerank.connectors.qdrant import ALL, IndexOptions
 from surprise_rerank.connectors.qdrant.engines.edge_shard import optimize_elsewhere
 from surprise_rerank.connectors.qdrant.storage.folder import optimize_grown
 from surprise_rerank.connectors.server import service_app
-from surprise_rerank.connectors.server.work import Later
+from surprise_rerank.connectors.server.work import DelayedWork
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.surprise_rerank.main import command
 
@@ -256,7 +256,7 @@ def test_backgrounds_are_measured_after_a_change_and_not_within(index: DocumentI
 
 def test_work_that_is_asked_for_on_and_on_is_done_all_the_same() -> None:
     done: list[float] = []
-    later = Later(lambda: done.append(time.monotonic()), 0.05)
+    later = DelayedWork(lambda: done.append(time.monotonic()), 0.05)
     begun = time.monotonic()
     while time.monotonic() - begun < 1.2:
         later.ask()

@@ -75,7 +75,7 @@ class Node:
     """
 
     def __init__(self, client: QdrantClient, quick: QdrantClient | None = None) -> None:
-        self._clients = PerProcess(_Again(client, quick or client))
+        self._clients = PerProcess(_NodeClients(client, quick or client))
         self._clients.get()
         self._is_compared = not client.init_options["prefer_grpc"]
         self.away_until = 0.0
@@ -112,7 +112,7 @@ class Node:
             client.close()
 
 
-class _Again:
+class _NodeClients:
     """The clients of a node: those that were given, and the same again in a forked process."""
 
     def __init__(self, *clients: QdrantClient) -> None:

@@ -42,7 +42,7 @@ from surprise_rerank.connectors.qdrant.search.pools import (
 )
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
-    AskedInclusion,
+    InclusionQuestion,
     SearchOptions,
     Stage,
     by_id,
@@ -154,7 +154,7 @@ class IndexPools(Pools):
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
-        """Documents by id, in this order; see `Searched.fetch`."""
+        """Documents by id, in this order; see `SearchedCollection.fetch`."""
         names = self.payload_of(fields)
         counted = (*names, PASSAGES) if self._has_passages else names
         keys = self.keys(ids)
@@ -334,12 +334,14 @@ class IndexPools(Pools):
         """All vectors are of the same points."""
         return False
 
-    def inclusion(self, question: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+    def inclusion(
+        self, question: InclusionQuestion, wanted: models.Filter, limit: int
+    ) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in points that a filter lets through."""
         return question.among(wanted, limit)
 
     def included(
-        self, pool: Candidates, points: Sequence[str], question: AskedInclusion, records: Sequence[Record]
+        self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates with what was found by `inclusion`."""
         return replace(pool, inclusion=question.inclusion(records, points))

@@ -14,7 +14,7 @@ from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.engines.client import PayloadChoice, payload_selector
 from surprise_rerank.connectors.qdrant.schema import NUMBER, Record
 from surprise_rerank.connectors.qdrant.search.queries import (
-    AskedInclusion,
+    InclusionQuestion,
     SearchOptions,
     Stage,
     request,
@@ -113,7 +113,7 @@ class Pools(ABC):
     def fetch(
         self, ids: Sequence[str], fields: frozenset[Field], *, skip_missing: bool = False
     ) -> Candidates:
-        """Documents by id; see `Searched.fetch`."""
+        """Documents by id; see `SearchedCollection.fetch`."""
 
     @abstractmethod
     def names(self, records: Sequence[Record]) -> dict[str, str]:
@@ -207,12 +207,14 @@ class Pools(ABC):
         """
 
     @abstractmethod
-    def inclusion(self, question: AskedInclusion, wanted: models.Filter, limit: int) -> models.QueryRequest:
+    def inclusion(
+        self, question: InclusionQuestion, wanted: models.Filter, limit: int
+    ) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in points that a filter lets through."""
 
     @abstractmethod
     def included(
-        self, pool: Candidates, points: Sequence[str], question: AskedInclusion, records: Sequence[Record]
+        self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates, which are n points, with what was found by `inclusion`."""
 
@@ -289,7 +291,7 @@ def scored(answers: Sequence[Record], points: Sequence[Record]) -> list[Record]:
 
 
 def inclusion_of(
-    question: AskedInclusion, pools: Pools, records: Sequence[Record], keys: Sequence[str]
+    question: InclusionQuestion, pools: Pools, records: Sequence[Record], keys: Sequence[str]
 ) -> tuple[Asked, int]:
     """A request for inclusion in these points and all points of these documents, for `Pools.every`."""
     wanted = pools.these(records)

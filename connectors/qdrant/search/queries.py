@@ -193,7 +193,7 @@ class TokenSample:
 
     tokens: TokenBatch
 
-    def asked(self, query: Query) -> AskedInclusion | None:
+    def asked(self, query: Query) -> InclusionQuestion | None:
         """The question, as it is sent; None where it has no token vectors.
 
         Raises:
@@ -201,7 +201,7 @@ class TokenSample:
         """
         if query.tokens is None:
             return None
-        return AskedInclusion(
+        return InclusionQuestion(
             query.tokens, DynaMax().pool(query.tokens, self.tokens), self.tokens.token_counts
         )
 
@@ -211,7 +211,7 @@ class TokenSample:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AskedInclusion:
+class InclusionQuestion:
     """A question whose inclusion is asked for: its (m, d) tokens, and what is usual.
 
     That is the (s,) inclusion in the sample's texts, and the (s,) numbers of their tokens.

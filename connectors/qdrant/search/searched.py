@@ -19,7 +19,7 @@ from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import ALL, PointId
 from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
-from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, AskedInclusion, SearchOptions
+from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, InclusionQuestion, SearchOptions
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.storage.files import Files
 from surprise_rerank.connectors.qdrant.writing.statistics import Statistics
@@ -63,7 +63,7 @@ class Changes(NamedTuple):
     measured: int = 0  # backgrounds that were measured or deleted
 
 
-class Searched(ABC):
+class SearchedCollection(ABC):
     """Documents with dense vectors in Qdrant; retrievers are made of it."""
 
     engine: EngineKind  # which one it has
@@ -83,12 +83,12 @@ class Searched(ABC):
     _encoder: Encoder | None = None
 
     @property
-    def corpus(self) -> Searched:
+    def corpus(self) -> SearchedCollection:
         """The whole collection, which scores are measured against: itself, or the index of a tenant."""
         return self
 
     @abstractmethod
-    def of_tenant(self, tenant: str) -> Searched:
+    def of_tenant(self, tenant: str) -> SearchedCollection:
         """One tenant's documents, searched and named by their ids alone; '' for those without a tenant.
 
         Those of `ALL`, of all tenants, are named as TENANT/ID.
@@ -97,7 +97,7 @@ class Searched(ABC):
             DataError: if it is no index with tenants, or is another tenant's already.
         """
 
-    def by_unit(self, unit: Unit) -> Searched:
+    def by_unit(self, unit: Unit) -> SearchedCollection:
         """Return the collection whose candidates are documents, or their passages where these are stored."""
         return self
 
@@ -254,7 +254,7 @@ class Searched(ABC):
         """What a reader of a ranking by words must know of these candidates."""
         return ()
 
-    def with_inclusion(self, pool: Candidates, question: AskedInclusion) -> Candidates:
+    def with_inclusion(self, pool: Candidates, question: InclusionQuestion) -> Candidates:
         """Candidates of this collection with inclusion of a question's tokens, which Qdrant computes."""
         pools, (pool, points) = self.pools, self.there(pool)
         wanted = models.Filter(must=[models.HasIdCondition(has_id=list(points))])

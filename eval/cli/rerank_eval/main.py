@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from surprise_rerank.eval.cli.exits import Commands, run
 from surprise_rerank.eval.cli.options import NAMES, PLACES, present, reports
 from surprise_rerank.eval.cli.rerank_eval.studies import STUDIES
-from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings
 
 _EPILOG = """\b
@@ -141,7 +141,7 @@ def _compare(
     datasets: tuple[str, ...],
     systems: tuple[str, ...] | None,
     baseline: str,
-    settings: Given,
+    settings: SetValues,
     run_dir: Path | None,
     reports: tuple[Path, ...],
     as_json: bool,

@@ -18,7 +18,7 @@ from surprise_rerank.eval.cli.options import (
     report_option,
     reports,
 )
-from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.studies.settings import (
     MODEL,
     WORD_VECTORS,
@@ -79,7 +79,7 @@ def _study(name: str, kind: type, target: str, text: str, epilog: str, *options:
     """
 
     def command(
-        *, settings: Given, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any
+        *, settings: SetValues, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any
     ) -> None:
         from surprise_rerank.connectors.progress import Terminal
         from surprise_rerank.eval.reports.writing import check_files

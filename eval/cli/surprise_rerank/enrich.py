@@ -10,7 +10,7 @@ import click
 from surprise_rerank.eval.cli.inputs import load_model
 from surprise_rerank.eval.cli.options import config_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.settings import SetValues, set_option
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
@@ -24,7 +24,7 @@ Examples:
 
 
 @dataclass(frozen=True, slots=True)
-class Enriching:
+class EnrichSettings:
     """What is added.
 
     Attributes:
@@ -46,7 +46,7 @@ class Enriching:
 )
 @click.option("--dry-run", is_flag=True, help="Print what it would cost, and write nothing.")
 @click.option("--remove", is_flag=True, help="Take away what was added.")
-@set_option(lambda: (Enriching,))
+@set_option(lambda: (EnrichSettings,))
 @config_option
 @takes_index
 def enrich(
@@ -56,7 +56,7 @@ def enrich(
     token_model: str,
     dry_run: bool,
     remove: bool,
-    settings: Given,
+    settings: SetValues,
     out: Output,
 ) -> None:
     """Add what a collection of LangChain, LlamaIndex, Haystack or your own ranks better with.
@@ -71,7 +71,7 @@ def enrich(
             f"{location} is an index of surprise-rerank, which has all of it already; give a collection such "
             "as http://localhost:6333/papers"
         )
-    adding = settings.of(Enriching)
+    adding = settings.of(EnrichSettings)
     parts, model = CollectionConfig.read(config), None
     if adding.tokens and not remove:
         parts.look(location).close()  # what cannot be is refused before a model is loaded

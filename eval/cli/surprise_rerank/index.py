@@ -28,7 +28,7 @@ from surprise_rerank.eval.cli.options import (
     text_option,
 )
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.cli.sources import Sources, skipped_lines
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Precision
 
@@ -60,7 +60,7 @@ _READING_KEYS = {"title_field", "id_prefix", "on_error", "include", "exclude", "
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class IndexSettings:
     """What `index --set` has besides what an index stores.
 
     Attributes:
@@ -115,7 +115,7 @@ class Filling:
 def _kinds() -> tuple[type, ...]:
     from surprise_rerank.connectors.qdrant import IndexOptions
 
-    return Filling, IndexOptions
+    return IndexSettings, IndexOptions
 
 
 @click.command(epilog=_EXAMPLES)
@@ -197,7 +197,7 @@ def index(
     original: str | None,
     rebuild: bool,
     tenant: str | None,
-    settings: Given,
+    settings: SetValues,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -209,7 +209,7 @@ def index(
     what is new or changed is encoded: run the same command again after a change, or after an interruption.
     What an index stores is settled when it is made; one that exists keeps that until it is rebuilt.
     """
-    filling = settings.of(Filling) if settings else Filling()
+    filling = settings.of(IndexSettings) if settings else IndexSettings()
     out = Output(as_json=as_json, quiet=quiet)
     if server is not None:
         from surprise_rerank.eval.cli.surprise_rerank.sending import send
@@ -279,7 +279,7 @@ def index(
 
 
 def _send_to_who_serves(
-    location: Location, error: StoreError, settings: Given, documents: Sources, out: Output
+    location: Location, error: StoreError, settings: SetValues, documents: Sources, out: Output
 ) -> None:
     """Send documents to the server that has the folder of an index open; raise the error if none has."""
     from surprise_rerank.connectors.server.process import served_at
@@ -293,7 +293,7 @@ def _send_to_who_serves(
     send(url, documents, out)
 
 
-def _require_reading(settings: Given, advice: str, also: Set[str] = frozenset()) -> None:
+def _require_reading(settings: SetValues, advice: str, also: Set[str] = frozenset()) -> None:
     """A usage error where something is given that a server's own index has; names `also` are allowed."""
     context = click.get_current_context()
     options = [f"--set {key}" for key in settings.values if key not in _READING_KEYS]
@@ -352,7 +352,11 @@ def _deleted(
 
 
 def _sources(
-    names: Sequence[str], form: Format | None, id_field: str | None, text_field: str | None, filling: Filling
+    names: Sequence[str],
+    form: Format | None,
+    id_field: str | None,
+    text_field: str | None,
+    filling: IndexSettings,
 ) -> Sources:
     from surprise_rerank.connectors.readers import Fields, FileRules
 
@@ -362,7 +366,7 @@ def _sources(
     return Sources.opened(names, form, fields, filling.on_error, rules, filling.id_prefix)
 
 
-def _options(settings: Given, tenant: str | None, existing: IndexOptions | None) -> IndexOptions:
+def _options(settings: SetValues, tenant: str | None, existing: IndexOptions | None) -> IndexOptions:
     """What the index has or a new one stores, with what was given in its place."""
     from surprise_rerank.connectors.qdrant import IndexOptions
 
@@ -434,7 +438,9 @@ def suited_model(sources: Sources) -> str:
     return MULTILINGUAL if unread(DEFAULTS.model, language_of(texts)) else DEFAULTS.model
 
 
-def _endpoint(location: Location, config: str | None, model: str | None, filling: Filling) -> Encoder | None:
+def _endpoint(
+    location: Location, config: str | None, model: str | None, filling: IndexSettings
+) -> Encoder | None:
     from surprise_rerank.connectors.attached.opening import CollectionConfig
 
     if config is not None and (model or filling.precision):

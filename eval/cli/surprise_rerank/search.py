@@ -12,7 +12,7 @@ from surprise_rerank.documents import stripped_question
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, present, takes_index
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.questions import STANDARD_INPUT, read_questions
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def search(
     out: Output,
     question: str | None,
     explained: str | None,
-    settings: Given,
+    settings: SetValues,
     **options: Any,
 ) -> None:
     """Find the best documents for a QUESTION; `-` reads questions from the standard input, one a line.

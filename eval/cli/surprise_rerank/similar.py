@@ -20,7 +20,7 @@ from surprise_rerank.eval.cli.options import (
     text_option,
 )
 from surprise_rerank.eval.cli.output.console import Output, shortened
-from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.cli.sources import Sources
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def similar(
     groups: Path | None,
     as_json: bool,
     quiet: bool,
-    settings: Given,
+    settings: SetValues,
     **options: Any,
 ) -> None:
     """Find every document's nearest neighbours.

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.attached import Collection
     from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.qdrant.location import Location
-    from surprise_rerank.connectors.qdrant.search.searched import Searched
+    from surprise_rerank.connectors.qdrant.search.searched import SearchedCollection
     from surprise_rerank.thresholds.background import QuestionBackground
 
     # What is kept for a system of an index, as JSON values and in words; None where nothing is.
-    _Describe = Callable[[Searched, str], tuple[dict[str, Any], str] | None]
+    _Describe = Callable[[SearchedCollection, str], tuple[dict[str, Any], str] | None]
 
 LEVELS = (0.2, 0.1, 0.05, 0.01)  # of off-topic questions that thresholds let through
 _BLOCK = 512  # bytes, the unit of st_blocks
@@ -125,7 +125,7 @@ def _report(
 
 
 def _kept(
-    index: Searched, what: str, describe: _Describe, facts: list[tuple[str, str]]
+    index: SearchedCollection, what: str, describe: _Describe, facts: list[tuple[str, str]]
 ) -> list[dict[str, Any]]:
     """What is kept for systems as JSON values; the same for people is added to the facts."""
     from surprise_rerank.connectors.systems.register import all_systems
@@ -142,7 +142,7 @@ def _kept(
     return values
 
 
-def _weights(index: Searched, system: str) -> tuple[dict[str, Any], str] | None:
+def _weights(index: SearchedCollection, system: str) -> tuple[dict[str, Any], str] | None:
     """A system's fitted weights as JSON values and in words."""
     from surprise_rerank.connectors.systems.fitted_weights import fitted_weights
     from surprise_rerank.connectors.systems.register import find_system
@@ -151,7 +151,7 @@ def _weights(index: Searched, system: str) -> tuple[dict[str, Any], str] | None:
     return None if weights is None else (asdict(weights), str(weights))
 
 
-def _background(index: Searched, system: str) -> tuple[dict[str, Any], str] | None:
+def _background(index: SearchedCollection, system: str) -> tuple[dict[str, Any], str] | None:
     """A system's background as JSON values and in words."""
     from surprise_rerank.connectors.systems.backgrounds import load_background
 

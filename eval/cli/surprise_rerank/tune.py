@@ -15,7 +15,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
 from surprise_rerank.eval.cli.output.console import Output
-from surprise_rerank.eval.cli.settings import Given, set_option
+from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.cli.surprise_rerank.status import background_facts, promised_levels
 from surprise_rerank.eval.questions import (
     STANDARD_INPUT,
@@ -67,7 +67,7 @@ class _Tuning:
     system: str | None
     reset: bool
     passages: bool
-    settings: Given
+    settings: SetValues
     model: str | None
     config: str | None
 

@@ -170,7 +170,7 @@ class FewShot:
 
 
 @dataclass(frozen=True, eq=False)
-class _Trained:
+class _TrainedStudent:
     """The labels' vectors and (n, d) those of the tested texts, after a training if there was one."""
 
     labels: Mapping[str, Float32Array]
@@ -229,10 +229,10 @@ class _Learner:
         return sentences, np.repeat(np.arange(len(groups)), _SENTENCES)
 
     @cached_property
-    def _fine_tuned(self) -> _Trained:
+    def _fine_tuned(self) -> _TrainedStudent:
         if not self._examples:
             labels = self._task.label_vectors(self._encoder, self._template)
-            return _Trained(labels, self._frozen[1], None)
+            return _TrainedStudent(labels, self._frozen[1], None)
         groups = Labels.of(self._task.names).texts(self._template)
         # A class may have several names.
         owners = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
@@ -241,10 +241,10 @@ class _Learner:
         members = self._truth[:, None] == owners
         encoder, history = fine_tune(self._encoder, self._examples, members, names, training)
         labels = self._task.label_vectors(encoder, self._template)
-        return _Trained(labels, dense_vectors(encoder, self._tested), history)
+        return _TrainedStudent(labels, dense_vectors(encoder, self._tested), history)
 
     @cached_property
-    def _mapped(self) -> _Trained:
+    def _mapped(self) -> _TrainedStudent:
         vectors, tested = self._frozen
         labels = self._task.label_vectors(self._encoder, self._template)
         anchors = np.stack(list(labels.values()))
@@ -252,7 +252,7 @@ class _Learner:
         training = replace(training_of(self._settings, self._seed), method="linear")
         weights, history = fit_linear_map(vectors, members, anchors, training)
         moved = dict(zip(labels, mapped(anchors, weights), strict=True))
-        return _Trained(moved, mapped(tested, weights), history)
+        return _TrainedStudent(moved, mapped(tested, weights), history)
 
 
 def training_of(settings: ClassifySettings, seed: int) -> FewShotTraining:
