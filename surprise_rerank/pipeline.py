@@ -45,6 +45,7 @@ _ENCODED = 256
 _AT_ONCE = 4
 # A chance of relevance is that of a relevant document among so many.
 _SHOWN = 10
+NO_NEIGHBOURS = "context= adds nothing: documents are not split here, or nobody knows which are neighbours"
 # A word of two letters at least.
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 # A background, or what gives the one of now: that of a collection changes with its documents.
@@ -230,8 +231,11 @@ class Pipeline:
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))
             passages = getattr(pipeline.retriever, "passages", None)
-            if options.context and passages is not None and shown.passages is not None and len(shown):
-                shown = with_neighbours(shown, passages(shown.ids), options.context)
+            if options.context and len(shown):
+                if passages is None or shown.passages is None:
+                    shown = replace(shown, notes=(*shown.notes, NO_NEIGHBOURS))
+                else:
+                    shown = with_neighbours(shown, passages(shown.ids), options.context)
             verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
             counts.update({"surprise_rerank.documents": len(shown), **verdict})
         times = (encoded - started, retrieved - encoded, time.perf_counter() - retrieved)

@@ -16,6 +16,7 @@ from surprise_rerank.connectors.attached import Collection
 from surprise_rerank.connectors.qdrant import CollectionStatus, DocumentIndex, IndexOptions
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, NotStoredError
+from surprise_rerank.pipeline import NO_NEIGHBOURS
 
 TOPICS = ("cats purr on mats", "dogs bark at night", "stocks fell on monday", "bread needs flour")
 TEXTS = {str(i): f"{TOPICS[i % 4]} word{i * 7 % 29}" for i in range(1, 41)}
@@ -118,3 +119,10 @@ def test_a_status_is_one_kind_of_report(collection: Either):
     assert (values["documents"], values["points"], values["where"]) == (40, 40, collection.where)
     assert values["ranks_by"] == facts["ranks by"]
     assert collection.placement() is None
+
+
+def test_neighbours_that_nobody_knows_are_not_left_out_in_silence(collection: Either):
+    plain = collection.pipeline("cosine").search(QUESTION, top_k=2)
+    wider = collection.pipeline("cosine").search(QUESTION, top_k=2, context=1)
+    assert wider.ids == plain.ids
+    assert [note for note in wider.notes if note not in plain.notes] == [NO_NEIGHBOURS]
