@@ -119,7 +119,7 @@ class Trust:
 
     The trust t grows from 0 to 1 between two values of `agreement`. The cosine and feedback keep t of their
     weight, and BM25 gets the rest of it, so that all weights have the same sum. Token vectors are of the same
-    model as the dense ones, so that their agreement is no evidence. Neither are a word or two: where BM25's
+    model as the dense ones, so that their agreement is no evidence. Neither is a word or two: where BM25's
     best score is worth w words of the question (`Candidates.words`), 1 - t counts (w - few) / (many - few)
     times, from 0 to 1.
     """
