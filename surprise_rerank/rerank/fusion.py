@@ -278,10 +278,8 @@ class FusionReranker:
                 measured[scorer.name] = MeasuredScores(raw, raw, AS_THEY_ARE)
                 z[scorer.name] = POOL_SCALES[self.method](raw)
         weights = {name: self.weights.get(name, 1.0) for name in z}
-        # Scores by words can speak for others only where they count.
-        is_judged = self.trust is not None and weights.get("bm25", 0.0) > 0
         trust = 1.0
-        if self.trust is not None and is_judged:
+        if self.trust is not None and weights.get("bm25", 0.0) > 0:  # words that count can speak for others
             trust = self.trust.of(z, by_id(candidates), candidates.words)
         if trust < 1:
             # Where nothing is fed back, there is nothing that BM25 could stand for.

@@ -297,8 +297,7 @@ class IndexPools(Pools):
 
     def key(self, record: Record) -> str:
         """What the document is known by; see `schema.document_key`."""
-        key: str = record.payload[self._key_field]
-        return key
+        return self._document(record)
 
     def _document(self, record: Record) -> str:
         key: str = record.payload[self._key_field]
