@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +24,10 @@ class Correlations(NamedTuple):
     spearman: float = math.nan
     kendall: float = math.nan
 
+    def by_name(self) -> dict[str, float]:
+        """The coefficients by what tables call them."""
+        return {name.title(): value for name, value in self._asdict().items()}
+
     @property
     def defined(self) -> bool:
         """Whether both sides have different values."""
@@ -37,8 +40,3 @@ def correlations(similarities: Float64Array, judgements: Float64Array) -> Correl
         return Correlations()
     kinds = (stats.pearsonr, stats.spearmanr, stats.kendalltau)
     return Correlations(*(float(kind(similarities, judgements).statistic) for kind in kinds))
-
-
-def mean_correlations(parts: Sequence[Correlations], weights: Sequence[float] | None = None) -> Correlations:
-    """The mean of correlations, at least one, by their weights; NaN where one of them is."""
-    return Correlations(*map(float, np.average(np.array(parts), axis=0, weights=weights)))

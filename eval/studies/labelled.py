@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -22,8 +24,10 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.eval.reports.report import Cell, Column, Table
 from surprise_rerank.eval.studies.sentence_models import load_each
-from surprise_rerank.eval.studies.settings import LabelledStudy
+from surprise_rerank.eval.studies.settings import LabelledSettings
+from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.surprise.score import SurpriseModel
 
 COSINE = "cosine"
@@ -63,6 +67,11 @@ class LabelledTexts:
         """The labels that occur, once each, in the order of their characters."""
         return tuple(sorted(set(self.labels)))
 
+    def remarks(self) -> Iterator[str]:
+        """A note on malformed rows, if there were some."""
+        if self.left_out:
+            yield f"{self.name}: {self.left_out} malformed rows left out"
+
     def sample(self, limit: int | None) -> LabelledTexts:
         """So many at random, always the same, or all of them: files are often sorted by label."""
         if limit is None or limit >= len(self):
@@ -84,8 +93,6 @@ def read_labelled(
         raise DataError(f"{path}: text and label are both the column {label!r}; name two different ones")
     if str(path).startswith(_HUB):
         return _of_hub(str(path), text, label)
-    if not path.exists():
-        raise DatasetError(f"{path}: no such file; labelled texts are read from JSONL, CSV, TSV and Parquet")
     # Ids are not looked at; a hash needs no column for them.
     source = open_documents(path, fields=Fields(id="content", text=text, metadata=[label]), on_error=on_error)
     rows: list[tuple[str, str]] = []
@@ -101,10 +108,17 @@ def read_labelled(
                 f"{path}, row {number}: no label in the column {label!r} (--label-field), expected a word or "
                 f"a whole number; the text is {document.text[:40]!r}"
             )
-    if not rows:
-        raise DataError(f"{path}: no row has a label in the column {label!r}; {_UNLABELLED}")
+    border.some(f"labels of {path} in the column {label!r}", rows, _UNLABELLED)
     texts, labels = zip(*rows, strict=True)
     return LabelledTexts(source.name, texts, labels, source.skipped.total + missing)
+
+
+def read_unlabelled(path: Path, *, text: str | None = None, on_error: OnError = "raise") -> LabelledTexts:
+    """Read texts of a file as `read_labelled` does, without labels: each has the label ``?``."""
+    source = open_documents(path, fields=Fields(id="content", text=text), on_error=on_error)
+    texts = tuple(document.text for document in source)
+    border.some(f"texts of {path}", texts, "give a file with some")
+    return LabelledTexts(source.name, texts, ("?",) * len(texts), source.skipped.total)
 
 
 def _of_hub(name: str, text: str | None, label: str) -> LabelledTexts:
@@ -132,17 +146,6 @@ def _with_column(source: Iterable[Document], label: str) -> Iterator[Document]:
         if f"column {label!r}" not in str(error):
             raise
         raise DataError(f"{error}: {_UNLABELLED}") from error
-
-
-def read_unlabelled(path: Path, *, text: str | None = None, on_error: OnError = "raise") -> LabelledTexts:
-    """Read texts of a file as `read_labelled` does, without labels: each has the label ``?``."""
-    if not path.exists():
-        raise DatasetError(f"{path}: no such file; texts are read from JSONL, CSV, TSV and Parquet")
-    source = open_documents(path, fields=Fields(id="content", text=text), on_error=on_error)
-    texts = tuple(document.text for document in source)
-    if not texts:
-        raise DataError(f"{path}: there is no text in it")
-    return LabelledTexts(source.name, texts, ("?",) * len(texts), source.skipped.total)
 
 
 def _label(document: Document, column: str) -> str | None:
@@ -192,7 +195,7 @@ class LabelledVectors:
 
 
 def load_models(
-    settings: LabelledStudy, terminal: Terminal, *, trainable: bool = False
+    settings: LabelledSettings, terminal: Terminal, *, trainable: bool = False
 ) -> Iterator[LabelledVectors]:
     """The models of a study, one after the other, each loaded when it is asked for, by `load_each`."""
     cache = settings.cache or cache_folder()
@@ -201,3 +204,52 @@ def load_models(
         return LabelledVectors(load_encoder(name, trainable=trainable), cache, terminal)
 
     return load_each(settings.models, load, terminal)
+
+
+Settings = TypeVar("Settings", bound=LabelledSettings)
+
+
+class Answers(Study[Settings, list[LabelledTexts], LabelledVectors]):
+    """What every text of files without labels gets."""
+
+    answer: ClassVar[str]
+
+    def prepare(self) -> None:
+        """Begin without rows."""
+        self._rows: list[tuple[Cell, ...]] = []
+
+    @property
+    def title(self) -> str:
+        """The files."""
+        return f"Texts of {', '.join(texts.name for texts in self.data)}"
+
+    def read(self) -> list[LabelledTexts]:
+        """The texts."""
+        settings = self.settings
+        return [
+            read_unlabelled(file, text=settings.text, on_error=settings.on_error).sample(settings.limit)
+            for file in self.files()
+        ]
+
+    def models(self) -> Iterator[LabelledVectors]:
+        """The models of the settings."""
+        return load_models(self.settings, self.terminal)
+
+    @abstractmethod
+    def files(self) -> tuple[Path, ...]:
+        """The files of the settings."""
+
+    @abstractmethod
+    def answers_of(self, model: LabelledVectors, texts: LabelledTexts) -> Iterable[str | int]:
+        """What each text gets by a model."""
+
+    def measure(self, model: LabelledVectors) -> None:
+        """Add what the texts get."""
+        for texts in self.data:
+            chosen = self.answers_of(model, texts)
+            self._rows += [(model.name, text, one) for text, one in zip(texts.texts, chosen, strict=True)]
+
+    def tables(self) -> Iterator[Table]:
+        """A row for each model and text."""
+        columns = (Column("model"), Column("text"), Column(self.answer))
+        yield Table("answers", f"The {self.answer} of each text", columns, tuple(self._rows))

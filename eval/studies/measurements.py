@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,8 +12,15 @@ from surprise_rerank.eval.reports.report import Cell, Column, Plot, Series, Tabl
 from surprise_rerank.eval.stats.significance import deviation
 
 Key: TypeAlias = tuple[str | int, ...]
-# A measure's heading, its digits, and whether the deviation over the repeats is shown.
-Shown: TypeAlias = tuple[str, int, bool]
+
+
+class Shown(NamedTuple):
+    """A measure in a table: heading, digits, which value is marked, and whether with its deviation."""
+
+    measure: str
+    digits: int = 4
+    best: Literal["max", "min", ""] = ""
+    spread: bool = False
 
 
 class Measurements:
@@ -49,6 +56,10 @@ class Measurements:
         values = self.values(key, measure)
         return float(values.mean()) if len(values) else None
 
+    def means(self, key: Key) -> dict[str, float | None]:
+        """Every measure's mean."""
+        return {measure: self.mean(key, measure) for measure in self._values[key]}
+
     def table(
         self,
         name: str,
@@ -61,22 +72,36 @@ class Measurements:
         """A row for each key: means, and behind those that ask for it deviations where there are repeats."""
         repeated = any(len(repeats) > 1 for values in self._values.values() for repeats in values.values())
         columns = [Column(heading) for heading in self._headings]
-        for measure, digits, spread in shown:
-            columns.append(Column(measure, digits))
+        rows: list[list[Cell]] = [[*key] for key in self]
+        for measure, digits, best, spread in shown:
+            columns.append(Column(measure, digits, best))
             if spread and repeated:
                 columns.append(Column(f"{measure} dev.", digits))
-        rows = []
-        for key in self:
-            cells: list[Cell] = [*key]
-            for measure, _, spread in shown:
+            for key, cells in zip(self, rows, strict=True):
                 cells.append(self.mean(key, measure))
                 if spread and repeated:
-                    values = self.values(key, measure)
-                    cells.append(deviation(values) if len(values) else None)
-            rows.append(tuple(cells))
-        return Table(
-            name, title, tuple(columns), tuple(rows), len(self._headings), tuple(notes), detail=detail
-        )
+                    cells.append(deviation(self.values(key, measure)))
+        keys = len(self._headings)
+        return Table(name, title, tuple(columns), tuple(map(tuple, rows)), keys, tuple(notes), detail=detail)
+
+    def crossed(
+        self, name: str, title: str, measure: str, digits: int, notes: Sequence[str] = ()
+    ) -> Table | None:
+        """A row for each key without its last part, whose values are the columns, and their mean.
+
+        Of the keys that have the measure; None without any.
+        """
+        measured = [key for key in self if self.mean(key, measure) is not None]
+        if not measured:
+            return None
+        across = list(dict.fromkeys(key[-1] for key in measured))
+        rows = []
+        for start in dict.fromkeys(key[:-1] for key in measured):
+            means = [self.mean((*start, last), measure) for last in across]
+            rows.append((*start, *means, float(np.mean([mean for mean in means if mean is not None]))))
+        headings = (*map(Column, self._headings[:-1]),)
+        columns = (*headings, *(Column(str(last), digits, "max") for last in (*across, "mean")))
+        return Table(name, title, columns, tuple(rows), len(headings), tuple(notes))
 
     def plot(
         self, kind: Literal["line", "bars"], title: str, measure: str, *, log_x: bool = False, note: str = ""

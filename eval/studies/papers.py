@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,16 +15,15 @@ from typing import Any, TypeAlias
 import yaml
 
 from surprise_rerank import border
-from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.extras import is_installed
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
+from surprise_rerank.eval.reports.report import Cell, Column, Table
 from surprise_rerank.eval.studies.settings import PapersSettings
+from surprise_rerank.eval.studies.study import Study
 
 # Table -> its rows, each from column to cell.
 Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
 
-_COLUMNS = (*map(Column, ("name", "paper", "row", "figure", "published", "here", "command")),)
 _PROGRAMS = {"rerank-eval": ["-m", "surprise_rerank.eval.cli.rerank_eval.main"], "python": []}
 
 
@@ -48,34 +47,49 @@ def read_published() -> list[Published]:
     return [Published(**entry) for entry in entries]
 
 
-def evaluate_papers(settings: PapersSettings, terminal: Terminal) -> Report:
-    """Run what can be run of the published figures, and show both."""
-    every = read_published()
-    border.choices("only", settings.only or (), [published.name for published in every])
-    rows: list[tuple[Cell, ...]] = []
-    notes: list[str] = []
-    reports: dict[str, Tables] = {}
-    for published in every:
-        if settings.only is not None and published.name not in settings.only:
-            continue
-        missing = _missing(published, settings.data)
+class Papers(Study[PapersSettings, list[Published], Published]):
+    """What can be run of the published figures, and both side by side."""
+
+    title = "The three papers"
+    keys = ("name", "paper", "row", "figure")
+
+    def prepare(self) -> None:
+        """Begin with nothing run."""
+        self._reports: dict[str, Tables] = {}
+        self._rows: list[tuple[Cell, ...]] = []
+
+    def read(self) -> list[Published]:
+        """The published figures that are wanted."""
+        every, only = read_published(), self.settings.only
+        border.choices("only", only or (), [published.name for published in every])
+        return [published for published in every if only is None or published.name in only]
+
+    def models(self) -> Iterator[Published]:
+        """The entries, in place of models."""
+        return iter(self.data)
+
+    def measure(self, published: Published) -> None:
+        """Run an entry's command where that can be done, and add its rows."""
+        command, missing = published.command, _missing(published, self.settings.data)
         if missing:
-            notes.append(f"{published.name}: not run, {missing}")
-        elif published.command not in reports and not settings.list:
-            with terminal.bar(published.paper, None, "commands"):
-                reports[published.command] = tables_of(published.command, settings.data)
+            self.remarks[f"{published.name}: not run, {missing}"] = None
+        elif command not in self._reports and not self.settings.list:
+            with self.terminal.bar(published.paper, None, "commands"):
+                self._reports[command] = tables_of(command, self.settings.data)
         if published.why:
-            notes.append(published.why)
-        tables = {} if missing else reports.get(published.command, {})
+            self.remarks[published.why] = None
+        tables = {} if missing else self._reports.get(command, {})
         for key, figures in published.figures.items():
             for figure, value in figures.items():
                 here = cell_of(tables, published.table, key, figure)
-                command = published.command.replace("{data}", "DATA")
-                rows.append((published.name, published.paper, key, figure, value, here, command))
-    table = Table(
-        "papers", "Published figures, and what comes out here", _COLUMNS, tuple(rows), 4, tuple(notes)
-    )
-    return Report("The three papers", (table,))
+                shown = command.replace("{data}", "DATA")
+                self._rows.append((published.name, published.paper, key, figure, value, here, shown))
+
+    def tables(self) -> Iterator[Table]:
+        """A row for each figure."""
+        title = "Published figures, and what comes out here"
+        columns = (*map(Column, (*self.keys, "published", "here", "command")),)
+        yield Table("papers", title, columns, tuple(self._rows), 4)
 
 
 def _missing(published: Published, data: Path | None) -> str:

@@ -111,7 +111,7 @@ class DownstreamSettings(BenchmarkSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledStudy:
+class LabelledSettings:
     """The models of a study of labelled texts, where their vectors are, and how files are read.
 
     Attributes:
@@ -126,6 +126,7 @@ class LabelledStudy:
     on_error: Literal["raise", "skip"] = "raise"
     answers: bool = False
     cache: Path | None = None
+    limit: int | None = None
 
     def columns(self) -> dict[str, Any]:
         """The arguments of `read_labelled`."""
@@ -151,7 +152,7 @@ def to_weight(text: str) -> Weight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassifySettings(LabelledStudy):
+class ClassifySettings(LabelledSettings):
     """What is classified, and what is measured.
 
     Attributes:
@@ -176,7 +177,6 @@ class ClassifySettings(LabelledStudy):
     file: Path
     train: Path | None = None
     names: Path | None = None
-    limit: int | None = None
     templates: tuple[str, ...] = (TEMPLATE,)
     weight: Weight = "crossover"
     crossover_size: float = 1000.0
@@ -224,7 +224,7 @@ class ClassifySettings(LabelledStudy):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSettings(LabelledStudy):
+class ClusterSettings(LabelledSettings):
     """What is clustered, and how.
 
     Attributes:
@@ -240,7 +240,6 @@ class ClusterSettings(LabelledStudy):
         *("cosine", "surprise", "surprise@0.75"),
         *("pooled", "percentile", "empirical"),
     )
-    limit: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("clusters", "repeats", "limit"):

@@ -27,7 +27,7 @@ from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 from surprise_rerank.eval.studies.classify import few_shot
 from surprise_rerank.eval.studies.classify.ensemble_size import SYSTEMS
-from surprise_rerank.eval.studies.classify.evaluation import evaluate_classification
+from surprise_rerank.eval.studies.classify.evaluation import classification
 from surprise_rerank.eval.studies.classify.few_shot import draw_examples
 from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT, qualities
 from surprise_rerank.eval.studies.classify.task import label_names, read_label_names
@@ -87,7 +87,7 @@ def invoke(*arguments: object) -> Any:
 def measured(files: Path, cache: Path, file: str = "test.jsonl", **more: Any) -> Report:
     """The report over the words' vectors, or other models."""
     values = {"file": files / file, "models": (str(files / "words.txt"),), "cache": cache, **more}
-    return evaluate_classification(ClassifySettings(**values), Terminal(quiet=True))
+    return classification(ClassifySettings(**values), Terminal(quiet=True)).report()
 
 
 def cells(report: Report, table: str, column: str, keys: int) -> dict[tuple[str, ...], Any]:
@@ -221,7 +221,7 @@ def test_the_command_writes_the_report_and_tells_malformed_rows(files: Path, tmp
         ({"draws": 3}, "draws is for few_shot and ensemble_size"),
         ({"draws": 0, "few_shot": (3,)}, "draws must be a whole number of at least 1, got 0"),
         ({"few_shot": (3,), "systems": ("bm25",)}, "there is no system 'bm25'; choose from cosine, surprise"),
-        ({"few_shot": (20,)}, "all 60 texts are examples, none is left to test"),
+        ({"few_shot": (20,)}, "tested texts must be at least one, got none; all 60 texts are examples"),
         ({"few_shot": (21,)}, "the class 'house_pets' has 20 texts, 21 examples are asked for"),
         ({"few_shot": (3,), "test_size": 60}, "the test takes all texts of the class 'house_pets'"),
         ({"ensemble_size": (60,)}, "has 60 texts, the smallest ensemble 60: no text is left"),
@@ -237,9 +237,9 @@ def test_settings_that_do_not_fit_are_told_before_a_model_is_loaded(
 
 def test_one_class_is_nothing_to_tell_apart(files: Path, tmp_path: Path):
     alone = write_rows(tmp_path / "alone.jsonl", [row for row in rows(3) if row["label"] == "money"])
-    with pytest.raises(DataError, match="one class, 'money', expected two at least"):
+    with pytest.raises(DataError, match="classes beside 'money' must be at least one, got none"):
         measured(files, tmp_path, file=str(alone))
-    with pytest.raises(DataError, match=r"alone\.jsonl have one label"):
+    with pytest.raises(DataError, match=r"labels of alone\.jsonl must be a whole number of at least 2"):
         measured(files, tmp_path, train=alone, few_shot=(1,))
 
 

@@ -17,7 +17,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import cluster as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats.significance import holm
-from surprise_rerank.eval.studies.cluster.evaluation import evaluate_clustering, find_assignments, measure
+from surprise_rerank.eval.studies.cluster import clustering, find_assignments, measure
 from surprise_rerank.eval.studies.settings import ClusterSettings
 
 TOPICS = {
@@ -55,7 +55,7 @@ def evaluate(vectors: Path, file: Path, tmp_path: Path) -> Callable[..., Report]
     def run(*names: str, **more: object) -> Report:
         own = {"models": (str(vectors),), "files": (file,), "cache": tmp_path / "c", "repeats": 3}
         settings = ClusterSettings(assignments=names, **{**own, **more})  # type: ignore[arg-type]
-        return evaluate_clustering(settings, Terminal(quiet=True))
+        return clustering(settings, Terminal(quiet=True)).report()
 
     return run
 
@@ -141,11 +141,11 @@ def test_what_cannot_be_done_is_told(call: Call, file: Path, tmp_path: Path) -> 
     twin.write_text(file.read_text())
     write_rows(same, [{"text": "a dog", "label": "x"}, {"text": "a cat", "label": "x"}])
     for arguments, message in (
-        ([file, "--set", "clusters=61"], "61 clusters for 60 texts; ask for 60 at most"),
+        ([file, "--set", "clusters=61"], "clusters of topics.jsonl must be a whole number from 1 to 60, got 61"),
         ([file, "--set", "assignments=euclid"], "there is no assignment 'euclid'"),
         ([file, "--label-field", "topic"], "topic"),
         ([file, twin], "names of files must differ, got 'topics.jsonl' twice"),
-        ([same], "every text has the label 'x'"),
+        ([same], "the number of labels of same.jsonl must be a whole number of at least 2, got 1"),
     ):
         done = call(*arguments)
         assert done.exit_code

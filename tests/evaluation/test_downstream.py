@@ -22,7 +22,7 @@ from surprise_rerank.eval.cli.rerank_eval.studies import downstream as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies import sentence_models
 from surprise_rerank.eval.studies.downstream.classifier import take_step
-from surprise_rerank.eval.studies.downstream.evaluation import classify, evaluate_downstream
+from surprise_rerank.eval.studies.downstream.evaluation import DownstreamStudy, classify
 from surprise_rerank.eval.studies.downstream.relatedness import Adam, shares_of_grades, slope
 from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, Part, read_task
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
@@ -234,7 +234,7 @@ def test_a_class_of_few_examples_is_refused() -> None:
 
 def downstream(models: list[str], data: Path, *tasks: str, **more: object) -> Report:
     settings = DownstreamSettings(models=tuple(models), data=data, tasks=tasks, **more)  # type: ignore[arg-type]
-    return evaluate_downstream(settings, Terminal(quiet=True))
+    return DownstreamStudy(settings, Terminal(quiet=True)).report()
 
 
 def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -26,9 +27,8 @@ from surprise_rerank.eval.studies.evalrank.data import (
     read_word_ranking,
     read_word_similarity,
 )
-from surprise_rerank.eval.studies.evalrank.sentences import rank_sentences
+from surprise_rerank.eval.studies.evalrank.study import SentenceStudy, WordStudy
 from surprise_rerank.eval.studies.evalrank.vocabulary import ProcessedWords, Vocabulary
-from surprise_rerank.eval.studies.evalrank.words import rank_words
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     WHITENED,
@@ -36,7 +36,7 @@ from surprise_rerank.eval.studies.sentence_models import (
     load_sentence_model,
     lower_words,
 )
-from surprise_rerank.eval.studies.settings import RankSettings
+from surprise_rerank.eval.studies.settings import RankSettings, WordSettings
 
 WORDS = ("cat", "dog", "bird", "fish", "tree", "house", "river", "stone", "cloud", "rain")
 QUIET = Terminal(quiet=True)
@@ -153,9 +153,10 @@ def task_of(*pairs: tuple[str, str], more: tuple[str, ...] = ()) -> RankingTask:
 
 def words_report(**more: object) -> Report:
     task = task_of(("cat", "dog"), ("bird", "fish"), ("zzz", "xxx"), more=WORDS)
-    sets = [WordSimilaritySet("tiny", (("cat", "dog"), ("cat", "tree"), ("a", "b")), np.array([3.0, 1, 2]))]
+    tiny = WordSimilaritySet("tiny", (("cat", "dog"), ("cat", "tree"), ("a", "b")), np.array([3.0, 1, 2]))
     models = [static("one.txt"), static("two.txt", seed=1)]
-    return rank_words(models, task, sets, RankSettings(**more), QUIET)  # type: ignore[arg-type]
+    study = WordStudy(WordSettings(**more), QUIET, replace(task, judged=(tiny,)))  # type: ignore[arg-type]
+    return study.report(models)
 
 
 def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
@@ -166,7 +167,7 @@ def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
     assert [table.key(i) for i in range(len(table.rows))] == keys
     assert [column.name for column in table.columns[2:]] == ["MR", "MRR", "Hits@1", "Hits@3", "known %"]
     assert table.cell("one.txt / cosine", "known %") == pytest.approx(200 / 3)
-    assert "one.txt lacks 2 of 12 words, and both words of 1 of 3 pairs." in table.notes[0]
+    assert "one.txt lacks 2 of 12 words, and both words of 1 of 3 pairs." in report.notes[0]
     similarity = report.table("word-similarity")
     assert [similarity.key(i) for i in range(len(similarity.rows))] == [f"{key} / tiny" for key in keys]
     assert similarity.cell("one.txt / cosine / tiny", "pairs") == 3
@@ -195,7 +196,7 @@ def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
     measures = ("cosine", "dynamax-jaccard", "surprise", "idf-cosine", "dynamax-raw")
     models = [static(), SentenceModel("words", WordEncoder())]
     settings = RankSettings(similarities=measures, post_process=True, whiten=True)
-    report = rank_sentences(models, task, settings, QUIET)
+    report = SentenceStudy(settings, QUIET, task).report(models)
     table = report.table("evalrank-sentences")
     vectors, tokens = ("cosine", "surprise"), ("dynamax-jaccard", "idf-cosine", "dynamax-raw")
     assert [table.key(i) for i in range(len(table.rows))] == [
@@ -205,7 +206,7 @@ def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
         for kind in kinds
     ]
     assert table.cell("words / dynamax-jaccard", "Hits@3") == pytest.approx(2 / 3)
-    assert table.notes[0] == "static.txt knows no word of 1 of 9 sentences."
+    assert report.notes[0] == "static.txt knows no word of 1 of 9 sentences."
 
 
 @pytest.mark.parametrize(
@@ -260,9 +261,11 @@ def check(table: Table, expected: dict[str, dict[str, float]], within: float = 0
 
 @pytest.mark.shared
 def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
-    settings = RankSettings(similarities=("cosine", "l2"), as_published=True, post_process=True)
-    sets = read_word_similarity(shared_data)
-    report = rank_words([toy], read_word_ranking(shared_data), sets, settings, QUIET)
+    similarities = ("cosine", "l2")
+    settings = WordSettings(
+        data=shared_data, similarities=similarities, as_published=True, post_process=True
+    )
+    report = WordStudy(settings, QUIET).report([toy])
     table = report.table("evalrank-words")
     expected = {
         " / cosine": {"MRR": 0.03180, "Hits@1": 0.01179, "Hits@3": 0.03536},
@@ -282,7 +285,7 @@ def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
 @pytest.mark.shared
 def test_words_without_the_toss_of_coins(shared_data: Path, toy: SentenceModel) -> None:
     task = read_word_ranking(shared_data)
-    table = rank_words([toy], task, (), RankSettings(), QUIET).table("evalrank-words")
+    table = WordStudy(WordSettings(), QUIET, task).report([toy]).table("evalrank-words")
     check(table, {" / cosine": {"MRR": 0.03180, "Hits@1": 0.01179}})
     # Three in four pairs have a word without a vector, whose rank is that of chance. As published, the second
     # of two such words has the first rank by l2, and the MRR is .376.
@@ -296,7 +299,7 @@ def test_sentences_as_published(shared_data: Path, toy: SentenceModel) -> None:
     task = read_sentence_ranking(shared_data)
     assert (len(task.pairs), len(task.background)) == (6989, 24_957)
     settings = RankSettings(similarities=("cosine", "l2"), as_published=True)
-    table = rank_sentences([toy], task, settings, QUIET).table("evalrank-sentences")
+    table = SentenceStudy(settings, QUIET, task).report([toy]).table("evalrank-sentences")
     expected = {
         " / cosine": {"MRR": 0.4115, "Hits@1": 0.2879, "Hits@3": 0.4965},
         " / l2": {"MRR": 0.4446, "Hits@1": 0.3657, "Hits@3": 0.4911},

@@ -10,29 +10,30 @@ from click.testing import CliRunner
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import papers
-from surprise_rerank.eval.studies.papers import evaluate_papers, read_published
+from surprise_rerank.eval.studies.papers import Papers, read_published
 from surprise_rerank.eval.studies.settings import PapersSettings
 
 QUIET = Terminal(quiet=True)
 
 
 def test_without_data_the_figures_and_commands_are_listed(tmp_path: Path) -> None:
-    table = evaluate_papers(PapersSettings(data=tmp_path, list=True), QUIET).table("papers")
+    report = Papers(PapersSettings(data=tmp_path, list=True), QUIET).report()
+    table = report.table("papers")
     assert {row[0] for row in table.rows} == {published.name for published in read_published()}
     assert all(row[5] is None for row in table.rows)
-    assert any(f"words: not run, {tmp_path / 'evalrank'} is not there" in note for note in table.notes)
+    assert any(f"words: not run, {tmp_path / 'evalrank'} is not there" in note for note in report.notes)
     done = CliRunner().invoke(papers, ["--list"])
     assert done.exit_code == 0, done.output
     assert "glove.840B.300d.txt" in done.output
     with pytest.raises(DataError, match="'wordz'"):
-        evaluate_papers(PapersSettings(only=("wordz",)), QUIET)
+        Papers(PapersSettings(only=("wordz",)), QUIET)
 
 
 @pytest.mark.shared
 @pytest.mark.slow
 def test_what_can_be_run_stands_beside_what_is_published(shared_data: Path) -> None:
     settings = PapersSettings(data=shared_data, only=("sts", "dynamax"))
-    table = evaluate_papers(settings, QUIET).table("papers")
+    table = Papers(settings, QUIET).report().table("papers")
     assert {row[0] for row in table.rows} == {"sts", "dynamax"}
     for name, _, row, figure, published, here, _ in table.rows:
         if name == "sts":

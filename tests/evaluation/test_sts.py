@@ -19,15 +19,11 @@ from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import sts as command
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.stats.correlations import Correlations, correlations, mean_correlations
+from surprise_rerank.eval.stats.correlations import correlations
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, lower_words
 from surprise_rerank.eval.studies.settings import StsSettings
 from surprise_rerank.eval.studies.sts.data import DataSet, SubTask
-from surprise_rerank.eval.studies.sts.evaluation import (
-    check_similarities,
-    compare_similarities,
-    similarities_for,
-)
+from surprise_rerank.eval.studies.sts.evaluation import StsStudy, similarities_for
 from surprise_rerank.eval.studies.sts.scoring import EncodedPairs
 from surprise_rerank.similarities.table import SIMILARITIES, find_similarity, with_raw
 
@@ -35,6 +31,8 @@ WORDS = (
     *("the", "a", "of", "cat", "dog", "bird", "fish", "tree"),
     *("house", "river", "runs", "sleeps", "sees", "old", "small", "green"),
 )
+
+QUIET = Terminal(quiet=True)
 
 
 def subtask(name: str, size: int, seed: int) -> SubTask:
@@ -74,7 +72,7 @@ def data_sets() -> list[DataSet]:
 
 def measured(models: list[SentenceModel], data_sets: list[DataSet], *names: str, **more: object) -> Report:
     own = StsSettings(similarities=names or None, **{"resamples": 200, **more})  # type: ignore[arg-type]
-    return compare_similarities(models, data_sets, own, Terminal(quiet=True))
+    return StsStudy(own, QUIET, data_sets).report(models)
 
 
 # Correlations
@@ -83,9 +81,8 @@ def measured(models: list[SentenceModel], data_sets: list[DataSet], *names: str,
 def test_correlations_are_those_of_the_definitions() -> None:
     found = correlations(np.array([1.0, 2.0, 4.0, 3.0]), np.array([1.0, 2.0, 3.0, 4.0]))
     assert (found.pearson, found.spearman, found.kendall) == pytest.approx((0.8, 0.8, 4 / 6))
-    # A constant side has none, and a mean with it neither.
+    # A constant side has none.
     assert not correlations(np.full(3, 0.1), np.arange(3.0)).defined
-    assert not mean_correlations([Correlations(), Correlations(1, 1, 1)]).defined
 
 
 # Scores of pairs
@@ -282,14 +279,14 @@ def test_post_processed_cosine_has_a_name_and_without_resamples_there_are_no_int
         ({"similarities": ("dynamx",)}, "similarity='dynamx' is not known"),
         ({"similarities": ()}, "similarities must be at least one, got none"),
         ({"baseline": "cosin"}, "similarity='cosin' is not known"),
-        ({"baseline": "all"}, "the baseline is one similarity"),
+        ({"baseline": "all"}, "the baseline cannot be measured: it is one similarity"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_measured(
     settings: dict[str, object], message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        check_similarities(StsSettings(**settings))  # type: ignore[arg-type]
+        StsStudy(StsSettings(**settings), QUIET, [])  # type: ignore[arg-type]
 
 
 def test_similarities_that_lack_a_module_are_left_out_with_a_note(
@@ -301,7 +298,7 @@ def test_similarities_that_lack_a_module_are_left_out_with_a_note(
     report = measured([word_model()], data_sets[2:], "cosine", "wmd")
     assert {row[1] for row in report.table("sts-weighted").rows} == {"cosine"}
     assert any("wmd: not measured" in note and "pip install" in note for note in report.notes)
-    with pytest.raises(DataError, match="the baseline is missing: wmd"):
+    with pytest.raises(DataError, match="the baseline cannot be measured: wmd"):
         measured([word_model()], data_sets[2:], "cosine", baseline="wmd")
 
 

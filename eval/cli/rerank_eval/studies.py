@@ -67,12 +67,12 @@ def _models(default: str) -> Any:
 
 
 def _study(name: str, kind: type, target: str, text: str, epilog: str, *options: Any) -> click.Command:
-    """Make a command of a function from settings and a terminal to a report.
+    """Make a command of a study.
 
     Args:
         name: of the command.
         kind: the settings; fields that have no option are keys of `--set`.
-        target: the function, as module:name below `eval.studies`; imported when the command runs.
+        target: the study, as module:name below `eval.studies`; imported when the command runs.
         text: of the help.
         epilog: of the help.
         options: the most used fields.
@@ -88,7 +88,7 @@ def _study(name: str, kind: type, target: str, text: str, epilog: str, *options:
         study = getattr(importlib.import_module(f"surprise_rerank.eval.studies.{module}"), function)
         check_files(reports)
         with when_interrupted(_KEPT):
-            report = study(settings.of(kind, **values), Terminal(quiet=quiet))
+            report = study(settings.of(kind, **values), Terminal(quiet=quiet)).report()
         present(report, reports, as_json=as_json, quiet=quiet)
 
     taken: list[str] = []
@@ -104,7 +104,7 @@ def _study(name: str, kind: type, target: str, text: str, epilog: str, *options:
 words = _study(
     "words",
     WordSettings,
-    "evalrank.words:evaluate_words",
+    "evalrank.study:WordStudy",
     """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
     The rank of a pair is the number of words that are more similar to its first word than its second one is;
@@ -131,7 +131,7 @@ words = _study(
 sentences = _study(
     "sentences",
     RankSettings,
-    "evalrank.sentences:evaluate_sentences",
+    "evalrank.study:SentenceStudy",
     """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
     The rank of a pair is the number of sentences that are more similar to its first sentence than its second
@@ -155,7 +155,7 @@ sentences = _study(
 sts = _study(
     "sts",
     StsSettings,
-    "sts.evaluation:evaluate_sts",
+    "sts.evaluation:StsStudy",
     """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
 
     The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
@@ -188,7 +188,7 @@ sts = _study(
 downstream = _study(
     "downstream",
     DownstreamSettings,
-    "downstream.evaluation:evaluate_downstream",
+    "downstream.evaluation:DownstreamStudy",
     """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
 
     A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
@@ -215,7 +215,7 @@ downstream = _study(
 classify = _study(
     "classify",
     ClassifySettings,
-    "classify.evaluation:evaluate_classification",
+    "classify.evaluation:classification",
     """Classify labelled texts by the names of their labels: cosine and surprise side by side.
 
     A text's vector is compared with those of the labels' names in a template. Surprise compares each
@@ -265,7 +265,7 @@ classify = _study(
 cluster = _study(
     "cluster",
     ClusterSettings,
-    "cluster.evaluation:evaluate_clustering",
+    "cluster:clustering",
     """Compare clusters of texts with their labels: V-measure and ARI.
 
     Each repeat finds centres by k-means; every assignment takes the same ones, and is compared with the
@@ -300,7 +300,7 @@ cluster = _study(
 papers = _study(
     "papers",
     PapersSettings,
-    "papers:evaluate_papers",
+    "papers:Papers",
     """Run what the three papers publish, and show both: EvalRank, DynaMax.
 
     What needs vectors or data that are not in the folder is left out, and told. All takes some minutes.

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
-from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.studies.classify.systems import HALF_POOLED, by_labels, qualities
-from surprise_rerank.eval.studies.classify.task import Task
+from surprise_rerank.eval.studies.classify.task import ClassifyStudy, Task
 from surprise_rerank.eval.studies.labelled import COSINE, LabelledVectors
-from surprise_rerank.eval.studies.measurements import Measurements
-from surprise_rerank.eval.studies.settings import ClassifySettings
+from surprise_rerank.eval.studies.measurements import Shown
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Weight
 
@@ -30,39 +28,37 @@ _DRAWS = 10
 _SEED = 0
 
 
-class EnsembleSizes:
+class EnsembleSizes(ClassifyStudy):
     """Ensembles are drawn from the texts, without their labels; the other texts are tested (inductive)."""
 
-    title = "Sizes of ensembles"
+    heading = "Sizes of ensembles"
+    keys = ("model", "template", "ensemble", "system")
 
-    def __init__(self, task: Task, settings: ClassifySettings, terminal: Terminal) -> None:
-        wanted = settings.ensemble_size or ()
-        self._sizes = [size for size in wanted if size < len(task.texts)]
-        self._left = [size for size in wanted if size not in self._sizes]
+    def read(self) -> Task:
+        """The texts; ensembles that leave none to test are left out."""
+        task, sizes = super().read(), self.settings.ensemble_size or ()
+        self._sizes = [size for size in sizes if size < len(task.texts)]
         if not self._sizes:
             raise DataError(
-                f"{task.texts.name} has {len(task.texts)} texts, the smallest ensemble {min(wanted)}: no "
+                f"{task.texts.name} has {len(task.texts)} texts, the smallest ensemble {min(sizes)}: no "
                 "text is left to test; give more texts or smaller ensembles"
             )
-        self._task = task
-        self._settings = settings
-        self._draws = settings.draws or _DRAWS
-        self._terminal = terminal
-        self.measurements = Measurements("model", "template", "ensemble", "system")
+        self._draws = self.settings.draws or _DRAWS
+        return task
 
-    def measure(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> None:
+    def measure(self, model: LabelledVectors) -> None:
         """Every size, with the same draws for every model and template."""
-        texts, truth, templates = model.of(self._task.texts), self._task.truth, self._settings.templates
+        texts, truth, templates = model.of(self.data.texts), self.data.truth, self.settings.templates
         total = len(set(templates)) * len(self._sizes) * self._draws
-        with self._terminal.bar(f"{model.name}: drawing ensembles", total, "draws") as advance:
-            for template, labels in self._task.labels_by_template(model.encoder, templates, leave_out):
+        with self.terminal.bar(f"{model.name}: drawing ensembles", total, "draws") as advance:
+            for template, labels in self.data.labels_by_template(model.encoder, templates, self.leave_out):
                 for size in self._sizes:
                     for number in range(self._draws):
                         rows = np.random.default_rng((_SEED, size, number)).permutation(len(texts))
                         ensemble = Ensemble.from_vectors(texts[rows[:size]], similarity="cosine")
                         tested = rows[size:]
                         for shown, (system, weight) in SYSTEMS.items():
-                            mixing = (weight, self._settings.crossover_size)
+                            mixing = (weight, self.settings.crossover_size)
                             places, used = by_labels(system, labels, texts[tested], ensemble, *mixing)
                             f1 = qualities(truth[tested], places)["weighted F1"]
                             key = (model.name, template, size, shown)
@@ -80,7 +76,7 @@ class EnsembleSizes:
 
     def tables(self) -> Iterator[Table]:
         """A row for each model, template, size and system."""
-        shown = [("weight", 3, False), ("weighted F1", 4, True), ("ratio to cosine", 4, False)]
+        shown = [Shown("weight", 3), Shown("weighted F1", spread=True), Shown("ratio to cosine")]
         yield self.measurements.table("ensemble-size", "Means over random ensembles", shown)
 
     def plots(self) -> Iterator[Plot]:
@@ -94,12 +90,14 @@ class EnsembleSizes:
         )
 
     def notes(self) -> Iterator[str]:
-        """Notes for readers."""
+        """How ensembles are drawn."""
         yield (
-            f"random ensembles of each size: {self._draws}, from the {len(self._task.texts)} texts, without "
+            f"random ensembles of each size: {self._draws}, from the {len(self.data.texts)} texts, without "
             "labels; the texts outside of the ensemble are tested (inductive)"
         )
         yield "dev.: standard deviation over the draws; ratio: of the means of surprise and cosine"
         yield "crossover: weight tanh(size / 1000)"
-        if self._left:
-            yield f"ensembles of {', '.join(map(str, self._left))} leave no text to test and are left out"
+        left = [str(size) for size in self.settings.ensemble_size or () if size not in self._sizes]
+        if left:
+            yield f"ensembles of {', '.join(left)} leave no text to test and are left out"
+        yield from self.data.remarks()

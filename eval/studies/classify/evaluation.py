@@ -1,15 +1,20 @@
-"""Classification, from settings to a report, and the study of the labels' names."""
+"""Classification by the names of the labels, and the choice of a study."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
 
+from surprise_rerank.classify.classifier import SurpriseClassifier
+from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, IntArray
+from surprise_rerank.encoders.base import dense_vectors
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.reports.report import Plot, Report, Table
+from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.stats.significance import holm
-from surprise_rerank.eval.studies.classify.answers import label_texts
 from surprise_rerank.eval.studies.classify.ensemble_size import EnsembleSizes
 from surprise_rerank.eval.studies.classify.few_shot import FewShot
 from surprise_rerank.eval.studies.classify.systems import (
@@ -20,76 +25,72 @@ from surprise_rerank.eval.studies.classify.systems import (
     mcnemar,
     qualities,
 )
-from surprise_rerank.eval.studies.classify.task import Task, read_task
-from surprise_rerank.eval.studies.labelled import COSINE, LabelledVectors, load_models
-from surprise_rerank.eval.studies.measurements import Measurements
+from surprise_rerank.eval.studies.classify.task import ClassifyStudy, read_label_names
+from surprise_rerank.eval.studies.labelled import COSINE, Answers, LabelledTexts, LabelledVectors
+from surprise_rerank.eval.studies.measurements import Shown
 from surprise_rerank.eval.studies.settings import ClassifySettings
+from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.surprise.ensemble import Ensemble
 
 # In place of a template, for a system that uses no label names.
 _NO_TEMPLATE = "-"
 
 
-def evaluate_classification(settings: ClassifySettings, terminal: Terminal) -> Report:
-    """Classify labelled texts with every model.
-
-    Returns:
-        The table `zero-shot`, or `ensemble-size`, or `few-shot`; or `answers`, the label of each text.
-    """
+def classification(settings: ClassifySettings, terminal: Terminal) -> Study[ClassifySettings, Any, Any]:
+    """The study that settings ask for."""
     if settings.answers:
-        return label_texts(settings, terminal)
-    task = read_task(settings)
+        return LabelStudy(settings, terminal)
     kind = FewShot if settings.few_shot else EnsembleSizes if settings.ensemble_size else ZeroShot
-    study: ZeroShot | EnsembleSizes | FewShot = kind(task, settings, terminal)
-    left_out: list[str] = []
-    described = []
-
-    def leave_out(note: str) -> None:
-        left_out.append(note)
-        terminal.say(note)
-
-    for model in load_models(settings, terminal, trainable=settings.few_shot is not None):
-        encoder = model.encoder
-        described.append({"name": encoder.name, "fingerprint": encoder.fingerprint})
-        study.measure(model, leave_out)
-    if not len(study.measurements):
-        raise DataError(left_out[0])
-    return Report(
-        f"{study.title}: {task.texts.name}",
-        tuple(study.tables()),
-        tuple(study.plots()),
-        (*study.notes(), *left_out, *task.remarks()),
-        {
-            "settings": {**settings.facts(), "names": dict(task.names)},
-            "models": described,
-            "texts": len(task.texts),
-            "values": study.measurements.facts(),
-        },
-    )
+    return kind(settings, terminal)
 
 
-class ZeroShot:
+class LabelStudy(Answers[ClassifySettings]):
+    """The label whose name is the most surprising for each text of a file without labels."""
+
+    answer = "label"
+
+    def prepare(self) -> None:
+        """Refuse labels without names."""
+        super().prepare()
+        if self.settings.names is None:
+            raise DataError("answers=yes classifies by the labels' names; give them, --set names=FILE.yaml")
+        self._labels = Labels.of(read_label_names(self.settings.names))
+
+    def files(self) -> tuple[Path, ...]:
+        """The file of the settings."""
+        return (self.settings.file,)
+
+    def answers_of(self, model: LabelledVectors, texts: LabelledTexts) -> Iterable[str]:
+        """The labels of texts, by the classifier's defaults."""
+        vectors, settings = model.of(texts), self.settings
+        encode = partial(dense_vectors, model.encoder, kind="query")
+        anchors = self._labels.vectors(settings.templates[0], encode)
+        by_label = dict(zip(self._labels.classes.tolist(), anchors, strict=True))
+        mixing = {"weight": settings.weight, "crossover_size": settings.crossover_size}
+        return map(str, SurpriseClassifier(by_label, **mixing).fit(vectors).predict(vectors))  # type: ignore[arg-type]
+
+
+class ZeroShot(ClassifyStudy):
     """By the names of the labels, and by a logistic regression where there are texts to learn from."""
 
-    title = "Classification by the names of the labels"
+    heading = "Classification by the names of the labels"
+    keys = ("model", "template", "system")
 
-    def __init__(self, task: Task, settings: ClassifySettings, terminal: Terminal) -> None:
-        self._task = task
-        self._settings = settings
-        self._terminal = terminal
+    def prepare(self) -> None:
+        """Begin with no answer."""
+        super().prepare()
         self._right: dict[tuple[str, str, str], BoolArray] = {}
-        self.measurements = Measurements("model", "template", "system")
 
-    def measure(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> None:
+    def measure(self, model: LabelledVectors) -> None:
         """What a model's systems make of the texts."""
-        task, train = self._task, self._task.train
+        task, train = self.data, self.data.train
         texts = model.of(task.texts)
-        source = texts if train is None or not self._settings.inductive else model.of(train)
+        source = texts if train is None or not self.settings.inductive else model.of(train)
         ensemble = Ensemble.from_vectors(source, similarity="cosine")
-        templates = self._settings.templates
-        mixing = (self._settings.weight, self._settings.crossover_size)
-        with self._terminal.bar(f"{model.name}: classifying", len(set(templates)), "templates") as advance:
-            for template, labels in task.labels_by_template(model.encoder, templates, leave_out):
+        templates = self.settings.templates
+        mixing = (self.settings.weight, self.settings.crossover_size)
+        with self.terminal.bar(f"{model.name}: classifying", len(set(templates)), "templates") as advance:
+            for template, labels in task.labels_by_template(model.encoder, templates, self.leave_out):
                 for system in ZERO_SHOT:
                     answers = by_labels(system, labels, texts, ensemble, *mixing)
                     self._add((model.name, template, system), *answers)
@@ -99,7 +100,7 @@ class ZeroShot:
             self._add((model.name, _NO_TEMPLATE, LOGISTIC), places)
 
     def _add(self, key: tuple[str, str, str], places: IntArray, weight: float | None = None) -> None:
-        truth = self._task.truth
+        truth = self.data.truth
         self._right[key] = truth == places
         self.measurements.add(key, {"weight": weight, **qualities(truth, places)})
 
@@ -113,7 +114,7 @@ class ZeroShot:
         for (key, p), corrected in zip(tested.items(), holm(list(tested.values())), strict=True):
             self.measurements.add(key, {"p (accuracy vs cosine)": p, "p (Holm)": corrected})
         measures = ("accuracy", "macro F1", "weighted F1", "p (accuracy vs cosine)", "p (Holm)")
-        shown = [("weight", 3, False), *((name, 4, False) for name in measures)]
+        shown = [Shown("weight", 3), *map(Shown, measures)]
         yield self.measurements.table("zero-shot", "How well each system does", shown)
 
     def _baseline(self, key: tuple[str, str, str]) -> tuple[str, str, str] | None:
@@ -129,8 +130,8 @@ class ZeroShot:
         yield self.measurements.plot("bars", "Accuracy", "accuracy")
 
     def notes(self) -> Iterator[str]:
-        """Notes for readers."""
-        task, settings = self._task, self._settings
+        """What is tested, against which ensemble, and how."""
+        task, settings = self.data, self.settings
         yield f"texts tested: {len(task.texts)}; classes to choose from: {len(task.classes)}"
         if not settings.inductive:
             yield "ensemble: the tested texts themselves, without their labels (transductive)"
@@ -144,3 +145,4 @@ class ZeroShot:
             "p: McNemar's exact test over the texts, against cosine with the same template (logistic: with "
             "the first), and with Holm's correction"
         )
+        yield from task.remarks()

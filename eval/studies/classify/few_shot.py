@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import cycle, islice
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.classify.few_shot import (
     FewShotTraining,
     TrainingHistory,
@@ -18,7 +19,6 @@ from surprise_rerank.classify.few_shot import (
     mapped,
 )
 from surprise_rerank.classify.labels import Labels
-from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra, is_installed, pip_line
 from surprise_rerank.encoders.base import dense_vectors
@@ -27,9 +27,9 @@ from surprise_rerank.errors import DataError, ModelError
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.studies.classify.setfit_baseline import EXTRA, setfit_answers
 from surprise_rerank.eval.studies.classify.systems import LOGISTIC, by_labels, logistic_regression, qualities
-from surprise_rerank.eval.studies.classify.task import Task
+from surprise_rerank.eval.studies.classify.task import ClassifyStudy, Task
 from surprise_rerank.eval.studies.labelled import LabelledVectors
-from surprise_rerank.eval.studies.measurements import Measurements
+from surprise_rerank.eval.studies.measurements import Shown
 from surprise_rerank.eval.studies.settings import FEW_SHOT_SYSTEMS, ClassifySettings
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -40,46 +40,43 @@ _DRAWS = 3
 _SENTENCES = 8
 
 
-class FewShot:
+class FewShot(ClassifyStudy):
     """Draws of examples, which are the same for every model and system, and what is learnt from them."""
 
-    title = "Few examples"
+    heading = "Few examples"
+    keys = ("model", "k", "system")
 
-    def __init__(self, task: Task, settings: ClassifySettings, terminal: Terminal) -> None:
-        self._task = task
-        self._settings = settings
-        self._terminal = terminal
-        self._source = task.texts if task.train is None else task.train
-        self._truth = task.places(self._source)
-        if len(np.unique(self._truth)) < 2:
-            raise DataError(f"the texts of {self._source.name} have one label; examples need two at least")
-        self._shots = settings.few_shot or ()
-        self._classes = len(np.unique(self._truth))
-        self._draws = [self._drawn(seed) for seed in range(settings.draws or _DRAWS)]
-        self._unreached = 0
-        self.measurements = Measurements("model", "k", "system")
+    def read(self) -> Task:
+        """The texts, and all draws of examples."""
+        task = super().read()
+        self._source, self._shots, self._unreached = task.train or task.texts, self.settings.few_shot or (), 0
+        self._classes = len(self._source.classes)
+        border.count(f"the number of labels of {self._source.name}", self._classes, 2)
+        draws = range(self.settings.draws or _DRAWS)
+        self._draws = [drawn(task, self.settings, seed) for seed in draws]
+        return task
 
-    def measure(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> None:
+    def measure(self, model: LabelledVectors) -> None:
         """What a model's systems learn from every draw."""
-        systems = self._possible(model, leave_out)
+        systems = self._possible(model)
         for shots in self._shots:
             learning = systems if shots else tuple(name for name in systems if name in _NEED_TRAINING)
             for seed, (examples, tested) in enumerate(self._draws):
                 rows = examples[: shots * self._classes]
                 title = f"{model.name}: k = {shots}, draw {seed + 1} of {len(self._draws)}"
-                with self._terminal.bar(title, len(learning), "systems") as advance:
-                    learner = _Learner(model, self._task, self._settings, rows, tested, seed)
+                with self.terminal.bar(title, len(learning), "systems") as advance:
+                    learner = _Learner(model, self.data, self.settings, rows, tested, seed)
                     for system in learning:
                         places, weight, seconds, history = learner.answers(system)
                         self._unreached += history is not None and not history.reached
-                        quality = qualities(self._task.truth[tested], places)
+                        quality = qualities(self.data.truth[tested], places)
                         values = {**quality, "weight": weight, "seconds of training": seconds}
                         self.measurements.add((model.name, shots, system), values)
                         advance(1)
 
-    def _possible(self, model: LabelledVectors, leave_out: Callable[[str], None]) -> tuple[str, ...]:
+    def _possible(self, model: LabelledVectors) -> tuple[str, ...]:
         """The systems that a model can learn; those that were asked for must be among them."""
-        wanted, shown = self._settings.systems, model.name
+        wanted, shown = self.settings.systems, model.name
         systems = tuple(dict.fromkeys(wanted or FEW_SHOT_SYSTEMS))
         impossible = [name for name in systems if name in _NEED_TRAINING]
         if not isinstance(model.encoder, SentenceTransformerEncoder) and impossible:
@@ -88,55 +85,27 @@ class FewShot:
                     f"{shown} cannot be fine-tuned, as {impossible[0]} needs it; choose a model of "
                     "sentence-transformers, or cosine-linear, surprise-linear, logistic"
                 )
-            leave_out(f"{shown} cannot be fine-tuned: no {', '.join(impossible)}")
+            self.leave_out(f"{shown} cannot be fine-tuned: no {', '.join(impossible)}")
             systems = tuple(name for name in systems if name not in impossible)
         if SETFIT in systems and not is_installed("setfit"):
             if wanted:
                 import_extra("setfit", EXTRA)  # raises
-            leave_out(f"no setfit: it is not installed: run {pip_line(EXTRA)}")
+            self.leave_out(f"no setfit: it is not installed: run {pip_line(EXTRA)}")
             systems = tuple(name for name in systems if name != SETFIT)
         try:
-            self._task.label_vectors(model.encoder, self._settings.templates[0])
+            self.data.label_vectors(model.encoder, self.settings.templates[0])
         except DataError as error:
-            leave_out(f"{shown}: no system that uses the labels' names, as {error}")
+            self.leave_out(f"{shown}: no system that uses the labels' names, as {error}")
             systems = tuple(name for name in systems if name in (LOGISTIC, SETFIT))
         return systems
 
-    def _drawn(self, seed: int) -> tuple[IntArray, IntArray]:
-        """Rows of the examples of the largest k, of which a smaller one takes the first; and tested rows."""
-        task, size, every = self._task, self._settings.test_size, np.arange(len(self._truth))
-        tested = np.arange(len(task.texts))
-        if size is not None and size < len(tested):
-            # Drawn first, so that they are the same whatever numbers of examples are asked for.
-            tested = np.sort(np.random.default_rng(seed).permutation(tested)[:size])
-        source = every
-        if task.train is None and size is not None:
-            source = np.setdiff1d(every, tested)
-            lost = np.setdiff1d(self._truth, self._truth[source])
-            if len(lost):
-                raise DataError(
-                    f"the test takes all texts of the class {task.classes[lost[0]]!r}; give a smaller "
-                    "test_size, or train"
-                )
-        rng = np.random.default_rng((seed, 1))
-        truth, most = self._truth[source], max(self._shots)
-        if self._settings.balanced:
-            examples = source[draw_examples(truth, most, task.classes, rng)]
-        else:
-            examples = source[rng.permutation(len(source))[: most * self._classes]]
-        if task.train is None and size is None:
-            tested = np.setdiff1d(source, examples)
-        if not len(tested):
-            raise DataError(f"all {len(every)} texts are examples, none is left to test; give a smaller K")
-        return examples, tested
-
     def tables(self) -> Iterator[Table]:
         """A row for each model, number of examples and system."""
-        shown = [(name, 4, True) for name in ("weighted F1", "macro F1", "accuracy")]
+        shown = [Shown(name, spread=True) for name in ("weighted F1", "macro F1", "accuracy")]
         yield self.measurements.table(
             "few-shot",
             "Means over the draws of examples",
-            [*shown, ("seconds of training", 1, False)],
+            [*shown, Shown("seconds of training", 1)],
             ("dev.: standard deviations over the draws; seconds: means",),
         )
 
@@ -146,9 +115,9 @@ class FewShot:
         yield self.measurements.plot("line", "Learning from few examples", "weighted F1", note=note)
 
     def notes(self) -> Iterator[str]:
-        """Notes for readers."""
+        """How examples are drawn, and what learns from them."""
         source = self._source.name
-        drawn = "of each class" if self._settings.balanced else "for each class in the mean, of any class"
+        drawn = "of each class" if self.settings.balanced else "for each class in the mean, of any class"
         yield f"k: examples {drawn}, drawn from {source}; a smaller k's are among a larger one's"
         if 0 in self._shots:
             yield (
@@ -156,17 +125,45 @@ class FewShot:
                 f"in the template, {_SENTENCES} sentences of each class"
             )
         tested = " or ".join(map(str, sorted({len(rows) for _, rows in self._draws})))
-        yield f"texts tested: {tested}, of {self._task.texts.name}; draws of examples: {len(self._draws)}"
+        yield f"texts tested: {tested}, of {self.data.texts.name}; draws of examples: {len(self._draws)}"
         yield "cosine, surprise: the encoder fine-tuned once for both; -linear: a linear map of its vectors"
         yield "surprise's ensemble: the tested texts, without their labels"
         if self._unreached:
-            training = training_of(self._settings, 0)
+            training = training_of(self.settings, 0)
             yield (
                 f"{self._unreached} results come from a training that ended after {training.max_epochs} "
                 f"epochs, above the loss of {training.target_loss:g}"
             )
         if any(key[-1] == SETFIT for key in self.measurements):
             yield "setfit: its defaults, one epoch of all pairs, and a logistic regression as head"
+        yield from self.data.remarks()
+
+
+def drawn(task: Task, settings: ClassifySettings, seed: int) -> tuple[IntArray, IntArray]:
+    """Rows of the examples of the largest k, of which a smaller one takes the first; and tested rows."""
+    size, truth = settings.test_size, task.places(task.train or task.texts)
+    every, tested, most = np.arange(len(truth)), np.arange(len(task.texts)), max(settings.few_shot or ())
+    if size is not None and size < len(tested):
+        # Drawn first, so that they are the same whatever numbers of examples are asked for.
+        tested = np.sort(np.random.default_rng(seed).permutation(tested)[:size])
+    source = every
+    if task.train is None and size is not None:
+        source = np.setdiff1d(every, tested)
+        lost = np.setdiff1d(truth, truth[source])
+        if len(lost):
+            raise DataError(
+                f"the test takes all texts of the class {task.classes[lost[0]]!r}; give a smaller "
+                "test_size, or train"
+            )
+    rng = np.random.default_rng((seed, 1))
+    if settings.balanced:
+        examples = source[draw_examples(truth[source], most, task.classes, rng)]
+    else:
+        examples = source[rng.permutation(len(source))[: most * len(np.unique(truth))]]
+    if task.train is None and size is None:
+        tested = np.setdiff1d(source, examples)
+    border.some("tested texts", tested, f"all {len(every)} texts are examples; give a smaller K")
+    return examples, tested
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What is classified: texts of a file, the names of their labels, and texts to learn from."""
+"""What is classified: texts, the names of their labels, texts to learn from; and what its studies share."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import yaml
 
+from surprise_rerank import border
 from surprise_rerank.classify.labels import Labels
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.encoders.base import Encoder, dense_vectors
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.studies.labelled import LabelledTexts, read_labelled
+from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors, load_models, read_labelled
 from surprise_rerank.eval.studies.settings import ClassifySettings
+from surprise_rerank.eval.studies.study import Study
 
 # Class -> its name, or several descriptions whose vectors' mean counts.
 LabelNames: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -69,23 +71,55 @@ class Task:
 
     def remarks(self) -> Iterator[str]:
         """Notes on the texts and the labels."""
-        for texts in (self.texts, self.train):
-            if texts is not None and texts.left_out:
-                yield f"{texts.name}: {texts.left_out} malformed rows left out"
+        for texts in filter(None, (self.texts, self.train)):
+            yield from texts.remarks()
         unseen = sorted(set(self.classes).difference(self.texts.labels))
         if unseen:
             named = ", ".join(unseen[:5]) + ", ..." * (len(unseen) > 5)
             yield f"{self.texts.name} has no text of {len(unseen)} of {len(self.classes)} classes: {named}"
 
 
-def read_task(settings: ClassifySettings) -> Task:
-    """Read what is classified; the classes are those of all texts."""
-    columns = settings.columns()
-    texts = read_labelled(settings.file, **columns)
-    train = None if settings.train is None else read_labelled(settings.train, **columns)
-    classes = {*texts.labels, *(train.labels if train is not None else ())}
-    names = None if settings.names is None else read_label_names(settings.names)
-    return Task(texts.sample(settings.limit), label_names(classes, names), train)
+class ClassifyStudy(Study[ClassifySettings, Task, LabelledVectors]):
+    """What the studies of classification share: the task, the models, and the facts."""
+
+    heading: ClassVar[str]
+
+    def prepare(self) -> None:
+        """Begin with no model."""
+        self._described: list[dict[str, str]] = []
+
+    @property
+    def title(self) -> str:
+        """What is studied, on which file."""
+        return f"{self.heading}: {self.data.texts.name}"
+
+    def read(self) -> Task:
+        """The texts, and those to learn from; the classes are those of all of them."""
+        settings = self.settings
+        columns = settings.columns()
+        texts = read_labelled(settings.file, **columns)
+        train = None if settings.train is None else read_labelled(settings.train, **columns)
+        names = None if settings.names is None else read_label_names(settings.names)
+        classes = {*texts.labels, *(train.labels if train is not None else ())}
+        return Task(texts.sample(settings.limit), label_names(classes, names), train)
+
+    def models(self) -> Iterator[LabelledVectors]:
+        """The models of the settings, that can be trained where few-shot learning is studied."""
+        trainable = self.settings.few_shot is not None
+        for model in load_models(self.settings, self.terminal, trainable=trainable):
+            self._described.append({"name": model.encoder.name, "fingerprint": model.encoder.fingerprint})
+            yield model
+        if not len(self.measurements):
+            raise DataError(next(iter(self.remarks)))  # why the last model, and all before it, told nothing
+
+    def facts(self) -> dict[str, Any]:
+        """Settings, models, and every value."""
+        return {
+            "settings": {**self.settings.facts(), "names": dict(self.data.names)},
+            "models": self._described,
+            "texts": len(self.data.texts),
+            "values": self.measurements.facts(),
+        }
 
 
 def label_names(classes: Iterable[str], described: LabelNames | None) -> LabelNames:
@@ -102,8 +136,9 @@ def label_names(classes: Iterable[str], described: LabelNames | None) -> LabelNa
             f"the label names lack {', '.join(map(repr, missing[:5]))}, which texts are labelled with; "
             f"they have {', '.join(map(repr, list(names)[:10]))}"
         )
-    if len(names) < 2:
-        raise DataError(f"there is one class, {next(iter(names), '')!r}, expected two at least")
+    border.some(
+        f"classes beside {next(iter(names), '')!r}", [*names][1:], "give texts of two classes at least"
+    )
     Labels.of(names)  # reports two classes of one name before anything is encoded
     return {name: names[name] for name in sorted(names)}
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
+from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.studies.downstream.classifier import (
     GRID,
     Examples,
@@ -29,7 +29,7 @@ from surprise_rerank.eval.studies.downstream.relatedness import (
     relatedness,
 )
 from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, PartName, read_task
-from surprise_rerank.eval.studies.measurements import Measurements
+from surprise_rerank.eval.studies.measurements import Shown
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     SentenceModel,
@@ -37,6 +37,7 @@ from surprise_rerank.eval.studies.sentence_models import (
     post_processed,
 )
 from surprise_rerank.eval.studies.settings import RELATEDNESS, DownstreamSettings
+from surprise_rerank.eval.studies.study import Study
 
 SEED = 1111  # SentEval's
 FOLDS = 5
@@ -48,64 +49,89 @@ _SEEDS = 5
 _TEXTS_AT_ONCE = 4096
 
 # Weights, their accuracy on what l2 was chosen by, and what they are tested on.
-_Run = tuple[Float32Array, float, Examples]
+_Run: TypeAlias = tuple[Float32Array, float, Examples]
+Task: TypeAlias = DownstreamTask | RelatednessTask
 
 
-def evaluate_downstream(settings: DownstreamSettings, terminal: Terminal) -> Report:
-    """Accuracy of a classifier of sentence vectors, and how well a regression of them agrees with people.
+class DownstreamStudy(Study[DownstreamSettings, list[Task], SentenceModel]):
+    """Accuracy of a classifier of sentence vectors, and how well a regression of them agrees with people."""
 
-    Returns:
-        The tables `downstream`, a row for each model; `relatedness` of STS-B and SICK-R; and
-        `downstream-details`, a row for each model and task.
-    """
-    models = load_sentence_models(settings, terminal)
-    names = tuple(dict.fromkeys(settings.tasks))
-    tasks = [read_task(name, settings.data) for name in names if name not in RELATEDNESS]
-    judged = [read_relatedness(name, settings.data) for name in names if name in RELATEDNESS]
-    every: list[DownstreamTask | RelatednessTask] = [*tasks, *judged]
-    measurements = Measurements("model", "task")
-    for model in models:
-        plain = _encoded(model, every, terminal)
-        with terminal.bar(f"{model.name}: learning", len(names), "tasks") as advance:
-            for task in every:
+    keys = ("model", "task")
+
+    @property
+    def title(self) -> str:
+        """The tasks."""
+        return f"Downstream tasks: {', '.join(dict.fromkeys(self.settings.tasks))}"
+
+    def read(self) -> list[Task]:
+        """The tasks, those that are regressions last."""
+        names, data = dict.fromkeys(self.settings.tasks), self.settings.data
+        tasks: list[Task] = [read_task(name, data) for name in names if name not in RELATEDNESS]
+        return [*tasks, *(read_relatedness(name, data) for name in names if name in RELATEDNESS)]
+
+    def models(self) -> Iterator[SentenceModel]:
+        """The models of the settings."""
+        return load_sentence_models(self.settings, self.terminal)
+
+    def measure(self, model: SentenceModel) -> None:
+        """Encode each text once, and learn every task."""
+        texts = tuple(dict.fromkeys(text for task in self.data for text in task.texts))
+        with self.terminal.bar(f"{model.name}: encoding", len(texts), "texts") as advance:
+            starts = range(0, len(texts), _TEXTS_AT_ONCE)
+            blocks = [model.vectors(texts[start : start + _TEXTS_AT_ONCE], advance) for start in starts]
+        plain = _looked_up(texts, np.concatenate(blocks))
+        with self.terminal.bar(f"{model.name}: learning", len(self.data), "tasks") as advance:
+            for task in self.data:
                 by_name = {model.name: plain}
-                if settings.post_process:
+                if self.settings.post_process:
                     processed = _looked_up(task.texts, post_processed(plain(task.texts)))
                     by_name[model.name + POST_PROCESSED] = processed
                 for name, vectors in by_name.items():
-                    for values in _runs_of(task, vectors):
-                        measurements.add((name, task.name), values)
+                    for values in runs_of(task, vectors):
+                        self.measurements.add((name, task.name), values)
                 advance(1)
-    details = [("accuracy", 2, True), ("dev accuracy", 2, False), ("F1", 2, False)]
-    details += [("Pearson", 2, True), ("dev Pearson", 2, False), ("Spearman", 2, False)] if judged else []
-    tables = [
-        _means(measurements, [task.name for task in tasks], "downstream", "accuracy", "Accuracy in %"),
-        _means(measurements, [task.name for task in judged], "relatedness", "Pearson", "Pearson's r x 100"),
-    ]
-    return Report(
-        title=f"Downstream tasks: {', '.join(names)}",
-        tables=(
-            *(table for table in tables if len(table.columns) > 1),
-            measurements.table(
-                "downstream-details",
-                "Single tasks, in %",
-                details,
-                ("dev.: of the single runs; dev accuracy: by which l2 was chosen in each run",),
-                detail=True,
-            ),
-        ),
-        plots=(measurements.plot("bars", "Downstream tasks", "accuracy"),) if tasks else (),
-        notes=tuple(_notes(tasks, judged, settings)),
-        facts={
-            "classifier": "senteval",
-            "models": settings.models,
-            "seed": SEED,
-            "values": measurements.facts(),
-        },
-    )
+
+    def tables(self) -> Iterator[Table]:
+        """A row for each model of classification and of regression; and in files one for each task, too."""
+        columns = [Shown("accuracy", 2, spread=True), Shown("dev accuracy", 2), Shown("F1", 2)]
+        accuracies = self.measurements.crossed("downstream", "Accuracy in %", "accuracy", 1)
+        coefficients = self.measurements.crossed("relatedness", "Pearson's r x 100", "Pearson", 1)
+        if coefficients is not None:
+            columns += [Shown("Pearson", 2, spread=True), Shown("dev Pearson", 2), Shown("Spearman", 2)]
+        yield from filter(None, (accuracies, coefficients))
+        note = "dev.: of the single runs; dev accuracy: by which l2 was chosen in each run"
+        yield self.measurements.table(
+            "downstream-details", "Single tasks, in %", columns, (note,), detail=True
+        )
+
+    def plots(self) -> Iterator[Plot]:
+        """The accuracy of each model and task."""
+        if any(isinstance(task, DownstreamTask) for task in self.data):
+            yield self.measurements.plot("bars", "Downstream tasks", "accuracy")
+
+    def notes(self) -> Iterator[str]:
+        """How each task is tested."""
+        crossed = [
+            task.name for task in self.data if isinstance(task, DownstreamTask) and "all" in task.parts
+        ]
+        tested = [task.name for task in self.data if task.name not in crossed]
+        if crossed:
+            yield f"{', '.join(crossed)}: nested 5-fold cross-validation, the mean over 5 test folds"
+        if tested:
+            yield f"{', '.join(tested)}: the test set, the mean over {_SEEDS} seeds"
+        yield "training is stopped early, as the published figures were made (those are of one seed)"
+        if self.settings.post_process:
+            components = "the first two principal components of each task's texts, uncentred"
+            yield f"{POST_PROCESSED}: without {components}"
+
+    def facts(self) -> dict[str, Any]:
+        """The protocol, and every run."""
+        values, models = self.measurements.facts(), self.settings.models
+        return {"classifier": "senteval", "models": models, "seed": SEED, "values": values}
 
 
-def _runs_of(task: DownstreamTask | RelatednessTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
+def runs_of(task: Task, vectors: Vectors) -> Iterator[dict[str, float | None]]:
+    """The measures of each run of a task."""
     if isinstance(task, DownstreamTask):
         return classify(task, vectors)
     return relatedness(task, vectors, range(SEED, SEED + _SEEDS))
@@ -177,43 +203,6 @@ def _examples(task: DownstreamTask, name: PartName, vectors: Vectors) -> Example
     return Examples(pair_features(first, vectors(part.others)), part.labels)
 
 
-def _encoded(
-    model: SentenceModel, tasks: Sequence[DownstreamTask | RelatednessTask], terminal: Terminal
-) -> Vectors:
-    """The vectors of all tasks' texts, each encoded once."""
-    texts = tuple(dict.fromkeys(text for task in tasks for text in task.texts))
-    with terminal.bar(f"{model.name}: encoding", len(texts), "texts") as advance:
-        blocks = [
-            model.vectors(texts[start : start + _TEXTS_AT_ONCE], advance)
-            for start in range(0, len(texts), _TEXTS_AT_ONCE)
-        ]
-    return _looked_up(texts, np.concatenate(blocks))
-
-
 def _looked_up(texts: tuple[str, ...], vectors: Float32Array) -> Vectors:
     rows = {text: i for i, text in enumerate(texts)}
     return lambda wanted: vectors[[rows[text] for text in wanted]]
-
-
-def _means(measurements: Measurements, tasks: Sequence[str], name: str, measure: str, title: str) -> Table:
-    """A row for each model: a column for each task, and their mean; without tasks no column but the first."""
-    rows: list[tuple[Cell, ...]] = []
-    for model in dict.fromkeys(key[0] for key in measurements) if tasks else ():
-        values = [measurements.mean((model, task), measure) or 0.0 for task in tasks]
-        rows.append((model, *values, float(np.mean(values))))
-    columns = [Column(heading, 1, "max") for heading in (*tasks, "mean")] if tasks else []
-    return Table(name, title, (Column("model"), *columns), tuple(rows))
-
-
-def _notes(
-    tasks: Sequence[DownstreamTask], judged: Sequence[RelatednessTask], settings: DownstreamSettings
-) -> Iterator[str]:
-    crossed = [task.name for task in tasks if "all" in task.parts]
-    tested = [task.name for task in tasks if "all" not in task.parts] + [task.name for task in judged]
-    if crossed:
-        yield f"{', '.join(crossed)}: nested 5-fold cross-validation, the mean over 5 test folds"
-    if tested:
-        yield f"{', '.join(tested)}: the test set, the mean over {_SEEDS} seeds"
-    yield "training is stopped early, as the published figures were made (those are of one seed)"
-    if settings.post_process:
-        yield f"{POST_PROCESSED}: without the first two principal components of each task's texts, uncentred"

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.line_files import data_folder, number, read_rows
 from surprise_rerank.eval.studies.settings import Background
 
 WORD_SIMILARITY_SETS = (
-    "WS-353-ALL",
-    "WS-353-SIM",
-    "WS-353-REL",
-    "MC-30",
-    "RG-65",
-    "RW-STANFORD",
-    "MEN-TR-3k",
-    "MTurk-287",
-    "MTurk-771",
-    "YP-130",
-    "SIMLEX-999",
-    "VERB-143",
-    "SimVerb-3500",
+    *("WS-353-ALL", "WS-353-SIM", "WS-353-REL", "MC-30", "RG-65", "RW-STANFORD", "MEN-TR-3k"),
+    *("MTurk-287", "MTurk-771", "YP-130", "SIMLEX-999", "VERB-143", "SimVerb-3500"),
 )
 # What each choice of a background adds to the words of the pairs.
 _VOCABULARIES: dict[Background, tuple[str, ...]] = {
@@ -43,10 +32,12 @@ class RankingTask:
     Attributes:
         pairs: of items that mean nearly the same.
         background: items, once each; those of the pairs are among them.
+        judged: of words, the sets in which people say how similar two are.
     """
 
     pairs: tuple[tuple[str, str], ...]
     background: tuple[str, ...]
+    judged: tuple[WordSimilaritySet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,14 +63,14 @@ def read_word_ranking(data: Path | None, background: Background = "wiki") -> Ran
         background: the words of the pairs; with the basic vocabulary after them; with that of Wikipedia, too.
     """
     folder = data_folder(data, "evalrank", "word_evalrank")
-    extra = [_items(folder / name, "a word") for name in _VOCABULARIES[background]]
+    extra = [read_rows(folder / name, _item, "a word") for name in _VOCABULARIES[background]]
     return _task(folder / "pos_pair_5514.txt", *extra)
 
 
 def read_sentence_ranking(data: Path | None) -> RankingTask:
     """The sentence pairs and their background in the folder that `--data` names."""
     folder = data_folder(data, "evalrank", "sent_evalrank")
-    return _task(folder / "pos_pair.txt", _items(folder / "background_sent.txt", "a sentence"))
+    return _task(folder / "pos_pair.txt", read_rows(folder / "background_sent.txt", _item, "a sentence"))
 
 
 def read_word_similarity(data: Path | None) -> tuple[WordSimilaritySet, ...]:
@@ -94,16 +85,14 @@ def _similarity_set(name: str, path: Path) -> WordSimilaritySet:
         return (first.lower(), second.lower()), number(score)
 
     rows = list(read_rows(path, row, "two words and their similarity"))
-    if len(rows) < 2:
-        raise DataError(f"{path} has {len(rows)} pairs of words, expected at least 2")
+    border.some(f"pairs of {path}", rows[1:], "give two or more, with their similarity")
     pairs, scores = zip(*rows, strict=True)
     return WordSimilaritySet(name, pairs, np.array(scores))
 
 
 def _task(path: Path, *more: Iterable[str]) -> RankingTask:
     pairs = tuple(read_rows(path, _pair, "two items with a tab between"))
-    if not pairs:
-        raise DataError(f"{path} is empty, expected a pair a line with a tab between")
+    border.some(f"pairs of {path}", pairs, "write one a line, with a tab between")
     background = dict.fromkeys(item for pair in pairs for item in pair)
     for items in more:
         background.update(dict.fromkeys(items))
@@ -119,7 +108,3 @@ def _item(text: str) -> str:
     if not text.strip():
         raise ValueError("an item is empty")
     return text.strip()
-
-
-def _items(path: Path, what: str) -> Iterator[str]:
-    return read_rows(path, _item, what)

@@ -89,6 +89,11 @@ def ranks(
     return np.maximum(above + np.maximum(equal - 1, 0) / 2, 1)
 
 
+def hits(places: Float64Array, k: int) -> float:
+    """Hits@k, the share of (n,) ranks that are at most k."""
+    return float((places <= k).mean())
+
+
 def distinct(vectors: Float32Array) -> tuple[IntArray, IntArray]:
     """(m,) rows of the first ones of each kind of equal vectors, and (n,) the place of each row's kind."""
     kinds: dict[bytes, int] = {}

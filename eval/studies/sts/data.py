@@ -84,6 +84,11 @@ class DataSet:
         """Every sentence of every pair, as often as it occurs."""
         return tuple(text for task in self.subtasks for text in (*task.first, *task.second))
 
+    def split(self, values: Float64Array) -> dict[str, Float64Array]:
+        """Sub-task -> its pairs' values, of (n,) values of all pairs."""
+        ends = np.cumsum([len(task) for task in self.subtasks])[:-1]
+        return {task.name: part for task, part in zip(self.subtasks, np.split(values, ends), strict=True)}
+
     def __len__(self) -> int:
         """The number of pairs."""
         return sum(len(task) for task in self.subtasks)

@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from surprise_rerank import border
-from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.extras import is_installed, pip_line
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.stats.intervals import difference_intervals
+from surprise_rerank.eval.reports.report import Column, Plot, Series, Table
+from surprise_rerank.eval.stats.correlations import correlations
+from surprise_rerank.eval.stats.intervals import Verdict, difference_intervals
+from surprise_rerank.eval.studies.measurements import Measurements, Shown
 from surprise_rerank.eval.studies.sentence_models import POST_PROCESSED, SentenceModel, load_sentence_models
 from surprise_rerank.eval.studies.settings import StsSettings
-from surprise_rerank.eval.studies.sts.data import DataSet, read_data_sets
+from surprise_rerank.eval.studies.sts.data import YEARS, DataSet, read_data_sets
 from surprise_rerank.eval.studies.sts.scoring import COSINE, EncodedPairs, read_word_counts
-from surprise_rerank.eval.studies.sts.tables import Compared, StsSystem, plots, tables
+from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.similarities.table import RAW, find_similarity, with_raw
 
 ALL = "all"
 # The paper's, over raw word vectors. Token vectors of a sentence encoder are compared at length 1.
 _WORDS = (
-    "max-jaccard-raw",
-    "dynamax-jaccard-raw",
-    "dynamax-otsuka-raw",
-    "dynamax-dice-raw",
-    "sif-pc-cosine-raw",
+    *("max-jaccard-raw", "dynamax-jaccard-raw", "dynamax-otsuka-raw"),
+    *("dynamax-dice-raw", "sif-pc-cosine-raw"),
+)
+_COEFFICIENTS = ("Pearson", "Spearman", "Kendall")
+# With more systems, a terminal has no room for all of them under every data set.
+_FEW = 10
+_VERDICTS: dict[Verdict, str] = {"win": "wins", "loss": "losses", "tie": "ties"}
+_PAPER = (
+    "Published for DynaMax-Jaccard beside average-cosine, over three sets of word vectors (GloVe, fastText, "
+    "word2vec) and 24 sub-tasks: 77.8 % wins, 1.4 % losses, 20.8 % ties (Zhelezniak et al., ICLR 2019)."
 )
 
 
-def check_similarities(settings: StsSettings) -> None:
-    """Refuse names that are no similarities."""
-    if settings.similarities is not None:
-        border.some("similarities", settings.similarities, f"give some, {COSINE!r} or {ALL!r}")
-    if settings.baseline == ALL:
-        raise DataError(f"the baseline is one similarity, not {ALL!r}")
-    for name in {*(settings.similarities or ()), settings.baseline} - {COSINE, ALL}:
-        find_similarity(name)
+class Compared(NamedTuple):
+    """A system beside its baseline on a sub-task, in Pearson correlation x 100, with a 95 % interval."""
+
+    model: str
+    similarity: str
+    task: str
+    difference: float
+    low: float
+    high: float
+    verdict: Verdict | None
+
+    @property
+    def in_years(self) -> bool:
+        """Whether the sub-task is one of a year of STS."""
+        return self.task.split()[0] in YEARS
 
 
 def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:
@@ -54,120 +71,189 @@ def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline
     return tuple(dict.fromkeys((baseline, *wanted)))
 
 
-def evaluate_sts(settings: StsSettings, terminal: Terminal) -> Report:
-    """Measure how well similarities of sentences agree with people."""
-    check_similarities(settings)
-    data_sets = read_data_sets(settings.data, settings.sets, other_parts=settings.post_process)
-    return compare_similarities(load_sentence_models(settings, terminal), data_sets, settings, terminal)
+class StsStudy(Study[StsSettings, list[DataSet], SentenceModel]):
+    """How well similarities of sentences agree with people."""
 
+    title = "Semantic textual similarity"
+    keys = ("model", "similarity", "sub-task")
 
-def compare_similarities(
-    models: Iterable[SentenceModel], data_sets: Sequence[DataSet], settings: StsSettings, terminal: Terminal
-) -> Report:
-    """The report of models on data sets."""
-    systems: list[StsSystem] = []
-    compared: list[Compared] = []
-    notes: dict[str, None] = {}
-    unknown: dict[str, dict[str, int]] = {}
-    for model in models:
-        measured, unknown[model.name] = _measured(model, data_sets, settings, terminal, notes)
-        systems += measured
-        compared += _compared(measured, data_sets, settings, terminal) if settings.resamples else []
-        if missing := sum(unknown[model.name].values()):
-            note = (
-                f"{model.name}: no known word in {missing} of the sentences. Their vector for {COSINE} is "
-                "the same for all, as in EvalRank; under the other similarities they are similar to nothing "
-                "(0), as in fuzzymax."
-            )
-            notes[note] = None
-    for system in systems:
-        for task, coefficients in system.correlations.items():
-            if not coefficients.defined:
-                name = f"{system.model} {system.similarity}"
-                notes[f"{name}: no correlation on {task}, where it is the same for every pair"] = None
-    facts = {
-        "baseline": settings.baseline,
-        "resamples": settings.resamples,
-        "pairs": {data_set.name: len(data_set) for data_set in data_sets},
-        "sentences_without_known_words": unknown,
-    }
-    return Report(
-        "Semantic textual similarity",
-        tables(systems, data_sets, compared, settings.baseline),
-        tuple(plots(compared, settings.baseline)),
-        tuple(notes),
-        facts,
-    )
+    def prepare(self) -> None:
+        """Refuse names that are no similarities."""
+        names, baseline = self.settings.similarities, self.settings.baseline
+        if names is not None:
+            border.some("similarities", names, f"give some, {COSINE!r} or {ALL!r}")
+        for name in {*(names or ()), baseline} - {COSINE, ALL}:
+            find_similarity(name)
+        if note := "it is one similarity, not 'all'" if baseline == ALL else _missing(baseline):
+            raise DataError(f"the baseline cannot be measured: {note}")
+        self._unknown: dict[str, dict[str, int]] = {}
+        self._compared: list[Compared] = []
 
+    def read(self) -> list[DataSet]:
+        """The data sets."""
+        return read_data_sets(self.settings.data, self.settings.sets, other_parts=self.settings.post_process)
 
-def _measured(
-    model: SentenceModel,
-    data_sets: Sequence[DataSet],
-    settings: StsSettings,
-    terminal: Terminal,
-    notes: dict[str, None],
-) -> tuple[list[StsSystem], dict[str, int]]:
-    """A model under every similarity, the baseline first; how many sentences it lacks of each data set."""
-    names = [
-        name
-        for name in similarities_for(model, settings.similarities, settings.baseline)
-        if not _is_missing(name, settings.baseline, notes)
-    ]
-    counts = None if settings.word_counts is None else read_word_counts(settings.word_counts)
-    by_name = {name: StsSystem(model.name, name) for name in names}
-    processed = StsSystem(model.name + POST_PROCESSED, COSINE)
-    unknown: dict[str, int] = {}
-    for data_set in data_sets:
-        with terminal.bar(f"{model.name}: encoding {data_set.name}", None, "sentences") as advance:
-            pairs = EncodedPairs(
-                model,
-                data_set,
-                word_counts=counts,
-                post_process=settings.post_process,
-                on_progress=advance,
-            )
-        unknown[data_set.name] = pairs.unknown
-        with terminal.bar(f"{model.name}: {data_set.name}", len(names), "similarities") as advance:
-            for name, system in by_name.items():
-                system.add(data_set, pairs.similarities(name))
+    def models(self) -> Iterator[SentenceModel]:
+        """The models of the settings."""
+        return load_sentence_models(self.settings, self.terminal)
+
+    def measure(self, model: SentenceModel) -> None:
+        """A model under every similarity, the baseline first, on every sub-task."""
+        settings, bar = self.settings, self.terminal.bar
+        names = similarities_for(model, settings.similarities, settings.baseline)
+        self.remarks |= dict.fromkeys(filter(None, map(_missing, names)))
+        names = tuple(name for name in names if not _missing(name))
+        counts = None if settings.word_counts is None else read_word_counts(settings.word_counts)
+        unknown = self._unknown[model.name] = dict[str, int]()
+        scores: dict[tuple[str, str], dict[str, Float64Array]] = {(model.name, name): {} for name in names}
+        for data_set in self.data:
+            with bar(f"{model.name}: encoding {data_set.name}", None, "sentences") as advance:
+                pairs = EncodedPairs(model, data_set, counts, settings.post_process, advance)
+            unknown[data_set.name] = pairs.unknown
+            with bar(f"{model.name}: {data_set.name}", len(names), "similarities") as advance:
+                for name in names:
+                    scores[model.name, name] |= data_set.split(pairs.similarities(name))
+                    advance(1)
+            if settings.post_process:
+                processed = scores.setdefault((model.name + POST_PROCESSED, COSINE), {})
+                processed |= data_set.split(pairs.cosines_post_processed())
+        self._correlate(scores)
+        if settings.resamples:
+            self._compare(scores)
+        if sum(unknown.values()):
+            self.remarks[
+                f"{model.name}: no known word in {sum(unknown.values())} of the sentences. Their vector for "
+                f"{COSINE} is the same for all, as in EvalRank; under the other similarities they are "
+                "similar to nothing (0), as in fuzzymax."
+            ] = None
+
+    def _correlate(self, scores: Mapping[tuple[str, str], Mapping[str, Float64Array]]) -> None:
+        for (model, name), by_task in scores.items():
+            for task in (task for data_set in self.data for task in data_set.subtasks):
+                coefficients = correlations(by_task[task.name], task.judgements)
+                values = {**coefficients.by_name(), "pairs": len(task)}
+                self.measurements.add((model, name, task.name), values)
+                if not coefficients.defined:
+                    note = f"no correlation on {task.name}, where it is the same for every pair"
+                    self.remarks[f"{model} {name}: {note}"] = None
+
+    def _compare(self, scores: Mapping[tuple[str, str], Mapping[str, Float64Array]]) -> None:
+        """Every other system beside the baseline, the first one, on every sub-task."""
+        baseline, *others = scores
+        tasks = [task for data_set in self.data for task in data_set.subtasks]
+        rows: list[Compared] = []
+        with self.terminal.bar(f"{baseline[0]}: intervals", len(tasks), "sub-tasks") as advance:
+            for task in tasks:
+                differences = difference_intervals(
+                    task.judgements,
+                    np.array([scores[system][task.name] for system in others]).reshape(-1, len(task)),
+                    scores[baseline][task.name],
+                    resamples=self.settings.resamples,
+                )
+                for i, system in enumerate(others):
+                    ends = (differences.values[i], differences.low[i], differences.high[i])
+                    value, low, high = (100 * float(end) for end in ends)
+                    rows.append(Compared(*system, task.name, value, low, high, differences.verdict(i)))
                 advance(1)
-        if settings.post_process:
-            processed.add(data_set, pairs.cosines_post_processed())
-    return [*by_name.values(), *([processed] if settings.post_process else [])], unknown
+        self._compared += sorted(rows, key=lambda row: others.index(row[:2]))
 
+    def tables(self) -> Iterator[Table]:
+        """Years and wins; data sets; and in files differences to the baseline, and sub-tasks."""
+        systems = list(dict.fromkeys(key[:2] for key in self.measurements))
+        of_years, by_size = Measurements(*self.keys[:2], "year"), Measurements(*self.keys[:2], "data set")
+        of_tasks = Measurements(*self.keys)
+        for data_set in self.data:
+            sizes = [len(task) for task in data_set.subtasks]
+            for system in systems:
+                keys = [(*system, task.name) for task in data_set.subtasks]
+                values = {c: [self.measurements.mean(k, c) for k in keys] for c in _COEFFICIENTS}
+                weighted = {c: float(np.average(v, weights=sizes)) for c, v in values.items()}  # type: ignore[arg-type]
+                by_size.add((*system, data_set.name), weighted)
+                if data_set.name in YEARS:
+                    mean = {"Pearson": 100 * float(np.mean(values["Pearson"]))}  # type: ignore[arg-type]
+                    of_years.add((*system, data_set.name), mean)
+            for task in data_set.subtasks:
+                for system in systems:
+                    of_tasks.add((*system, task.name), self.measurements.means((*system, task.name)))
+        title = "Pearson correlation x 100, mean over a year's sub-tasks"
+        years = of_years.crossed("sts", title, "Pearson", 2, ("The last column is the mean of the years.",))
+        if years is not None:
+            yield years
+            if self._compared:
+                yield self._wins()
+        title = "Correlations by data set, mean over sub-tasks weighted by their size"
+        # None is marked as the best: a table has rows of several data sets.
+        shown = [Shown(name) for name in _COEFFICIENTS]
+        yield by_size.table("sts-weighted", title, shown, detail=len(systems) > _FEW)
+        if self._compared:
+            yield self._differences()
+        shown.append(Shown("pairs", 0))
+        yield of_tasks.table("sts-subtasks", "Correlations by sub-task", shown, detail=True)
 
-def _is_missing(name: str, baseline: str, notes: dict[str, None]) -> bool:
-    """Whether a similarity needs a module that is not installed; adds a note."""
-    named = None if name == COSINE else find_similarity(name)
-    if named is None or not named.module or is_installed(named.module):
-        return False
-    note = f"{name}: not measured, {named.module} is not installed: run {pip_line(named.extra)}"
-    if name == baseline:
-        raise DataError(f"the baseline is missing: {note}")
-    notes[note] = None
-    return True
+    def _differences(self) -> Table:
+        ends = (Column("difference", 2), Column("low", 2), Column("high", 2), Column("verdict"))
+        return Table(
+            "sts-differences",
+            f"Difference of Pearson correlations to {self.settings.baseline} x 100, with BCa 95 % intervals",
+            (*map(Column, self.keys), *ends),
+            tuple(self._compared),
+            keys=3,
+            notes=(
+                "A win or a loss has an interval that excludes 0. Without a verdict: a similarity that is "
+                "the same for every pair of a resample.",
+            ),
+            detail=True,
+        )
 
+    def _wins(self) -> Table:
+        counts: dict[tuple[str, str], Counter[Verdict | None]] = {}
+        for row in self._compared:
+            if row.in_years:
+                counts.setdefault((row.model, row.similarity), Counter())[row.verdict] += 1
+        measurements = Measurements(*self.keys[:2])
+        for key, verdicts in counts.items():
+            numbers = {names: verdicts[verdict] for verdict, names in _VERDICTS.items()}
+            total = sum(numbers.values())
+            shares = {f"{name} %": 100 * n / total for name, n in numbers.items()} if total else {}
+            measurements.add(key, {**numbers, **shares})
+        note = "Won or lost: the BCa 95 % interval of the difference of Pearson correlations excludes 0."
+        shown = [Shown(f"{name}{part}", d) for part, d in (("", 0), (" %", 1)) for name in _VERDICTS.values()]
+        title = f"Sub-tasks of the years that are won and lost against {self.settings.baseline}"
+        return measurements.table("sts-wins", title, shown, (note, _PAPER))
 
-def _compared(
-    systems: Sequence[StsSystem], data_sets: Sequence[DataSet], settings: StsSettings, terminal: Terminal
-) -> list[Compared]:
-    """Every other system compared with the baseline, the first one, on every sub-task."""
-    baseline, *others = systems
-    tasks = [task for data_set in data_sets for task in data_set.subtasks]
-    rows: list[Compared] = []
-    with terminal.bar(f"{baseline.model}: intervals", len(tasks), "sub-tasks") as advance:
-        for task in tasks:
-            differences = difference_intervals(
-                task.judgements,
-                np.array([s.scores[task.name] for s in others]).reshape(len(others), len(task)),
-                baseline.scores[task.name],
-                resamples=settings.resamples,
+    def plots(self) -> Iterator[Plot]:
+        """Of each model the mean difference of every similarity, on the years if there are some."""
+        baseline, differences = self.settings.baseline, Measurements(*self.keys[:2])
+        for row in [row for row in self._compared if row.in_years] or self._compared:
+            if not math.isnan(row.difference):
+                differences.add(row[:2], {"difference": row.difference})
+        for model in dict.fromkeys(key[0] for key in differences):
+            means = {
+                str(k[1]): differences.mean(k, "difference") or 0.0 for k in differences if k[0] == model
+            }
+            names = sorted(means, key=lambda name: -means[name])
+            yield Plot(
+                "bars",
+                f"Similarities beside {baseline}, {model}",
+                "similarity",
+                "mean difference in Pearson correlation x 100",
+                (Series("difference", tuple(names), tuple(means[name] for name in names)),),
+                finding=f"{sum(value > 0 for value in means.values())} of {len(means)} are above {baseline}.",
             )
-            for i, system in enumerate(others):
-                ends = (differences.values[i], differences.low[i], differences.high[i])
-                value, low, high = (100 * float(end) for end in ends)
-                verdict = differences.verdict(i)
-                rows.append(Compared(system.model, system.similarity, task.name, value, low, high, verdict))
-            advance(1)
-    place = {(s.model, s.similarity): i for i, s in enumerate(others)}
-    return sorted(rows, key=lambda c: place[c.model, c.similarity])
+
+    def facts(self) -> dict[str, Any]:
+        """Baseline, resamples, sizes of data sets, and sentences that a model lacks."""
+        return {
+            "baseline": self.settings.baseline,
+            "resamples": self.settings.resamples,
+            "pairs": {data_set.name: len(data_set) for data_set in self.data},
+            "sentences_without_known_words": self._unknown,
+        }
+
+
+def _missing(name: str) -> str:
+    """Why a similarity cannot be measured, as it needs a module that is not installed; empty where it can."""
+    named = None if name in (COSINE, ALL) else find_similarity(name)
+    if named is None or not named.module or is_installed(named.module):
+        return ""
+    return f"{name}: not measured, {named.module} is not installed: run {pip_line(named.extra)}"

@@ -46,7 +46,6 @@ class EncodedPairs:
         self,
         model: SentenceModel,
         data_set: DataSet,
-        *,
         word_counts: Mapping[str, float] | None = None,
         post_process: bool = False,
         on_progress: Progress | None = None,

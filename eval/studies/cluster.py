@@ -1,0 +1,224 @@
+"""Clusterings of labelled texts, from names of models and files to a report."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score, v_measure_score
+
+from surprise_rerank import border
+from surprise_rerank.classify.cluster import SurpriseAssignment, SurpriseKMeans
+from surprise_rerank.connectors.progress import Terminal
+from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.errors import DataError, did_you_mean
+from surprise_rerank.eval.reports.report import Plot, Table
+from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
+from surprise_rerank.eval.studies.labelled import (
+    COSINE,
+    SURPRISE,
+    Answers,
+    LabelledTexts,
+    LabelledVectors,
+    load_models,
+    read_labelled,
+)
+from surprise_rerank.eval.studies.measurements import Key, Measurements, Shown
+from surprise_rerank.eval.studies.settings import ClusterSettings, to_weight
+from surprise_rerank.eval.studies.study import Study
+from surprise_rerank.surprise.score import SurpriseModel, Weight
+
+# Name as it is shown -> model of the surprise score, and weight: at 0 the nearest centre by the cosine.
+Assignments: TypeAlias = Mapping[str, tuple[SurpriseModel, Weight]]
+
+_TESTED = ("V-measure", "ARI")
+
+
+def find_assignments(names: Iterable[str]) -> Assignments:
+    """Assignments by their names, once each, the cosine first: the others are compared with it.
+
+    Args:
+        names: `cosine`, `surprise` (the Gaussian model), `pooled`, `percentile`, `empirical`; an `@`
+            and a weight from 0 to 1, or `crossover`, may follow. Without it the weight is 1.
+    """
+    assignments: dict[str, tuple[SurpriseModel, Weight]] = {COSINE: ("gaussian", 0.0)}
+    for name in names:
+        model, at, weight = name.partition("@")
+        if name != COSINE and model not in SURPRISE:
+            choices = (COSINE, *SURPRISE)
+            raise DataError(
+                f"there is no assignment {name!r}; {did_you_mean(model, choices)}choose from "
+                f"{', '.join(choices)}; a weight may follow, as in surprise@0.5"
+            )
+        try:
+            assignments.setdefault(name, (SURPRISE.get(model, "gaussian"), to_weight(weight) if at else 1.0))
+        except ValueError as error:
+            raise DataError(f"assignment {name!r}: the weight {error}") from None
+    return assignments
+
+
+def clustering(settings: ClusterSettings, terminal: Terminal) -> ClusterStudy | GroupStudy:
+    """The study that settings ask for."""
+    return (GroupStudy if settings.answers else ClusterStudy)(settings, terminal)
+
+
+class GroupStudy(Answers[ClusterSettings]):
+    """The number of each text's cluster, by the clusterer's defaults, of files without labels."""
+
+    answer = "cluster"
+
+    def prepare(self) -> None:
+        """Refuse no number of clusters."""
+        super().prepare()
+        border.present("clusters", self.settings.clusters, "answers=yes needs it: give --set clusters=N")
+
+    def files(self) -> tuple[Path, ...]:
+        """The files of the settings."""
+        return self.settings.files
+
+    def answers_of(self, model: LabelledVectors, texts: LabelledTexts) -> Iterable[int]:
+        """The clusters of texts."""
+        vectors = model.of(texts, "query")
+        groups = SurpriseKMeans(self.settings.clusters or 0, random_state=0).fit_predict(vectors)
+        return map(int, groups)
+
+
+class ClusterStudy(Study[ClusterSettings, list[LabelledTexts], LabelledVectors]):
+    """Assignments of texts to the same k-means centres, compared with the texts' labels."""
+
+    title = "Clusters of texts beside their labels"
+    keys = ("data", "model", "assignment")
+
+    def prepare(self) -> None:
+        """Refuse unknown assignments."""
+        self._assignments = find_assignments(self.settings.assignments)
+
+    def read(self) -> list[LabelledTexts]:
+        """The files; each has two labels at least, and as many texts as there are clusters."""
+        settings = self.settings
+        data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]
+        border.distinct("names of files", [texts.name for texts in data], "give each once, or rename one")
+        for texts in data:
+            border.count(f"the number of labels of {texts.name}", len(texts.classes), 2)
+            border.count(f"clusters of {texts.name}", self._clusters(texts), 1, len(texts))
+        return data
+
+    def _clusters(self, texts: LabelledTexts) -> int:
+        return self.settings.clusters or len(texts.classes)
+
+    def models(self) -> Iterator[LabelledVectors]:
+        """The models of the settings."""
+        return load_models(self.settings, self.terminal)
+
+    def measure(self, model: LabelledVectors) -> None:
+        """Every assignment in every repeat, and how it differs from the cosine."""
+        for texts in self.data:
+            # Texts are compared with texts: for models with prompts, both sides have the one of a query.
+            vectors, repeats = model.of(texts, "query"), self.settings.repeats
+            with self.terminal.bar(f"{model.name}: {texts.name}", repeats, "repeats") as advance:
+                for seed in range(repeats):
+                    clusters = self._clusters(texts)
+                    measured = measure(vectors, texts.labels, self._assignments, clusters, seed)
+                    for name, values in measured.items():
+                        self.measurements.add((texts.name, model.name, name), values)
+                    advance(1)
+
+    def tables(self) -> Iterator[Table]:
+        """Means, and differences to the cosine."""
+        shown = [Shown("V-measure", 2, spread=True), Shown("V - cosine", 2), Shown("ARI", 2, spread=True)]
+        yield self.measurements.table(
+            "cluster",
+            "Clusters beside labels, x 100: means over the repeats",
+            [*shown, Shown("ARI - cosine", 2), Shown("moved %", 1)],
+            (
+                "dev.: standard deviation over the repeats. moved: points in another cluster than by the "
+                "cosine. NMI, by the arithmetic mean of the entropies, is equal to the V-measure.",
+            ),
+        )
+        differences = self._differences()
+        if len(differences):
+            shown = [Shown(name, 2) for name in ("difference", "low", "high")]
+            shown += [*(Shown(name, 0) for name in ("wins", "losses")), Shown("p"), Shown("p (Holm)")]
+            yield differences.table(
+                "cluster-differences",
+                "Differences to the cosine on the same centres, x 100",
+                shown,
+                (
+                    "low and high: 95 % BCa interval of the mean difference over the repeats. p: paired "
+                    "randomisation test over the repeats, two-sided; Holm's correction is for all "
+                    "comparisons of the table. It tells whether a difference holds for other seeds of "
+                    "k-means on these texts, not on others.",
+                ),
+            )
+
+    def _differences(self) -> Measurements:
+        """Of every assignment to the cosine: mean, interval, p."""
+        differences = Measurements(*self.keys, "measure")
+        tested = dict[Key, float]()
+        for key in self.measurements:
+            for name in _TESTED if key[-1] != COSINE else ():
+                place: Key = (*key, name)
+                first, second = (self.measurements.values(k, name) for k in ((*key[:-1], COSINE), key))
+                tested[place] = paired_randomization(first, second)
+                wins, losses = int((second > first).sum()), int((second < first).sum())
+                differences.add(
+                    place, {"difference": (second - first).mean(), "wins": wins, "losses": losses}
+                )
+                if len(first) > 1:
+                    low, high = difference_interval(first, second)
+                    differences.add(place, {"low": low, "high": high})
+        for (place, p), corrected in zip(tested.items(), holm(list(tested.values())), strict=True):
+            differences.add(place, {"p": p, "p (Holm)": corrected})
+        return differences
+
+    def plots(self) -> Iterator[Plot]:
+        """The measures by assignment."""
+        return (self.measurements.plot("bars", f"{name} by assignment", name) for name in _TESTED)
+
+    def notes(self) -> Iterator[str]:
+        """Sizes, and what the assignments are."""
+        for texts in self.data:
+            sizes = f"{len(texts)} texts, {len(texts.classes)} labels, {self._clusters(texts)} clusters"
+            yield f"{texts.name}: {sizes}"
+            yield from texts.remarks()
+        yield (
+            f"each repeat: centres of k-means++ and k-means on unit vectors, seeds 0 to "
+            f"{self.settings.repeats - 1}; every assignment takes the same centres"
+        )
+        yield (
+            "cosine: the nearest centre. The others: the most surprising one, the ensemble being the texts "
+            "themselves; the weight is 1, or what stands behind @"
+        )
+        if self.settings.limit is not None:
+            yield f"of each file {self.settings.limit} texts at most, a random sample that is always the same"
+
+    def facts(self) -> dict[str, Any]:
+        """Settings, numbers of clusters, and every repeat."""
+        clusters = {texts.name: self._clusters(texts) for texts in self.data}
+        values = self.measurements.facts()
+        return {"settings": self.settings.facts(), "clusters": clusters, "values": values}
+
+
+def measure(
+    vectors: Float32Array, labels: Sequence[str], assignments: Assignments, clusters: int, seed: int
+) -> dict[str, dict[str, float]]:
+    """Assignment, the cosine first -> its measures for (n, d) vectors, on the same centres; shares x 100."""
+    with warnings.catch_warnings():
+        # Fewer different texts than clusters: some stay empty, which is counted.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        centres = SurpriseKMeans(clusters, weight=0.0, random_state=seed).fit(vectors)
+    measured: dict[str, dict[str, float]] = {}
+    for name, (model, weight) in assignments.items():
+        assigned = SurpriseAssignment(centres, model=model, weight=weight).fit(vectors)
+        v_measure = 100 * v_measure_score(labels, assigned.labels_)
+        ari = 100 * adjusted_rand_score(labels, assigned.labels_)
+        values = {"V-measure": v_measure, "ARI": ari}
+        if name != COSINE:
+            cosine = measured[COSINE]
+            values |= {"V - cosine": v_measure - cosine["V-measure"], "ARI - cosine": ari - cosine["ARI"]}
+            values["moved %"] = 100 * float((assigned.labels_ != centres.labels_).mean())
+        measured[name] = values
+    return measured

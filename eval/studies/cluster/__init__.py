@@ -1,1 +1,0 @@
-"""Clusters of texts by cosine and by surprise, compared with labels."""
