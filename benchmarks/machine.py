@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
-import random
-import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,26 +23,6 @@ def describe(*packages: str) -> str:
     return ", ".join(
         [f"{processor}, {os.cpu_count()} cores", f"Python {platform.python_version()}", *versions]
     )
-
-
-def interleaved(works: Sequence[Callable[[], object]], rounds: int) -> list[tuple[float, float]]:
-    """(best, median) seconds of each work.
-
-    They take turns in changing order: a noisy moment hits all of them, and threads that a library leaves
-    waiting in a loop disturb each of the others now and then.
-    """
-    for work in works:
-        work()  # caches, lazy imports and pages of memory
-    seconds: list[list[float]] = [[] for _ in works]
-    order = list(range(len(works)))
-    shuffle = random.Random(0).shuffle
-    for _ in range(rounds):
-        shuffle(order)
-        for i in order:
-            start = time.perf_counter()
-            works[i]()
-            seconds[i].append(time.perf_counter() - start)
-    return [(min(times), statistics.median(times)) for times in seconds]
 
 
 def by_turns(

@@ -114,7 +114,7 @@ class Case:
     def candidates(self) -> Candidates:
         """The pool, with everything that re-rankers of an index are given."""
         of, rows = self.of, self.rows
-        bm25, inclusion = (own[self.i].astype(np.float64) for own in (of.bm25, of.inclusion))
+        bm25, inclusion = (scores[self.i].astype(np.float64) for scores in (of.bm25, of.inclusion))
         moments = Moments(np.asarray(bm25.mean()), np.asarray(bm25.std()), members=len(bm25))
         compared = Inclusion(inclusion[rows], of.lengths[rows], inclusion[of.sample], of.lengths[of.sample])
         return Candidates(
@@ -132,11 +132,6 @@ class Case:
         gains = self.of.grades[self.i, self.rows[best]] / self.of.ideal[self.i]
         return float((gains / np.log2(2 + np.arange(len(best)))).sum())
 
-    def gains(self) -> dict[str, float]:
-        """Relevant document's id -> its grade, in the pool or not."""
-        grades = self.of.grades[self.i]
-        return {str(self.of.ids[row]): float(grades[row]) for row in np.flatnonzero(grades > 0)}
-
 
 def read_collection(
     dataset: RetrievalDataset,
@@ -153,15 +148,15 @@ def read_collection(
     A SurpriseRerankError if documents are split, or the index stores no words.
     """
     terminal = terminal or Terminal(quiet=True)
-    asked = dict(list(dataset.queries.items())[:questions])
+    queries = dict(list(dataset.queries.items())[:questions])
     workspace = Workspace(cache, index_key(spec, dataset), encoder, None, terminal)
-    path = cache / workspace.name / "study" / f"{_digest(dataset, asked)}.npz"
+    path = cache / workspace.name / "study" / f"{_digest(dataset, queries)}.npz"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         lessons = TrainingQuestions(spec, "train", dataset.split, encoder, terminal)
         with workspace.resources(dataset, None, lessons, lucene=False) as resources:
             sample = resources.sample_ids[:SAMPLE_SIZE]
-            arrays = _read(resources.index, sample, asked, dataset.qrels, encoder, terminal)
+            arrays = _read(resources.index, sample, queries, dataset.qrels, encoder, terminal)
         with whole_file(path) as file:
             np.savez(file, **arrays)
     with np.load(path, allow_pickle=False) as kept:
@@ -178,7 +173,7 @@ def _digest(dataset: RetrievalDataset, questions: Mapping[str, str]) -> str:
 def _read(
     index: DocumentIndex,
     sample: Sequence[str],
-    asked: Mapping[str, str],
+    texts: Mapping[str, str],
     qrels: Mapping[str, Mapping[str, int]],
     encoder: Encoder,
     terminal: Terminal,
@@ -189,10 +184,10 @@ def _read(
         raise DataError("the study compares whole documents; index them without passages")
     order = np.argsort(names)
     ids, tokens = [names[i] for i in order], tokens.take(order)
-    found, retriever = index.fetch(ids, frozenset({"dense"})), SparseRetriever(index)
+    stored, retriever = index.fetch(ids, frozenset({"dense"})), SparseRetriever(index)
     place = {name: i for i, name in enumerate(ids)}
-    known = {name: text for name, text in asked.items() if any(gain > 0 for gain in qrels[name].values())}
-    queries = encode_queries(encoder, list(known.values()), list(known))
+    judged_texts = {name: text for name, text in texts.items() if max(qrels[name].values(), default=0) > 0}
+    queries = encode_queries(encoder, list(judged_texts.values()), list(judged_texts))
     words, weights, inclusion, ideal = [], [], [], []
     grades = np.zeros((len(queries), len(ids)), np.int8)
     with terminal.bar("reading", len(queries), "questions") as advance:
@@ -210,12 +205,12 @@ def _read(
             advance(1)
     return {
         "ids": np.array(ids),
-        "dense": found.require_dense(),
+        "dense": stored.require_dense(),
         "lengths": tokens.token_counts,
         "sample": np.array([place[name] for name in sample], np.int64),
-        "names": np.array(list(known)),
+        "names": np.array(list(judged_texts)),
         "questions": np.stack([query.require_dense() for query in queries]),
-        "own": np.array([place.get(name, -1) for name in known], np.int64),
+        "own": np.array([place.get(name, -1) for name in judged_texts], np.int64),
         "bm25": np.stack(words),
         "weights": np.array(weights),
         "inclusion": np.stack(inclusion),

@@ -94,7 +94,7 @@ class Study:
     """
 
     collections: Mapping[tuple[str, str], Collection]
-    _known: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
+    _means: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def names(self) -> list[str]:
@@ -117,14 +117,14 @@ class Study:
 
     def mean(self, settings: SumSettings, name: str) -> float:
         """The mean nDCG@10 of `auto` on a data set, over the models."""
-        if (name, str(settings)) not in self._known:
+        if (name, str(settings)) not in self._means:
             means = [
                 self.values(lambda case: auto(case, settings), name, model).mean()
-                for own, model in self.collections
-                if own == name
+                for measured, model in self.collections
+                if measured == name
             ]
-            self._known[name, str(settings)] = float(np.mean(means))
-        return self._known[name, str(settings)]
+            self._means[name, str(settings)] = float(np.mean(means))
+        return self._means[name, str(settings)]
 
     def chosen(self, names: Sequence[str], advance: Callable[[int], None] = lambda _: None) -> SumSettings:
         """The best settings on these data sets, a part at a time from `START`."""
@@ -165,7 +165,7 @@ def quality_table(study: Study, model: str, chosen: Mapping[str, SumSettings] | 
     }
     if chosen is not None:
         rows["auto, fixed on the others"] = [
-            float(study.values(lambda case, own=chosen[name]: auto(case, own), name, model).mean())  # type: ignore[misc]
+            float(study.values(lambda case, fixed=chosen[name]: auto(case, fixed), name, model).mean())  # type: ignore[misc]
             for name in names
         ]
     rows["auto"] = [float(study.values(auto, name, model).mean()) for name in names]
@@ -217,7 +217,7 @@ def chosen_table(study: Study, chosen: Mapping[str, SumSettings]) -> Table:
     columns = (Column("left out"), *(Column(key) for key in keys))
     everywhere = {**chosen, "none": study.chosen(study.names), "the default": AUTO}
     cells = [
-        (name, *(str(own.weights[key] if key in own.weights else getattr(own, key)) for key in keys))
-        for name, own in everywhere.items()
+        (name, *(str(fixed.weights[key] if key in fixed.weights else getattr(fixed, key)) for key in keys))
+        for name, fixed in everywhere.items()
     ]
     return Table("chosen", "What was fixed on the others", columns, tuple(cells))

@@ -41,14 +41,14 @@ def _dbsf(scores: Float64Array) -> Float64Array:
 
 
 def _mnz(case: Case) -> Float64Array:
-    found = list(own_scores(case).values())
-    return np.sum([min_max(own) for own in found], axis=0) * np.sum([~np.isnan(own) for own in found], axis=0)
+    every = list(own_scores(case).values())
+    return np.sum([*map(min_max, every)], axis=0) * np.sum(~np.isnan(every), axis=0)
 
 
 def _isr(case: Case) -> Float64Array:
-    found = list(own_scores(case).values())
-    squares = np.sum([reciprocal_ranks(own, 0) ** 2 for own in found], axis=0)
-    return squares * np.sum([~np.isnan(own) for own in found], axis=0)
+    every = list(own_scores(case).values())
+    squares = np.sum([reciprocal_ranks(scores, 0) ** 2 for scores in every], axis=0)
+    return squares * np.sum(~np.isnan(every), axis=0)
 
 
 def _bayesian(case: Case, *, balanced: bool) -> Float64Array:
@@ -56,8 +56,8 @@ def _bayesian(case: Case, *, balanced: bool) -> Float64Array:
 
     scores = own_scores(case)
     bm25, everywhere = np.nan_to_num(scores["bm25"]), case.of.bm25[case.i]
-    known = everywhere[everywhere > 0].astype(np.float64)
-    middle, spread = (float(np.median(known)), float(known.std())) if len(known) else (0.0, 1.0)
+    positive = everywhere[everywhere > 0].astype(np.float64)
+    middle, spread = (float(np.median(positive)), float(positive.std())) if len(positive) else (0.0, 1.0)
     words = 1 / (1 + np.exp(-(bm25 - middle) / (spread or 1.0)))
     if balanced:
         return np.asarray(balanced_log_odds_fusion(words, scores["cosine"]))

@@ -141,7 +141,10 @@ def test_what_cannot_be_done_is_told(call: Call, file: Path, tmp_path: Path) -> 
     twin.write_text(file.read_text())
     write_rows(same, [{"text": "a dog", "label": "x"}, {"text": "a cat", "label": "x"}])
     for arguments, message in (
-        ([file, "--set", "clusters=61"], "clusters of topics.jsonl must be a whole number from 1 to 60, got 61"),
+        (
+            [file, "--set", "clusters=61"],
+            "clusters of topics.jsonl must be a whole number from 1 to 60, got 61",
+        ),
         ([file, "--set", "assignments=euclid"], "there is no assignment 'euclid'"),
         ([file, "--label-field", "topic"], "topic"),
         ([file, twin], "names of files must differ, got 'topics.jsonl' twice"),

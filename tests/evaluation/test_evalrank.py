@@ -262,9 +262,7 @@ def check(table: Table, expected: dict[str, dict[str, float]], within: float = 0
 @pytest.mark.shared
 def test_words_as_published(shared_data: Path, toy: SentenceModel) -> None:
     similarities = ("cosine", "l2")
-    settings = WordSettings(
-        data=shared_data, similarities=similarities, as_published=True, post_process=True
-    )
+    settings = WordSettings(data=shared_data, similarities=similarities, as_published=True, post_process=True)
     report = WordStudy(settings, QUIET).report([toy])
     table = report.table("evalrank-words")
     expected = {

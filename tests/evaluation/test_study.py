@@ -25,7 +25,6 @@ from surprise_rerank.rerank.auto import AUTO
 sys.path.append(str(Path(__file__).parents[2]))
 
 from benchmarks.study import __main__ as command
-from benchmarks.study import learned
 from benchmarks.study.collection import Collection, read_collection
 from benchmarks.study.left_out import ROWS, STEPS, Study, auto, fusion, quality_table
 
@@ -49,8 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def sharing_most(question: str, documents: dict[str, str]) -> list[str]:
     """Ids of the three documents that have most of a question's words."""
-    asked = set(question.split())
-    return sorted(documents, key=lambda name: -len(asked & {*documents[name].replace(".", "").split()}))[:3]
+    words = set(question.split())
+    return sorted(documents, key=lambda name: -len(words & {*documents[name].replace(".", "").split()}))[:3]
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +95,10 @@ def test_pools_and_scores_are_those_of_an_index(
             assert sorted(pool.ids) == list(ids)
             ranking = built.reranker.rerank(query, pool)
             raw = dict(zip(ranking.ids, ranking.raw["bm25"], strict=True))
-            np.testing.assert_allclose([raw[own] for own in ids], case.candidates.scores["bm25"], atol=1e-4)
+            np.testing.assert_allclose([raw[name] for name in ids], case.candidates.scores["bm25"], atol=1e-4)
             scores = dict(zip(ranking.ids, ranking.scores, strict=True))
             ours = (auto if name == "auto" else fusion)(case)
-            apart = np.abs(np.array([scores[own] for own in ids]) - ours)
+            apart = np.abs(np.array([scores[name] for name in ids]) - ours)
             # Qdrant's MaxSim has no floor at 0, which matters for short texts in few dimensions.
             # A search makes feedback of its two lists, the study of the pool.
             assert np.median(apart) < (1e-3 if name == "fusion" else 0.2)
@@ -128,15 +127,6 @@ def test_nothing_is_chosen_on_what_is_left_out(collection: Collection) -> None:
     assert chosen == {"even": alone["odd"].chosen(["odd"]), "odd": alone["even"].chosen(["even"])}
 
 
-def test_learned_weights_are_measured_on_questions_that_did_not_teach_them(
-    collection: Collection, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learned, "TAUGHT", (6, QUESTIONS))
-    monkeypatch.setattr(learned, "FEWEST_NEW", 4)
-    table = learned.learned_table({("words", "words"): collection})
-    assert [row[1:5] for row in table.rows] == [(6, QUESTIONS - 6, 0.0, 0.0)]  # too few to be accepted
-
-
 def test_every_row_has_its_values(collection: Collection) -> None:
     study = Study({("words", "model"): collection})
     table = quality_table(study, "model", {"words": AUTO})
@@ -155,8 +145,8 @@ def test_the_command_prints_the_tables(
     monkeypatch.setattr(command, "SPLITS", {"words": "dev"})
     (folder.parent / "beir").mkdir(exist_ok=True)
     (folder.parent / "beir" / "words").symlink_to(folder)
-    asked = ["left-out", "--data", str(folder.parent), "--model", "words", "--cache", str(cache), "-q"]
-    done = CliRunner().invoke(command.main, asked)
+    arguments = ["left-out", "--data", str(folder.parent), "--model", "words", "--cache", str(cache), "-q"]
+    done = CliRunner().invoke(command.main, arguments)
     assert done.exit_code == 0, done.output
     for expected in ("auto, fixed on the others", "without feedback", "the default"):
         assert expected in done.output
