@@ -46,9 +46,9 @@ def rows(each: int, seed: int = 0) -> list[dict[str, str]]:
     """Texts of three words, two of which are their class's."""
     rng = np.random.default_rng(seed)
     return [
-        {"text": f"{rng.choice(own)} {rng.choice(own)} {rng.choice(WORDS)} number{i}", "label": name}
+        {"text": f"{rng.choice(words)} {rng.choice(words)} {rng.choice(WORDS)} number{i}", "label": name}
         for i in range(each)
-        for name, own in CLASSES.items()
+        for name, words in CLASSES.items()
     ]
 
 
@@ -60,10 +60,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_rows(folder / "train.jsonl", rows(30, seed=1))
     (folder / "names.yaml").write_text("house_pets: [dog, cat]\nmoney: bank\ntravel: train\n")
     rng = np.random.default_rng(0)
-    centres = {word: rng.normal(size=8) for own in CLASSES.values() for word in [own[0]]}
+    centres = {word: rng.normal(size=8) for words in CLASSES.values() for word in [words[0]]}
     vectors = {}
-    for own in CLASSES.values():
-        vectors.update({word: centres[own[0]] + 0.5 * rng.normal(size=8) for word in own})
+    for words in CLASSES.values():
+        vectors.update({word: centres[words[0]] + 0.5 * rng.normal(size=8) for word in words})
     vectors.update({word: rng.normal(size=8) for word in WORDS[9:]})
     # What the classes are called is near to their first word.
     names = zip(("pets", "money", "travel"), centres.values(), strict=True)
@@ -92,9 +92,9 @@ def measured(files: Path, cache: Path, file: str = "test.jsonl", **more: Any) ->
 
 def cells(report: Report, table: str, column: str, keys: int) -> dict[tuple[str, ...], Any]:
     """Key cells, as they are shown -> the cell of a column."""
-    found = report.table(table)
-    place = [c.name for c in found.columns].index(column)
-    return {tuple(map(str, row[:keys])): row[place] for row in found.rows}
+    shown = report.table(table)
+    place = [c.name for c in shown.columns].index(column)
+    return {tuple(map(str, row[:keys])): row[place] for row in shown.rows}
 
 
 # Measures and draws
@@ -179,15 +179,15 @@ def test_every_system_is_measured_and_right_labels_are_found(files: Path, tmp_pa
 def test_surprise_is_that_of_the_classifier(files: Path, tmp_path: Path):
     train, test = (read_labelled(files / name) for name in ("train.jsonl", "test.jsonl"))
     report = measured(files, tmp_path, train=files / "train.jsonl", inductive=True, weight=1.0)
-    own = SurpriseClassifier(
+    classifier = SurpriseClassifier(
         {name: name.replace("_", " ") for name in CLASSES},
         encoder=load_encoder(str(files / "words.txt")),
         model="gaussian",
         weight=1.0,
     ).fit(list(train.texts))
-    expected = np.mean(own.predict(list(test.texts)) == np.array(test.labels))
-    found = cells(report, "zero-shot", "accuracy", 3)["words.txt", DEFAULT_TEMPLATE, "surprise"]
-    assert found == pytest.approx(expected)
+    expected = np.mean(classifier.predict(list(test.texts)) == np.array(test.labels))
+    accuracy = cells(report, "zero-shot", "accuracy", 3)["words.txt", DEFAULT_TEMPLATE, "surprise"]
+    assert accuracy == pytest.approx(expected)
     assert any("ensemble: the texts of train.jsonl (90; inductive)" in note for note in report.notes)
 
 
@@ -264,12 +264,12 @@ def test_a_model_that_does_not_tell_the_labels_apart_stops_no_other(
 ):
     models = (str(files / "words.txt"), str(model))
     report = measured(files, tmp_path, file=str(turned), models=models, **more)
-    found = {row[:3] for row in report.table(table).rows}
-    assert {row[0] for row in found} == {"tiny"} | ({"words.txt"} if table == "few-shot" else set())
+    keys = {row[:3] for row in report.table(table).rows}
+    assert {row[0] for row in keys} == {"tiny"} | ({"words.txt"} if table == "few-shot" else set())
     if table == "few-shot":  # what learns from the classes alone needs no names
-        assert {row[2] for row in found if row[0] == "words.txt"} == {"logistic"}
-    told = "'bank share' and 'share bank' have the same vector"
-    assert any("words.txt" in note and told in note for note in report.notes)
+        assert {row[2] for row in keys if row[0] == "words.txt"} == {"logistic"}
+    alike = "'bank share' and 'share bank' have the same vector"
+    assert any("words.txt" in note and alike in note for note in report.notes)
     if table != "few-shot":
         with pytest.raises(DataError, match="have the same vector"):
             measured(files, tmp_path, file=str(turned), **more)
@@ -286,10 +286,10 @@ def test_ensembles_of_every_size_are_drawn(files: Path, tmp_path: Path):
     assert any("ensembles of 60 leave no text to test" in note for note in report.notes)
     f1 = cells(report, "ensemble-size", "weighted F1", 4)
     ratio = cells(report, "ensemble-size", "ratio to cosine", 4)
-    own = ("words.txt", DEFAULT_TEMPLATE)
+    key = ("words.txt", DEFAULT_TEMPLATE)
     # One member says nothing: what is left is the cosine.
-    assert f1[(*own, "1", "surprise, weight 1")] == f1[(*own, "1", "cosine")]
-    assert ratio[(*own, "1", "surprise, crossover")] == 1
+    assert f1[(*key, "1", "surprise, weight 1")] == f1[(*key, "1", "cosine")]
+    assert ratio[(*key, "1", "surprise, crossover")] == 1
     (plot,) = report.plots
     assert plot.log_x
     assert [series.name for series in plot.series] == [*SYSTEMS][1:]
@@ -321,9 +321,9 @@ def test_a_fine_tuned_encoder_is_shared(
         return whole(encoder, texts, *more)
 
     monkeypatch.setattr(few_shot, "fine_tune", counted)
-    own = {"models": (str(model),), "train": files / "train.jsonl", "names": files / "names.yaml"}
+    settings = {"models": (str(model),), "train": files / "train.jsonl", "names": files / "names.yaml"}
     more = {"few_shot": (1, 2), "draws": 2, "systems": ("cosine", "surprise"), "test_size": 30}
-    report = measured(files, tmp_path, **own, **more)
+    report = measured(files, tmp_path, **settings, **more)
     assert trained == [3, 3, 6, 6]
     assert [row[1:3] for row in report.table("few-shot").rows] == [
         (k, system) for k in (1, 2) for system in ("cosine", "surprise")
@@ -334,8 +334,8 @@ def test_a_fine_tuned_encoder_is_shared(
 def test_setfit_learns_without_a_word(
     files: Path, model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ):
-    own = {"models": (str(model),), "train": files / "train.jsonl", "few_shot": (2,), "draws": 1}
-    report = measured(files, tmp_path, **own, systems=("setfit",))
+    settings = {"models": (str(model),), "train": files / "train.jsonl", "few_shot": (2,), "draws": 1}
+    report = measured(files, tmp_path, **settings, systems=("setfit",))
     (accuracy,) = cells(report, "few-shot", "accuracy", 3).values()
     assert accuracy > 0.5  # chance is a third
     assert any("setfit: its defaults, one epoch of all pairs" in note for note in report.notes)

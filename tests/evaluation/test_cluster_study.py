@@ -33,7 +33,7 @@ def topics(path: Path, n: int = 60) -> Path:
     rng = np.random.default_rng(0)
     labels = sorted(list(TOPICS)[i % 3] for i in range(n))
     texts = [" ".join(rng.choice(TOPICS[label].split(), 4)) + f" n{i}" for i, label in enumerate(labels)]
-    return write_rows(path, [{"text": t, "label": own} for t, own in zip(texts, labels, strict=True)])
+    return write_rows(path, [{"text": t, "label": label} for t, label in zip(texts, labels, strict=True)])
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def vectors(tmp_path: Path) -> Path:
     """A file of word vectors in which a topic's words lie together."""
     rng = np.random.default_rng(0)
     middles = {topic: rng.normal(size=8) for topic in TOPICS}
-    near = {w: middles[name] + 0.7 * rng.normal(size=8) for name, own in TOPICS.items() for w in own.split()}
+    near = {w: middles[name] + 0.7 * rng.normal(size=8) for name in TOPICS for w in TOPICS[name].split()}
     return write_vectors(tmp_path / "small.txt", near)
 
 
@@ -53,8 +53,8 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def evaluate(vectors: Path, file: Path, tmp_path: Path) -> Callable[..., Report]:
     def run(*names: str, **more: object) -> Report:
-        own = {"models": (str(vectors),), "files": (file,), "cache": tmp_path / "c", "repeats": 3}
-        settings = ClusterSettings(assignments=names, **{**own, **more})  # type: ignore[arg-type]
+        usual = {"models": (str(vectors),), "files": (file,), "cache": tmp_path / "c", "repeats": 3}
+        settings = ClusterSettings(assignments=names, **{**usual, **more})  # type: ignore[arg-type]
         return clustering(settings, Terminal(quiet=True)).report()
 
     return run
@@ -63,21 +63,21 @@ def evaluate(vectors: Path, file: Path, tmp_path: Path) -> Callable[..., Report]
 @pytest.fixture
 def call(vectors: Path, tmp_path: Path) -> Call:
     def run(*arguments: object) -> Result:
-        given = ["--model", str(vectors), "--set", f"cache={tmp_path / 'c'}", *map(str, arguments)]
-        return CliRunner().invoke(command, given)
+        options = ["--model", str(vectors), "--set", f"cache={tmp_path / 'c'}", *map(str, arguments)]
+        return CliRunner().invoke(command, options)
 
     return run
 
 
 def test_assignments_are_found_by_name_and_weight() -> None:
-    found = find_assignments(["pooled", "surprise@0.5", "empirical@crossover", "cosine", "pooled"])
-    assert dict(found) == {
+    assignments = find_assignments(["pooled", "surprise@0.5", "empirical@crossover", "cosine", "pooled"])
+    assert dict(assignments) == {
         "cosine": ("gaussian", 0.0),
         "pooled": ("pooled", 1.0),
         "surprise@0.5": ("gaussian", 0.5),
         "empirical@crossover": ("empirical", "crossover"),
     }
-    assert next(iter(found)) == "cosine"
+    assert next(iter(assignments)) == "cosine"
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_a_run_is_what_scikit_learn_measures_of_the_estimators() -> None:
     rng = np.random.default_rng(0)
     labels = [f"c{i % 4}" for i in range(80)]
     points = (rng.normal(size=(4, 6))[np.arange(80) % 4] + rng.normal(size=(80, 6))).astype(np.float32)
-    found = measure(points, labels, find_assignments(["surprise"]), clusters=4, seed=3)
+    measured = measure(points, labels, find_assignments(["surprise"]), clusters=4, seed=3)
     centres = SurpriseKMeans(4, weight=0.0, random_state=3).fit(points)
     surprised = SurpriseAssignment(centres, weight=1.0).fit(points)
     for name, chosen in (("cosine", centres.labels_), ("surprise", surprised.labels_)):
-        assert found[name]["V-measure"] == 100 * v_measure_score(labels, chosen)
-        assert found[name]["ARI"] == 100 * adjusted_rand_score(labels, chosen)
-    assert found["surprise"]["moved %"] == 100 * (centres.labels_ != surprised.labels_).mean() > 0
+        assert measured[name]["V-measure"] == 100 * v_measure_score(labels, chosen)
+        assert measured[name]["ARI"] == 100 * adjusted_rand_score(labels, chosen)
+    assert measured["surprise"]["moved %"] == 100 * (centres.labels_ != surprised.labels_).mean() > 0
 
 
 def test_a_report_has_a_row_for_each_assignment(evaluate: Callable[..., Report]) -> None:
@@ -120,7 +120,7 @@ def test_a_report_has_a_row_for_each_assignment(evaluate: Callable[..., Report])
     differences = report.table("cluster-differences")
     assert differences.cell(f"{key} / surprise / ARI", "difference") == pytest.approx(gain)
     assert [row[-1] for row in differences.rows] == holm([row[-2] for row in differences.rows])  # type: ignore[misc]
-    assert [len(own["ARI"]) for own in report.facts["values"]] == [3, 3, 3]
+    assert [len(values["ARI"]) for values in report.facts["values"]] == [3, 3, 3]
     assert [plot.kind for plot in report.plots] == ["bars", "bars"]
     once = evaluate("surprise", repeats=1)
     assert "V-measure dev." not in [column.name for column in once.table("cluster").columns]

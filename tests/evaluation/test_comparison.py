@@ -46,9 +46,9 @@ def test_a_table_shows_every_system_and_measure() -> None:
     assert table.cell("cosine", "p (Holm)") is None
     assert table.cell("s0", "p (Holm)") < 0.001
     assert table.notes == ("a note",)
-    own = report.facts["systems"]["s0"]
-    assert own["nDCG@10"] == table.cell("s0", "nDCG@10")
-    assert own["low"] < own["difference"] < own["high"]
+    system = report.facts["systems"]["s0"]
+    assert system["nDCG@10"] == table.cell("s0", "nDCG@10")
+    assert system["low"] < system["difference"] < system["high"]
     assert report.facts["per_question"]["s0"]["RR"]["q0"]
     assert [note.partition(":")[0] for note in report.notes] == ["nDCG@10", "p (Holm)", "ms/question"]
 
@@ -76,20 +76,20 @@ def _pair(several: Evaluation, first: str, second: str) -> list[np.ndarray]:
 
 def test_differences_are_corrected_for_all_comparisons_of_the_report() -> None:
     evaluations = [evaluation("one/test", 40, 0.01, 0.02), evaluation("two/test", 40, 0.0)]
-    found = [own for e in evaluations for own in differences(e, "cosine")]
-    for own in found:
-        assert own.wins + own.losses + own.ties == 40
-        assert own.low < own.mean < own.high
+    every = [difference for e in evaluations for difference in differences(e, "cosine")]
+    for difference in every:
+        assert difference.wins + difference.losses + difference.ties == 40
+        assert difference.low < difference.mean < difference.high
     report = compare(evaluations)
     cells = [report.table("one/test").cell(name, "p (Holm)") for name in ("s0", "s1")]
     cells.append(report.table("two/test").cell("s0", "p (Holm)"))
-    assert cells == pytest.approx(holm([own.p for own in found]))
+    assert cells == pytest.approx(holm([difference.p for difference in every]))
 
 
 def test_the_verdict_is_of_the_best_system_beside_the_baseline() -> None:
-    for gains, told in (((0.05, 0.1), "s1 +."), ((-0.1, -0.2), "no system is above cosine"), ((), "")):
+    for gains, start in (((0.05, 0.1), "s1 +."), ((-0.1, -0.2), "no system is above cosine"), ((), "")):
         verdict = compare([evaluation("tiny/test", 40, *gains)]).table("tiny/test").verdict
-        assert verdict.startswith(told)
+        assert verdict.startswith(start)
         assert bool(verdict) == bool(gains)
 
 
@@ -121,10 +121,10 @@ def test_results_are_written_whole(tmp_path: Path) -> None:
         "c-test/s0.trec",
         "results.json",
     ]
-    own = evaluations[0].results[1].per_query["RR"]["q1"]
+    value = evaluations[0].results[1].per_query["RR"]["q1"]
     written = json.loads((tmp_path / "results.json").read_text())["datasets"]
     assert written.keys() == {"a/b/test", "c/test"}
-    assert written["a/b/test"]["per_question"]["s0"]["RR"]["q1"] == own
+    assert written["a/b/test"]["per_question"]["s0"]["RR"]["q1"] == value
 
 
 def test_one_data_set_is_written_without_folders(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def correlate(reports: Sequence[Report]) -> Report:
 
 def downstream(values: Mapping[str, Sequence[float | None]], tasks: Sequence[str] = ("MR", "CR")) -> Report:
     columns = (Column("model"), *map(Column, tasks), Column("mean"))
-    rows = tuple((model, *own, -1.0) for model, own in values.items())
+    rows = tuple((model, *accuracies, -1.0) for model, accuracies in values.items())
     table = Table("downstream", "Accuracy", columns, rows)
     return Report("downstream", (table,), facts={"classifier": "senteval"})
 
@@ -114,14 +114,14 @@ def test_the_later_of_two_scores_counts_and_a_note_tells() -> None:
 
 def test_the_tasks_of_a_model_may_come_in_parts_and_the_mean_is_over_those_of_all() -> None:
     parts = [
-        downstream({m: (own[0],) for m, own in ACCURACIES.items()}, ["MR"]),
-        downstream({m: (own[1],) for m, own in ACCURACIES.items() if m != "d"}, ["CR"]),
+        downstream({m: (accuracies[0],) for m, accuracies in ACCURACIES.items()}, ["MR"]),
+        downstream({m: (accuracies[1],) for m, accuracies in ACCURACIES.items() if m != "d"}, ["CR"]),
     ]
     report = correlate([*parts, words(MRR)])
     assert report.facts["models"]["c"] == {"MR": 70.0, "CR": 60.0}
     assert "mean: over MR, which all models have" in report.notes
     assert report.table("correlation").cell("words MRR / cosine", "CR") == pytest.approx(1)
-    gaps = {m: (own[0], own[1] if m in "ab" else None) for m, own in ACCURACIES.items()}
+    gaps = {m: (accuracies[0], accuracies[1] if m in "ab" else None) for m, accuracies in ACCURACIES.items()}
     few = correlate([downstream(gaps), words(MRR)])
     assert math.isnan(few.table("correlation").cell("words MRR / cosine", "CR"))
 

@@ -87,8 +87,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of word vectors that has the words of some classes."""
-    known = ["good", "bad", "thing", "not", *(f"mood{i}" for i in range(5))]
-    return write_vectors(tmp_path_factory.mktemp("vectors") / "small.txt", known)
+    words = ["good", "bad", "thing", "not", *(f"mood{i}" for i in range(5))]
+    return write_vectors(tmp_path_factory.mktemp("vectors") / "small.txt", words)
 
 
 # Reading
@@ -135,8 +135,8 @@ def test_a_malformed_line_is_told_with_file_and_number(
 ) -> None:
     source = data / ("sts" if name == "SICK-E" else "downstream") / Path(file).parts[0]
     for path in filter(Path.is_file, source.rglob("*")):
-        lines, own = path.read_text().splitlines(), path.relative_to(source.parent)
-        write_lines(tmp_path / own, *([*lines[:2], line] if own == Path(file) else lines))
+        lines, place = path.read_text().splitlines(), path.relative_to(source.parent)
+        write_lines(tmp_path / place, *([*lines[:2], line] if place == Path(file) else lines))
     with pytest.raises(DataError) as error:
         read_task(name, tmp_path)
     assert re.search(rf"{re.escape(file)}, {message}", str(error.value))
@@ -205,14 +205,14 @@ def a_task(parts: Sequence[str], classes: int = 2, n: int = 200, *, pairs: bool 
     labels = np.arange(n, dtype=np.int64) % classes
 
     def part(name: str) -> Part:
-        own = tuple(f"{name} c{label} n{i}" for i, label in enumerate(labels))
-        return Part(own, tuple(reversed(own)) if pairs else (), labels)
+        words = tuple(f"{name} c{label} n{i}" for i, label in enumerate(labels))
+        return Part(words, tuple(reversed(words)) if pairs else (), labels)
 
     return DownstreamTask("T", tuple(f"c{i}" for i in range(classes)), {name: part(name) for name in parts})  # type: ignore[misc]
 
 
-def word_vectors(asked: Sequence[str]) -> np.ndarray:
-    return WordEncoder().encode(list(asked)).dense
+def word_vectors(wanted: Sequence[str]) -> np.ndarray:
+    return WordEncoder().encode(list(wanted)).dense
 
 
 @pytest.mark.parametrize("pairs", [False, True])
@@ -249,7 +249,7 @@ def test_a_report_has_a_row_for_each_model_and_task(data: Path, vectors: Path, t
     assert row["MR"] > 90
     assert row["mean"] == pytest.approx((row["MR"] + row["SST5"] + row["MRPC"]) / 3)
     assert (row["model"], processed["model"]) == ("small.txt", "small.txt+pp")
-    details = {(own["model"], own["task"]): own for own in tables["downstream-details"]}
+    details = {(cells["model"], cells["task"]): cells for cells in tables["downstream-details"]}
     assert details.keys() == {(m, t) for m in ("small.txt", "small.txt+pp") for t in ("MR", "SST5", "MRPC")}
     assert details["small.txt", "MR"]["accuracy"] == row["MR"]
     assert details["small.txt", "MR"]["F1"] is None
@@ -268,8 +268,8 @@ def test_every_text_is_encoded_once(data: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.shared
 def test_a_published_accuracy_is_reached(shared_data: Path) -> None:
     toy = shared_data / "evalrank" / "toy_emb.txt"
-    found = downstream([str(toy)], shared_data, "SICK-E").table("downstream").cell("toy_emb.txt", "SICK-E")
-    assert found == pytest.approx(70.0, abs=3)
+    accuracy = downstream([str(toy)], shared_data, "SICK-E").table("downstream").cell("toy_emb.txt", "SICK-E")
+    assert accuracy == pytest.approx(70.0, abs=3)
 
 
 def test_a_step_of_relatedness_is_that_of_torch() -> None:

@@ -89,7 +89,7 @@ def test_files_are_read_with_every_item_of_a_background_once(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("read", "file", "line", "told"),
+    ("read", "file", "line", "message"),
     [
         (read_word_ranking, "word_evalrank/pos_pair_5514.txt", "one", r", line 2: .*expected two items"),
         (read_word_ranking, "word_evalrank/pos_pair_5514.txt", "one\t", r", line 2: an item is empty"),
@@ -99,12 +99,12 @@ def test_files_are_read_with_every_item_of_a_background_once(tmp_path: Path) -> 
     ],
 )
 def test_what_is_wrong_is_told_with_file_and_line(
-    tmp_path: Path, read: Callable[[Path], object], file: str, line: str, told: str
+    tmp_path: Path, read: Callable[[Path], object], file: str, line: str, message: str
 ) -> None:
     path = data(tmp_path) / "evalrank" / file
     first, *_ = path.read_text().splitlines()
     write_lines(path, first, line, first)
-    with pytest.raises(DataError, match=rf"{path.name}{told}"):
+    with pytest.raises(DataError, match=rf"{path.name}{message}"):
         read(tmp_path)
 
 
@@ -121,27 +121,27 @@ def test_words_are_centred_over_the_vocabulary_and_unknown_ones_have_the_mean() 
     raw = np.asarray(model.word_vectors.vectors, float)
     centred = raw - raw.mean(axis=0)
     unit = centred / np.linalg.norm(centred, axis=1, keepdims=True)
-    found = processed_words(model, ["Dog", "unheard", "cat"])
-    np.testing.assert_allclose(found.plain[[0, 2]], centred[[1, 0]], atol=1e-6)
-    np.testing.assert_allclose(found.unit, [unit[1], unit.mean(axis=0), unit[0]], atol=1e-6)
-    assert not found.plain[1].any()
-    assert found.known.tolist() == [True, False, True]
+    processed = processed_words(model, ["Dog", "unheard", "cat"])
+    np.testing.assert_allclose(processed.plain[[0, 2]], centred[[1, 0]], atol=1e-6)
+    np.testing.assert_allclose(processed.unit, [unit[1], unit.mean(axis=0), unit[0]], atol=1e-6)
+    assert not processed.plain[1].any()
+    assert processed.known.tolist() == [True, False, True]
     # Post-processing takes the two largest components off.
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
-    found = processed_words(model, WORDS, POST_PROCESSED)
-    np.testing.assert_allclose(found.plain, centred - centred @ axes.T @ axes, atol=1e-5)
+    processed = processed_words(model, WORDS, POST_PROCESSED)
+    np.testing.assert_allclose(processed.plain, centred - centred @ axes.T @ axes, atol=1e-5)
     # Whitened, the vocabulary has no correlations left, and a variance of 1 in each direction.
-    found = processed_words(model, WORDS, WHITENED)
-    np.testing.assert_allclose(np.cov(found.plain.T, bias=True), np.eye(6), atol=1e-4)
-    np.testing.assert_allclose(found.plain.mean(axis=0), 0, atol=1e-5)
-    products = found.plain @ found.plain.T
+    processed = processed_words(model, WORDS, WHITENED)
+    np.testing.assert_allclose(np.cov(processed.plain.T, bias=True), np.eye(6), atol=1e-4)
+    np.testing.assert_allclose(processed.plain.mean(axis=0), 0, atol=1e-5)
+    products = processed.plain @ processed.plain.T
     np.testing.assert_allclose(
         products, centred @ np.linalg.inv(np.cov(raw.T, bias=True)) @ centred.T, atol=1e-3
     )
     # An encoder knows every word.
-    found = processed_words(SentenceModel("words", WordEncoder()), ["cat", "unheard", "dog"])
-    assert found.known.all()
-    np.testing.assert_allclose(found.plain.sum(axis=0), 0, atol=1e-6)
+    processed = processed_words(SentenceModel("words", WordEncoder()), ["cat", "unheard", "dog"])
+    assert processed.known.all()
+    np.testing.assert_allclose(processed.plain.sum(axis=0), 0, atol=1e-6)
 
 
 # Reports
@@ -181,10 +181,10 @@ def test_the_report_of_words_has_a_row_for_every_model_and_measure() -> None:
 
 def test_word_similarity_is_the_correlation_of_cosines_of_processed_vectors() -> None:
     table = words_report(similarities=("cosine", "l2")).table("word-similarity")
-    found = processed_words(static("one.txt"), ["cat", "dog", "tree", "a", "b"])
+    processed = processed_words(static("one.txt"), ["cat", "dog", "tree", "a", "b"])
     chosen = np.array([[0, 1], [0, 2], [3, 4]])
-    cosines = [found.unit[a] @ found.unit[b] for a, b in chosen]
-    near = [1 / (1 + np.linalg.norm(found.plain[a] - found.plain[b])) for a, b in chosen]
+    cosines = [processed.unit[a] @ processed.unit[b] for a, b in chosen]
+    near = [1 / (1 + np.linalg.norm(processed.plain[a] - processed.plain[b])) for a, b in chosen]
     for name, values in (("cosine", cosines), ("l2", near)):
         expected = np.corrcoef(values, [3, 1, 2])[0, 1]
         assert table.cell(f"one.txt / {name} / tiny", "Pearson") == pytest.approx(expected, abs=1e-6)
@@ -210,7 +210,7 @@ def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "given", "said"),
+    ("command", "arguments", "said"),
     [
         (
             studies.words,
@@ -221,11 +221,11 @@ def test_the_report_of_sentences_has_vectors_and_tokens() -> None:
     ],
 )
 def test_the_commands_show_and_write_tables(
-    tmp_path: Path, command: click.Command, given: str, said: set[str]
+    tmp_path: Path, command: click.Command, arguments: str, said: set[str]
 ) -> None:
     file, model = tmp_path / "report.json", write_vectors(tmp_path / "mine.txt", WORDS, 6)
     place = ("--data", str(data(tmp_path)), "--model", str(model), "--report", str(file))
-    result = CliRunner().invoke(command, [*place, "--similarities", *given.split()])
+    result = CliRunner().invoke(command, [*place, "--similarities", *arguments.split()])
     assert result.exit_code == 0, result.output
     assert {part for part in said if part in result.output} == said
     assert f"evalrank-{command.name}" in json.loads(file.read_text())["tables"]

@@ -76,10 +76,10 @@ def test_a_rank_counts_what_is_more_similar_and_the_first_item_for_nothing() -> 
     angles = np.radians([0, 10, 20, 30, 90])
     items, item_of = items_of(np.stack([np.cos(angles), np.sin(angles)], axis=1))
     measure = dense_measure("cosine", items)
-    found = ranks(measure, item_of[np.array([[0, 1], [0, 2], [0, 4], [2, 2]])], items.counts)
+    places = ranks(measure, item_of[np.array([[0, 1], [0, 2], [0, 4], [2, 2]])], items.counts)
     # a itself stands before b: the second nearest has rank 2, and nothing has a rank below 1.
-    assert found.tolist() == [1, 2, 4, 1]
-    assert [hits(found, k) for k in (1, 2, 3, 4)] == [0.5, 0.75, 0.75, 1.0]
+    assert places.tolist() == [1, 2, 4, 1]
+    assert [hits(places, k) for k in (1, 2, 3, 4)] == [0.5, 0.75, 0.75, 1.0]
 
 
 def test_sums_of_the_same_words_in_another_order_share_the_middle_rank() -> None:
@@ -90,8 +90,8 @@ def test_sums_of_the_same_words_in_another_order_share_the_middle_rank() -> None
     assert len(items.counts) > 5  # the last bits differ
     for name in ("cosine", "l2", "csls", "surprise", "surprise-crossover", "surprise-pooled"):
         measure = dense_measure(name, items)
-        found = ranks(measure, item_of[np.array([[1, j] for j in range(2, 31)])], items.counts)
-        assert set(found.tolist()) == {14.5}, name  # of thirty, the first item among them
+        places = ranks(measure, item_of[np.array([[1, j] for j in range(2, 31)])], items.counts)
+        assert set(places.tolist()) == {14.5}, name  # of thirty, the first item among them
 
 
 def test_a_model_that_knows_nothing_has_the_rank_of_chance() -> None:
@@ -101,8 +101,8 @@ def test_a_model_that_knows_nothing_has_the_rank_of_chance() -> None:
     items, item_of = items_of(vectors)
     pairs = item_of[np.arange(3, 103).reshape(-1, 2)]
     for name in ("cosine", "l2", "surprise-crossover"):
-        found = ranks(dense_measure(name, items), pairs, items.counts)
-        assert 45 <= found.mean() <= 56, name
+        places = ranks(dense_measure(name, items), pairs, items.counts)
+        assert 45 <= places.mean() <= 56, name
     published = ranks(dense_measure("cosine", items, as_published=True), pairs, items.counts)
     assert published.max() == 1
 
@@ -128,9 +128,9 @@ def test_as_published_the_second_item_of_some_pairs_counts_against_itself() -> N
     for name, share in (("cosine", 0.25), ("l2", 0.5)):
         assert ranks(dense_measure(name, items), pairs, items.counts).max() == 1
         measure = dense_measure(name, items, as_published=True)
-        found = ranks(measure, pairs, items.counts)
-        assert np.mean(found == 1) == pytest.approx(1 - share, abs=0.12)
-        assert found.max() == 2
+        places = ranks(measure, pairs, items.counts)
+        assert np.mean(places == 1) == pytest.approx(1 - share, abs=0.12)
+        assert places.max() == 2
 
 
 def test_csls_takes_the_mean_cosine_of_the_nearest_off_both_sides() -> None:
@@ -140,9 +140,9 @@ def test_csls_takes_the_mean_cosine_of_the_nearest_off_both_sides() -> None:
     near = np.sort(cosines, axis=1)[:, -10:].mean(axis=1)
     measure = dense_measure("csls", items)
     assert isinstance(measure, Csls)
-    found = measure.scores(np.array([0, 4]), np.array([7, 9]))
+    scores = measure.scores(np.array([0, 4]), np.array([7, 9]))
     expected = [2 * cosines[0, 7] - near[0] - near[7], 2 * cosines[4, 9] - near[4] - near[9]]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(scores, expected, atol=1e-6)
     assert Csls(Items.of(items.plain[:1], items.unit[:1], 1)[0]).nearness.tolist() == [0]
     assert item_of[7] == 7
 
@@ -153,12 +153,12 @@ def test_surprise_takes_the_background_as_ensemble_and_the_candidate_as_anchor()
     items, item_of = items_of(vectors)
     cosines = unit_rows(vectors).astype(float) @ unit_rows(vectors).T.astype(float)
     measure = dense_measure("surprise", items)
-    found = measure.scores(item_of[np.array([2, 3])], item_of[np.array([5, 31])])
+    scores = measure.scores(item_of[np.array([2, 3])], item_of[np.array([5, 31])])
     expected = [
         (cosines[2, 5] - cosines[:, 5].mean()) / cosines[:, 5].std(),
         (cosines[3, 31] - cosines[:, 31].mean()) / cosines[:, 31].std(),
     ]
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["dynamax", "dynamax-jaccard-raw", "max-jaccard", "idf-cosine"])

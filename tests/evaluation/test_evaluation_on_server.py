@@ -57,16 +57,16 @@ def settings(folder: Path, tmp_path: Path, client: QdrantClient, qdrant: Any) ->
 
 
 def names(client: QdrantClient) -> set[str]:
-    return {found.name for found in client.get_collections().collections if OWN in found.name}
+    return {listed.name for listed in client.get_collections().collections if OWN in listed.name}
 
 
 def aliases(client: QdrantClient) -> set[str]:
-    return {found.alias_name for found in client.get_aliases().aliases if OWN in found.alias_name}
+    return {listed.alias_name for listed in client.get_aliases().aliases if OWN in listed.alias_name}
 
 
 def run(settings: RetrievalSettings, *more: str, systems: Sequence[str] = ("cosine",)) -> Result:
-    given = ("--dataset", settings.dataset, "--model", settings.model)
-    arguments = (*given, "--systems", ",".join(systems), "--measures", "nDCG@10", *more)
+    arguments = ("--dataset", settings.dataset, "--model", settings.model)
+    arguments = (*arguments, "--systems", ",".join(systems), "--measures", "nDCG@10", *more)
     arguments += ("--set", f"qdrant_url={settings.qdrant_url}")
     return CliRunner().invoke(
         command,
@@ -79,19 +79,19 @@ def run(settings: RetrievalSettings, *more: str, systems: Sequence[str] = ("cosi
 def test_every_system_has_the_order_that_it_has_embedded(
     qdrant: Any, settings: RetrievalSettings, client: QdrantClient
 ) -> None:
-    there, here = evaluate(settings), evaluate(replace(settings, qdrant_url=None))
-    for one, other in zip(there.results, here.results, strict=True):
+    on_server, here = evaluate(settings), evaluate(replace(settings, qdrant_url=None))
+    for one, other in zip(on_server.results, here.results, strict=True):
         assert one.values == pytest.approx(other.values), one.name
         for question, ranking in one.run.items():
             scores = dict(zip(other.run[question].ids, other.run[question].scores, strict=True))
             assert [scores[name] for name in ranking.ids] == pytest.approx(
                 sorted(scores.values(), reverse=True), abs=1e-4
             ), (one.name, question)
-    assert there.facts["collection"] in aliases(client)
+    assert on_server.facts["collection"] in aliases(client)
     assert here.facts["collection"] is None
-    dense = [own for own in qdrant.searches if own.get("using") == "dense"]
+    dense = [request for request in qdrant.searches if request.get("using") == "dense"]
     assert dense
-    assert all((own.get("params") or {}).get("exact") for own in dense)
+    assert all((request.get("params") or {}).get("exact") for request in dense)
 
 
 def test_what_stays_on_the_server_is_named_and_used_again(

@@ -58,8 +58,9 @@ def settings(tmp_path: Path) -> RetrievalSettings:
     folder.mkdir()
     handbook(folder / "documents")
     write_lines(folder / "documents" / "note.txt", "Nothing is said here of animals.")
-    write_rows(folder / "queries.jsonl", [{"_id": own, "text": f"what do {own} do?"} for own in ANIMALS])
-    judged = [f"{own}\thandbook.pdf#{page}\t1" for page, own in enumerate(ANIMALS, start=1)]
+    questions = [{"_id": animal, "text": f"what do {animal} do?"} for animal in ANIMALS]
+    write_rows(folder / "queries.jsonl", questions)
+    judged = [f"{animal}\thandbook.pdf#{page}\t1" for page, animal in enumerate(ANIMALS, start=1)]
     write_lines(folder / "qrels" / "test.tsv", *judged)
     return RetrievalSettings(
         dataset=str(folder), systems=("bm25", "cosine", "auto"), cache=tmp_path / "cache", judged="pages"

@@ -55,8 +55,8 @@ def test_one_pool_for_all_systems_and_a_run_as_a_system(settings: RetrievalSetti
     }
     # The run itself is measured as it is, unknown documents included.
     assert results["theirs"].run["q1"].ids == ("d2", "d7", "no")
-    own = named(evaluate(settings))["cosine"].run["q1"]
-    scores = dict(zip(own.ids, own.scores, strict=True))
+    ranking = named(evaluate(settings))["cosine"].run["q1"]
+    scores = dict(zip(ranking.ids, ranking.scores, strict=True))
     pooled = results["cosine"].run["q1"]
     assert pooled.scores == pytest.approx([scores[name] for name in pooled.ids], abs=1e-6)
     shallow = named(evaluate(replace(wide, depth=1)))

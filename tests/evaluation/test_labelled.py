@@ -28,15 +28,15 @@ def test_every_format_gives_the_same_texts(tmp_path: Path) -> None:
         file.write((tmp_path / "a.jsonl").read_text())
     pandas.DataFrame(ROWS).to_parquet(tmp_path / "a.parquet")
     for path in sorted(tmp_path.iterdir()):
-        found = read_labelled(path)
-        assert (found.texts, found.labels) == (("a dog", "a bank"), ("pets", "money")), path
-        assert found.classes == ("money", "pets")
+        texts = read_labelled(path)
+        assert (texts.texts, texts.labels) == (("a dog", "a bank"), ("pets", "money")), path
+        assert texts.classes == ("money", "pets")
 
 
 def test_labels_are_words_whole_numbers_and_truth_values_in_any_column(tmp_path: Path) -> None:
     rows = [{"what": f"text {i}", "kind": value} for i, value in enumerate((1, 2.0, True, " a "))]
-    found = read_labelled(write_rows(tmp_path / "a.jsonl", rows), text="what", label="kind")
-    assert found.labels == ("1", "2", "true", "a")
+    texts = read_labelled(write_rows(tmp_path / "a.jsonl", rows), text="what", label="kind")
+    assert texts.labels == ("1", "2", "true", "a")
     titled = [{"text": f"text {i}", "title": value} for i, value in enumerate("ab")]
     assert read_labelled(write_rows(tmp_path / "b.jsonl", titled), label="title").labels == ("a", "b")
 
@@ -73,8 +73,8 @@ def test_a_malformed_row_is_told_or_left_out_and_counted(
     path = write_rows(tmp_path / "a.jsonl", [*ROWS, row])
     with pytest.raises(DataError, match=message):
         read_labelled(path)
-    found = read_labelled(path, on_error="skip")
-    assert (len(found), found.left_out) == (2, 1)
+    texts = read_labelled(path, on_error="skip")
+    assert (len(texts), texts.left_out) == (2, 1)
 
 
 def test_files_that_hold_no_labelled_texts_are_told(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_texts_without_labels_get_a_label_or_a_cluster(tmp_path: Path) -> None:
     vectors = write_vectors(tmp_path / "mine.txt", words, 8)
     texts = write_lines(tmp_path / "texts.csv", "text", "match goal", "bank share", "goal", "share")
     names = write_lines(tmp_path / "names.yaml", "a: match goal sport", "b: bank share money")
-    given = [str(texts), "--model", str(vectors), "--quiet", "--set", "answers=yes"]
-    with_names = [*given, "--set", f"names={names}", "--set", "weight=0"]
+    options = [str(texts), "--model", str(vectors), "--quiet", "--set", "answers=yes"]
+    with_names = [*options, "--set", f"names={names}", "--set", "weight=0"]
     done = CliRunner().invoke(studies.classify, with_names)
     assert done.exit_code == 0, done.output
     assert [line.split("\t")[1:] for line in done.output.splitlines() if "\t" in line] == [
@@ -131,14 +131,14 @@ def test_texts_without_labels_get_a_label_or_a_cluster(tmp_path: Path) -> None:
         ["goal", "a"],
         ["share", "b"],
     ]
-    done = CliRunner().invoke(studies.cluster, [*given, "--set", "clusters=2"])
+    done = CliRunner().invoke(studies.cluster, [*options, "--set", "clusters=2"])
     assert done.exit_code == 0, done.output
     groups = [line.split("\t")[2] for line in done.output.splitlines()[1:] if "\t" in line]
     assert len(groups) == 4
     assert set(groups) == {"0", "1"}
-    for command, told in ((studies.classify, "names=FILE.yaml"), (studies.cluster, "clusters=N")):
-        done = CliRunner().invoke(command, given)
+    for command, message in ((studies.classify, "names=FILE.yaml"), (studies.cluster, "clusters=N")):
+        done = CliRunner().invoke(command, options)
         assert done.exit_code != 0
-        assert told in str(done.exception)
+        assert message in str(done.exception)
     with pytest.raises(DataError, match="answers=yes, which needs none"):
         read_labelled(texts)

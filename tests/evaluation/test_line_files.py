@@ -30,8 +30,8 @@ def test_only_a_line_feed_ends_a_line_of_any_encoding(tmp_path: Path) -> None:
 def test_a_data_folder_is_found_where_it_may_be(tmp_path: Path) -> None:
     deep = tmp_path / "evalrank" / "word_evalrank"
     deep.mkdir(parents=True)
-    for given in (tmp_path, tmp_path / "evalrank", deep):
-        assert data_folder(given, "evalrank", "word_evalrank") == deep
+    for data in (tmp_path, tmp_path / "evalrank", deep):
+        assert data_folder(data, "evalrank", "word_evalrank") == deep
     with pytest.raises(DatasetError, match=r"there is no folder sts/STS12 in .*; looked for .*sts/STS12"):
         data_folder(tmp_path, "sts", "STS12")
     with pytest.raises(DatasetError, match="give --data FOLDER, or set SURPRISE_RERANK_DATA"):

@@ -137,8 +137,8 @@ def tables(draw: st.DrawFn) -> Table:
     columns = draw(st.lists(st.builds(Column, TEXTS, st.integers(0, 9)), min_size=1, max_size=4))
     rows = st.lists(st.tuples(*(CELLS for _ in columns)), max_size=4)
     keys = draw(st.integers(1, len(columns)))
-    own = (tuple(columns), tuple(draw(rows)), keys, (draw(TEXTS),), draw(st.booleans()), draw(TEXTS))
-    return Table(draw(TEXTS), draw(TEXTS), *own)
+    parts = (tuple(columns), tuple(draw(rows)), keys, (draw(TEXTS),), draw(st.booleans()), draw(TEXTS))
+    return Table(draw(TEXTS), draw(TEXTS), *parts)
 
 
 @given(

@@ -53,32 +53,32 @@ def test_a_clear_gain_wins_a_clear_loss_loses_and_noise_ties() -> None:
     gold, baseline, rng = pairs(400)
     better, worse = gold + rng.normal(0, 0.5, 400), rng.normal(0, 1, 400)
     alike = gold + rng.normal(0, 2, 400)
-    found = difference_intervals(gold, np.array([better, worse, alike]), baseline, resamples=1000)
-    assert [found.verdict(i) for i in range(3)] == ["win", "loss", "tie"]
-    assert (found.low <= found.values).all()
-    assert (found.values <= found.high).all()
+    differences = difference_intervals(gold, np.array([better, worse, alike]), baseline, resamples=1000)
+    assert [differences.verdict(i) for i in range(3)] == ["win", "loss", "tie"]
+    assert (differences.low <= differences.values).all()
+    assert (differences.values <= differences.high).all()
 
 
 def test_the_baseline_ties_with_itself_whatever_the_precision_and_the_scale() -> None:
     gold, baseline, _ = pairs(100)
     rounded = baseline.astype(np.float32).astype(np.float64)
-    found = difference_intervals(gold, np.array([baseline, rounded, 3 * baseline - 7]), baseline)
-    assert [found.verdict(i) for i in range(3)] == ["tie"] * 3
-    np.testing.assert_allclose([found.low, found.high], 0.0, atol=1.1e-5)
+    differences = difference_intervals(gold, np.array([baseline, rounded, 3 * baseline - 7]), baseline)
+    assert [differences.verdict(i) for i in range(3)] == ["tie"] * 3
+    np.testing.assert_allclose([differences.low, differences.high], 0.0, atol=1.1e-5)
 
 
 def test_a_constant_similarity_has_no_interval_and_does_not_disturb_the_others() -> None:
     gold, baseline, rng = pairs(100)
     system = gold + rng.normal(0, 1, 100)
-    found = difference_intervals(gold, np.array([np.full(100, 0.3), system]), baseline, resamples=300)
+    differences = difference_intervals(gold, np.array([np.full(100, 0.3), system]), baseline, resamples=300)
     alone = difference_intervals(gold, system[None, :], baseline, resamples=300)
-    assert np.isnan([found.values[0], found.low[0], found.high[0]]).all()
-    assert found.verdict(0) is None
-    assert (found.low[1], found.high[1]) == pytest.approx((alone.low[0], alone.high[0]))
+    assert np.isnan([differences.values[0], differences.low[0], differences.high[0]]).all()
+    assert differences.verdict(0) is None
+    assert (differences.low[1], differences.high[1]) == pytest.approx((alone.low[0], alone.high[0]))
 
 
 def test_a_similarity_that_some_resample_makes_constant_has_no_interval() -> None:
     gold, baseline, _ = pairs(100)
-    found = difference_intervals(gold, np.eye(1, 100), baseline, resamples=300)
-    assert np.isfinite(found.values[0])
-    assert found.verdict(0) is None
+    differences = difference_intervals(gold, np.eye(1, 100), baseline, resamples=300)
+    assert np.isfinite(differences.values[0])
+    assert differences.verdict(0) is None

@@ -71,16 +71,18 @@ def data_sets() -> list[DataSet]:
 
 
 def measured(models: list[SentenceModel], data_sets: list[DataSet], *names: str, **more: object) -> Report:
-    own = StsSettings(similarities=names or None, **{"resamples": 200, **more})  # type: ignore[arg-type]
-    return StsStudy(own, QUIET, data_sets).report(models)
+    settings = StsSettings(similarities=names or None, **{"resamples": 200, **more})  # type: ignore[arg-type]
+    return StsStudy(settings, QUIET, data_sets).report(models)
 
 
 # Correlations
 
 
 def test_correlations_are_those_of_the_definitions() -> None:
-    found = correlations(np.array([1.0, 2.0, 4.0, 3.0]), np.array([1.0, 2.0, 3.0, 4.0]))
-    assert (found.pearson, found.spearman, found.kendall) == pytest.approx((0.8, 0.8, 4 / 6))
+    coefficients = correlations(np.array([1.0, 2.0, 4.0, 3.0]), np.array([1.0, 2.0, 3.0, 4.0]))
+    assert (coefficients.pearson, coefficients.spearman, coefficients.kendall) == pytest.approx(
+        (0.8, 0.8, 4 / 6)
+    )
     # A constant side has none.
     assert not correlations(np.full(3, 0.1), np.arange(3.0)).defined
 
@@ -159,8 +161,8 @@ def test_the_words_of_an_embedding_are_a_universe(data_sets: list[DataSet]) -> N
     model = word_model()
     universe = model.word_vectors.vectors.astype(np.float64)
     (task,) = data_sets[1].subtasks
-    found = EncodedPairs(model, data_sets[1]).similarities("fbow-words-raw")
-    for value, *texts in zip(found, task.first, task.second, strict=True):
+    values = EncodedPairs(model, data_sets[1]).similarities("fbow-words-raw")
+    for value, *texts in zip(values, task.first, task.second, strict=True):
         rows = [model.word_vectors.vectors[model.word_vectors.lookup(t.split())] for t in texts]
         a, b = (np.maximum((tokens @ universe.T).max(axis=0), 0) for tokens in rows)
         assert value == pytest.approx(np.minimum(a, b).sum() / np.maximum(a, b).sum(), abs=1e-6)
@@ -174,8 +176,8 @@ def test_cosine_is_that_of_the_models_own_vectors(data_sets: list[DataSet]) -> N
         task = data_sets[1].subtasks[0]
         a, b = model.vectors(task.first), model.vectors(task.second)
         expected = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-        found = EncodedPairs(model, data_sets[1]).similarities("cosine")
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        cosines = EncodedPairs(model, data_sets[1]).similarities("cosine")
+        np.testing.assert_allclose(cosines, expected, rtol=1e-5)
 
 
 def test_sentences_without_known_words_are_counted() -> None:
@@ -193,9 +195,9 @@ def test_post_processing_takes_the_components_of_all_sentences_off(data_sets: li
     vectors = model.vectors(sentences).astype(np.float64)
     axes = np.linalg.svd(vectors)[2][:2]
     processed = dict(zip(sentences, vectors - vectors @ axes.T @ axes, strict=True))
-    found = EncodedPairs(model, data_set, post_process=True).cosines_post_processed()
+    cosines = EncodedPairs(model, data_set, post_process=True).cosines_post_processed()
     (task,) = data_set.subtasks
-    for value, first, second in zip(found, task.first, task.second, strict=True):
+    for value, first, second in zip(cosines, task.first, task.second, strict=True):
         a, b = processed[first], processed[second]
         assert value == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), abs=1e-5)
 
@@ -309,8 +311,17 @@ def test_the_command_prints_the_years_and_writes_everything(tmp_path: Path) -> N
     year(tmp_path)
     vectors = write_vectors(tmp_path / "vectors.txt", ("a", "the", "cat", "dog", "dogs", "up", "sky"), 5)
     report = tmp_path / "report.json"
-    given = ["--data", str(tmp_path), "--model", str(vectors), "--set", "sets=STS13", "--set", "resamples=50"]
-    done = CliRunner().invoke(command, [*given, "--report", str(report)])
+    options = [
+        "--data",
+        str(tmp_path),
+        "--model",
+        str(vectors),
+        "--set",
+        "sets=STS13",
+        "--set",
+        "resamples=50",
+    ]
+    done = CliRunner().invoke(command, [*options, "--report", str(report)])
     assert done.exit_code == 0, done.output
     assert "STS13" in done.output
     tables = json.loads(report.read_text())["tables"]

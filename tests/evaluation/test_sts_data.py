@@ -26,13 +26,13 @@ def test_pairs_without_a_judgement_are_left_out(tmp_path: Path) -> None:
     folder = year(tmp_path)
     # Of sub-tasks whose sentences are not published there is only this.
     write_lines(folder / "STS.gs.SMT.txt", "1", "2")
-    (found,) = read_data_sets(tmp_path, ["STS13"])
-    assert [task.name for task in found.subtasks] == ["STS13 FNWN", "STS13 headlines", "STS13 OnWN"]
-    task = found.subtasks[0]
+    (data_set,) = read_data_sets(tmp_path, ["STS13"])
+    assert [task.name for task in data_set.subtasks] == ["STS13 FNWN", "STS13 headlines", "STS13 OnWN"]
+    task = data_set.subtasks[0]
     assert task.first == ("a cat", "a dog", "up")
     assert task.second == ("the cat", "dogs", "the \x85 sky")
     assert task.judgements.tolist() == [4.5, 5.0, 0.0]
-    assert (len(task), len(found), len(found.sentences)) == (3, 9, 18)
+    assert (len(task), len(data_set), len(data_set.sentences)) == (3, 9, 18)
 
 
 def test_parts_of_sts_b_are_read_on_request_and_may_have_fields_about_licences(tmp_path: Path) -> None:
@@ -59,7 +59,8 @@ def test_str_quotes_two_sentences_as_two_lines(tmp_path: Path) -> None:
     records = ['0,P_0,"It is, now.\nHe said ""now"".",1.0', '1,P_1,"a\nb",0.5', '2,P_2,"c d\ne",0']
     path = tmp_path / "STR" / "sem_text_rel_ranked.csv"
     write_lines(path, "Index,PairID,Text,Score", *records)
-    words, characters = (found.subtasks[0] for found in read_data_sets(tmp_path, ["STR", "STR-characters"]))
+    data_sets = read_data_sets(tmp_path, ["STR", "STR-characters"])
+    words, characters = (data_set.subtasks[0] for data_set in data_sets)
     assert words.first == ("It is, now.", "a", "c d")
     assert words.second[0] == 'He said "now".'
     assert words.judgements.tolist() == [1.0, 0.5, 0.0]
@@ -97,7 +98,7 @@ def test_what_is_wrong_with_a_file_is_told(
 
 @pytest.mark.shared
 def test_the_published_files_have_as_many_pairs_as_they_are_said_to(shared_data: Path) -> None:
-    sizes = {found.name: len(found) for found in read_data_sets(shared_data)}
+    sizes = {data_set.name: len(data_set) for data_set in read_data_sets(shared_data)}
     assert sizes == {
         "STS12": 3108,
         "STS13": 1500,

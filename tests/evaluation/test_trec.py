@@ -116,6 +116,6 @@ def test_white_space_in_ids_does_not_break_a_run_file(tmp_path: Path) -> None:
 def test_what_is_wrong_is_told_with_file_and_line(tmp_path: Path, content: str, said: str) -> None:
     path = tmp_path / "theirs.trec"
     path.write_text(content)
-    with pytest.raises(DataError, match=said) as told:
+    with pytest.raises(DataError, match=said) as error:
         read_run(path)
-    assert str(path) in str(told.value)
+    assert str(path) in str(error.value)
