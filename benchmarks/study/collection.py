@@ -25,8 +25,7 @@ from surprise_rerank.core.files import whole_file
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
-from surprise_rerank.eval.retrieval.fitting import TrainingQuestions
+from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, TrainingQuestions
 from surprise_rerank.eval.retrieval.workspace import Workspace, index_key
 from surprise_rerank.similarities.dynamax import DynaMax
 from surprise_rerank.surprise.ensemble import Ensemble

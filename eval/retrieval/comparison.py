@@ -1,20 +1,23 @@
-"""Several data sets and systems side by side: tables, differences with significance, averages."""
+"""Several data sets and systems side by side: tables, differences with significance, pictures, files."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.eval.reports.report import Cell, Column, Report, Table
-from surprise_rerank.eval.reports.verdicts import difference_verdict
-from surprise_rerank.eval.retrieval.evaluation import Evaluation
-from surprise_rerank.eval.retrieval.plots import plots
+from surprise_rerank.core.files import disk_errors
+from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
+from surprise_rerank.eval.reports.verdicts import difference_verdict, short
+from surprise_rerank.eval.reports.writing import write_report
+from surprise_rerank.eval.retrieval.evaluation import Evaluation, short_name
 from surprise_rerank.eval.retrieval.results import Difference, SystemResult
+from surprise_rerank.eval.retrieval.trec import write_run
 from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
 
 # What the columns mean, by the names of measures without their cutoffs.
@@ -26,6 +29,8 @@ _MEANINGS = {
     "P": "share of the documents found that is relevant",
     "Success": "share of questions with a relevant one (hit rate)",
 }
+
+_NAMED = 8  # questions with the largest gains, and as many with the largest losses
 
 
 def compare(
@@ -209,3 +214,96 @@ def _facts(evaluation: Evaluation, differences_to: Sequence[Difference]) -> dict
             systems[result.name] |= {**ends, "p": beside.p, "p_holm": beside.corrected}
     per_question = {result.name: result.per_query for result in evaluation.results}
     return {**evaluation.facts, "systems": systems, "per_question": per_question}
+
+
+def plots(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]) -> Iterator[Plot]:
+    """The pictures of one data set; without differences to the baseline only quality and time."""
+    results = {result.name: result for result in evaluation.results}
+    if beside:
+        ordered = sorted(beside, key=lambda difference: -difference.mean)
+        yield _comparison(evaluation, results, baseline, ordered)
+        yield _gains(evaluation, results[baseline], results[ordered[0].system])
+    timed = [result for result in evaluation.results if np.isfinite(result.milliseconds)]
+    if len(timed) > 1 and evaluation.measures:
+        yield _time(evaluation, timed)
+
+
+def _comparison(
+    evaluation: Evaluation, results: dict[str, SystemResult], baseline: str, ordered: Sequence[Difference]
+) -> Plot:
+    measure = evaluation.measures[0]
+    above, below = sum(d.low > 0 for d in ordered), sum(d.high < 0 for d in ordered)
+    series = Series(
+        "difference",
+        tuple(f"{d.system} {short(results[d.system].values[measure])}" for d in ordered),
+        tuple(d.mean for d in ordered),
+        tuple(d.low for d in ordered),
+        tuple(d.high for d in ordered),
+    )
+    return Plot(
+        "bars",
+        f"{measure} beside {baseline}, {evaluation.name}",
+        "system",
+        f"difference to {baseline} ({short(results[baseline].values[measure])}) in {measure}",
+        (series,),
+        f"Lines are 95 % BCa intervals over {len(evaluation.qrels)} questions.",
+        finding=f"Of {len(ordered)} systems the interval lies above 0 for {above}, and below 0 for {below}.",
+    )
+
+
+def _gains(evaluation: Evaluation, baseline_result: SystemResult, result: SystemResult) -> Plot:
+    measure = evaluation.measures[0]
+    before, after = baseline_result.per_query[measure], result.per_query[measure]
+    gains = sorted(((after[q] - before[q], q) for q in before), reverse=True)
+    better, worse = [gain for gain in gains if gain[0] > 0], [gain for gain in gains if gain[0] < 0]
+    shown = [*better[:_NAMED], *worse[-_NAMED:]]
+    words = tuple(evaluation.questions.get(query) or query for _, query in shown)
+    return Plot(
+        "bars",
+        f"Gains and losses of {result.name} beside {baseline_result.name}, {evaluation.name}",
+        "question",
+        f"difference in {measure}, {result.name} minus {baseline_result.name}",
+        (Series(result.name, words, tuple(gain for gain, _ in shown)),),
+        f"The {_NAMED} questions that gain most, and the {_NAMED} that lose most.",
+        finding=f"{measure} rises for {len(better)} of {len(gains)} questions, falls for {len(worse)}, and "
+        f"stays for {len(gains) - len(better) - len(worse)}.",
+    )
+
+
+def _time(evaluation: Evaluation, timed: Sequence[SystemResult]) -> Plot:
+    measure = evaluation.measures[0]
+    quality = {result.name: result.values[measure] for result in timed}
+    best = max(timed, key=lambda result: quality[result.name])
+    fastest = min(timed, key=lambda result: result.milliseconds)
+    return Plot(
+        "scatter",
+        f"Quality and time, {evaluation.name}",
+        "milliseconds a question, median",
+        measure,
+        tuple(Series(result.name, (result.milliseconds,), (quality[result.name],)) for result in timed),
+        "Retrieval and re-ranking, without encoding the question. Up and left is better.",
+        log_x=True,
+        finding=f"{best.name} has the most {measure}, {short(quality[best.name])}, in "
+        f"{best.milliseconds:.1f} ms; {fastest.name} is the fastest, {fastest.milliseconds:.1f} ms with "
+        f"{short(quality[fastest.name])}.",
+    )
+
+
+def make_folder(folder: Path) -> None:
+    """A folder for `write_results`, which is there or can be made."""
+    with disk_errors(str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Report) -> None:
+    """A TREC run file per system of ours, and `results.json` with every question's values.
+
+    Run files of several data sets lie in a folder each, as `{dataset}` in the name of a run says it.
+    """
+    for evaluation in evaluations:
+        place = folder if len(evaluations) == 1 else folder / short_name(evaluation.name)
+        for result in evaluation.results:
+            if result.is_run:
+                continue  # it is somebody's file already
+            write_run(place / f"{result.name}.trec", result.run, result.name)
+    write_report(report, folder / "results.json")

@@ -23,9 +23,13 @@ from surprise_rerank.encoders.base import Encoder, encode_queries, precision_of
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.encoders.openvino import CALIBRATION_TEXTS
 from surprise_rerank.errors import DataError, DatasetError, MissingExtraError, did_you_mean
-from surprise_rerank.eval.retrieval.datasets import UNJUDGED, RetrievalDataset, load_dataset
+from surprise_rerank.eval.retrieval.datasets import (
+    UNJUDGED,
+    RetrievalDataset,
+    TrainingQuestions,
+    load_dataset,
+)
 from surprise_rerank.eval.retrieval.evidence import evidence_run
-from surprise_rerank.eval.retrieval.fitting import TrainingQuestions
 from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
 from surprise_rerank.eval.retrieval.pools import POOLS, Resources
 from surprise_rerank.eval.retrieval.results import SystemResult, run_system

@@ -19,7 +19,7 @@ from surprise_rerank.core.extras import pip_line
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import MissingExtraError
-from surprise_rerank.eval.retrieval.fitting import TrainingQuestions
+from surprise_rerank.eval.retrieval.datasets import TrainingQuestions
 from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.similarities.table import CorpusStatistics, FittedOn

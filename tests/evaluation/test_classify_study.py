@@ -26,7 +26,7 @@ from surprise_rerank.eval.cli.rerank_eval.studies import classify
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.retrieval.settings import DEFAULTS
 from surprise_rerank.eval.studies.classify import few_shot
-from surprise_rerank.eval.studies.classify.ensemble_size import SYSTEMS
+from surprise_rerank.eval.studies.classify.evaluation import ENSEMBLE_SYSTEMS as SYSTEMS
 from surprise_rerank.eval.studies.classify.evaluation import classification
 from surprise_rerank.eval.studies.classify.few_shot import draw_examples
 from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT, qualities

@@ -21,9 +21,8 @@ from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.cli.rerank_eval.studies import downstream as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies import sentence_models
-from surprise_rerank.eval.studies.downstream.classifier import take_step
+from surprise_rerank.eval.studies.downstream.classifier import Adam, shares_of_grades, slope, take_step
 from surprise_rerank.eval.studies.downstream.evaluation import DownstreamStudy, classify
-from surprise_rerank.eval.studies.downstream.relatedness import Adam, shares_of_grades, slope
 from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, Part, read_task
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
 from surprise_rerank.eval.studies.settings import TASKS, DownstreamSettings

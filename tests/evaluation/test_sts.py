@@ -23,8 +23,7 @@ from surprise_rerank.eval.stats.correlations import correlations
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, lower_words
 from surprise_rerank.eval.studies.settings import StsSettings
 from surprise_rerank.eval.studies.sts.data import DataSet, SubTask
-from surprise_rerank.eval.studies.sts.evaluation import StsStudy, similarities_for
-from surprise_rerank.eval.studies.sts.scoring import EncodedPairs
+from surprise_rerank.eval.studies.sts.evaluation import EncodedPairs, StsStudy, similarities_for
 from surprise_rerank.similarities.table import SIMILARITIES, find_similarity, with_raw
 
 WORDS = (

@@ -150,9 +150,8 @@ def _compare(
 ) -> None:
     from surprise_rerank.connectors.progress import Terminal
     from surprise_rerank.eval.reports.writing import check_files
-    from surprise_rerank.eval.retrieval.comparison import compare
+    from surprise_rerank.eval.retrieval.comparison import compare, make_folder, write_results
     from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate, load_model
-    from surprise_rerank.eval.retrieval.writing import make_folder, write_results
 
     chosen = settings.of(RetrievalSettings, dataset=datasets[0], baseline=baseline, **values)
     usual = (baseline,) if chosen.runs else DEFAULTS.systems

@@ -1,4 +1,4 @@
-"""Classification by the names of the labels, and the choice of a study."""
+"""Classification by the names of the labels, and how large an ensemble must be; the choice of a study."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from surprise_rerank.classify.classifier import SurpriseClassifier
 from surprise_rerank.classify.labels import Labels
@@ -15,9 +17,9 @@ from surprise_rerank.encoders.base import dense_vectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.stats.significance import holm
-from surprise_rerank.eval.studies.classify.ensemble_size import EnsembleSizes
 from surprise_rerank.eval.studies.classify.few_shot import FewShot
 from surprise_rerank.eval.studies.classify.systems import (
+    HALF_POOLED,
     LOGISTIC,
     ZERO_SHOT,
     by_labels,
@@ -25,15 +27,27 @@ from surprise_rerank.eval.studies.classify.systems import (
     mcnemar,
     qualities,
 )
-from surprise_rerank.eval.studies.classify.task import ClassifyStudy, read_label_names
+from surprise_rerank.eval.studies.classify.task import ClassifyStudy, Task, read_label_names
 from surprise_rerank.eval.studies.labelled import COSINE, Answers, LabelledTexts, LabelledVectors
 from surprise_rerank.eval.studies.measurements import Shown
 from surprise_rerank.eval.studies.settings import ClassifySettings
 from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.surprise.ensemble import Ensemble
+from surprise_rerank.surprise.score import Weight
 
 # In place of a template, for a system that uses no label names.
 _NO_TEMPLATE = "-"
+# Row of the table -> system, weight.
+ENSEMBLE_SYSTEMS: dict[str, tuple[str, Weight]] = {
+    COSINE: (COSINE, 0.0),
+    "surprise, crossover": ("surprise", "crossover"),
+    "surprise, weight 1": ("surprise", 1.0),
+    "pooled, crossover": ("pooled", "crossover"),
+    "half-pooled, crossover": (HALF_POOLED, "crossover"),
+    "half-pooled, weight 1": (HALF_POOLED, 1.0),
+}
+_DRAWS = 10
+_SEED = 0
 
 
 def classification(settings: ClassifySettings, terminal: Terminal) -> Study[ClassifySettings, Any, Any]:
@@ -146,3 +160,78 @@ class ZeroShot(ClassifyStudy):
             "the first), and with Holm's correction"
         )
         yield from task.remarks()
+
+
+class EnsembleSizes(ClassifyStudy):
+    """Ensembles are drawn from the texts, without their labels; the other texts are tested (inductive)."""
+
+    heading = "Sizes of ensembles"
+    keys = ("model", "template", "ensemble", "system")
+
+    def read(self) -> Task:
+        """The texts; ensembles that leave none to test are left out."""
+        task, sizes = super().read(), self.settings.ensemble_size or ()
+        self._sizes = [size for size in sizes if size < len(task.texts)]
+        if not self._sizes:
+            raise DataError(
+                f"{task.texts.name} has {len(task.texts)} texts, the smallest ensemble {min(sizes)}: no "
+                "text is left to test; give more texts or smaller ensembles"
+            )
+        self._draws = self.settings.draws or _DRAWS
+        return task
+
+    def measure(self, model: LabelledVectors) -> None:
+        """Every size, with the same draws for every model and template."""
+        texts, truth, templates = model.of(self.data.texts), self.data.truth, self.settings.templates
+        total = len(set(templates)) * len(self._sizes) * self._draws
+        with self.terminal.bar(f"{model.name}: drawing ensembles", total, "draws") as advance:
+            for template, labels in self.data.labels_by_template(model.encoder, templates, self.leave_out):
+                for size in self._sizes:
+                    for number in range(self._draws):
+                        rows = np.random.default_rng((_SEED, size, number)).permutation(len(texts))
+                        ensemble = Ensemble.from_vectors(texts[rows[:size]], similarity="cosine")
+                        tested = rows[size:]
+                        for shown, (system, weight) in ENSEMBLE_SYSTEMS.items():
+                            mixing = (weight, self.settings.crossover_size)
+                            places, used = by_labels(system, labels, texts[tested], ensemble, *mixing)
+                            f1 = qualities(truth[tested], places)["weighted F1"]
+                            key = (model.name, template, size, shown)
+                            self.measurements.add(key, {"weight": used, "weighted F1": f1})
+                        advance(1)
+                    self._compare((model.name, template, size))
+
+    def _compare(self, place: tuple[str, str, int]) -> None:
+        cosine = self.measurements.mean((*place, COSINE), "weighted F1")
+        for system in ENSEMBLE_SYSTEMS:
+            if system != COSINE and cosine:
+                f1 = self.measurements.mean((*place, system), "weighted F1")
+                ratio = None if f1 is None else f1 / cosine
+                self.measurements.add((*place, system), {"ratio to cosine": ratio})
+
+    def tables(self) -> Iterator[Table]:
+        """A row for each model, template, size and system."""
+        shown = [Shown("weight", 3), Shown("weighted F1", spread=True), Shown("ratio to cosine")]
+        yield self.measurements.table("ensemble-size", "Means over random ensembles", shown)
+
+    def plots(self) -> Iterator[Plot]:
+        """The ratio over the size."""
+        yield self.measurements.plot(
+            "line",
+            "Surprise by cosine",
+            "ratio to cosine",
+            log_x=True,
+            note="Ratios of means over the draws; above 1 surprise is better than cosine.",
+        )
+
+    def notes(self) -> Iterator[str]:
+        """How ensembles are drawn."""
+        yield (
+            f"random ensembles of each size: {self._draws}, from the {len(self.data.texts)} texts, without "
+            "labels; the texts outside of the ensemble are tested (inductive)"
+        )
+        yield "dev.: standard deviation over the draws; ratio: of the means of surprise and cosine"
+        yield "crossover: weight tanh(size / 1000)"
+        left = [str(size) for size in self.settings.ensemble_size or () if size not in self._sizes]
+        if left:
+            yield f"ensembles of {', '.join(left)} leave no text to test and are left out"
+        yield from self.data.remarks()

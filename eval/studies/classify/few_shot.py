@@ -25,8 +25,14 @@ from surprise_rerank.encoders.base import dense_vectors
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
 from surprise_rerank.errors import DataError, ModelError
 from surprise_rerank.eval.reports.report import Plot, Table
-from surprise_rerank.eval.studies.classify.setfit_baseline import EXTRA, setfit_answers
-from surprise_rerank.eval.studies.classify.systems import LOGISTIC, by_labels, logistic_regression, qualities
+from surprise_rerank.eval.studies.classify.systems import (
+    EXTRA,
+    LOGISTIC,
+    by_labels,
+    logistic_regression,
+    qualities,
+    setfit_answers,
+)
 from surprise_rerank.eval.studies.classify.task import ClassifyStudy, Task
 from surprise_rerank.eval.studies.labelled import LabelledVectors
 from surprise_rerank.eval.studies.measurements import Shown

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Table
+from surprise_rerank.eval.stats.correlations import correlations
 from surprise_rerank.eval.studies.downstream.classifier import (
     GRID,
     Examples,
@@ -20,15 +21,17 @@ from surprise_rerank.eval.studies.downstream.classifier import (
     accuracy,
     fit,
     fit_each,
+    learn_relatedness,
     pair_features,
     predict,
 )
-from surprise_rerank.eval.studies.downstream.relatedness import (
+from surprise_rerank.eval.studies.downstream.tasks import (
+    DownstreamTask,
+    PartName,
     RelatednessTask,
     read_relatedness,
-    relatedness,
+    read_task,
 )
-from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, PartName, read_task
 from surprise_rerank.eval.studies.measurements import Shown
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
@@ -162,6 +165,27 @@ def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float
         for weights, dev_accuracy, test in _runs(parts, len(task.classes)):
             f1 = 100 * f1_score(test.labels, predict(weights, test.features)) if has_f1 else None
             yield {"accuracy": 100 * accuracy(weights, test), "dev accuracy": 100 * dev_accuracy, "F1": f1}
+
+
+def relatedness(task: RelatednessTask, vectors: Vectors, seeds: range) -> Iterator[dict[str, float | None]]:
+    """Pearson's and Spearman's coefficients x 100 with the judgements of the test, for each seed."""
+    parts = {
+        part.name: pair_features(vectors(part.first), vectors(part.second))
+        for part in (task.train, task.dev, task.test)
+    }
+    for seed in seeds:
+        predicted, dev = learn_relatedness(
+            (parts[task.train.name], task.train.judgements),
+            (parts[task.dev.name], task.dev.judgements),
+            parts[task.test.name],
+            seed,
+        )
+        coefficients = correlations(predicted, task.test.judgements)
+        yield {
+            "Pearson": 100 * coefficients.pearson,
+            "Spearman": 100 * coefficients.spearman,
+            "dev Pearson": 100 * dev,
+        }
 
 
 def _runs(parts: dict[PartName, Examples], classes: int) -> Iterator[_Run]:

@@ -15,6 +15,7 @@ from surprise_rerank.core.arrays import IntArray
 from surprise_rerank.errors import DatasetError
 from surprise_rerank.eval.line_files import data_folder, place, read_lines, read_rows
 from surprise_rerank.eval.studies.settings import RELATEDNESS, TASKS
+from surprise_rerank.eval.studies.sts.data import SubTask, read_data_sets
 
 PartName: TypeAlias = Literal["all", "train", "dev", "test"]
 T = TypeVar("T")
@@ -25,6 +26,11 @@ _Item: TypeAlias = tuple[str, str, int]
 _NOTHING = "."
 _MRPC_COLUMNS = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
 _SICK_COLUMNS = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+# Judged pairs -> the data sets of their parts.
+_JUDGED = {
+    "STS-B": ("STS-B-train", "STS-B-dev", "STS-B"),
+    "SICK-R": ("SICK-R-train", "SICK-R-trial", "SICK-R"),
+}
 _NOT_SCICITE = re.compile("[^a-z ]")
 
 
@@ -71,6 +77,27 @@ class DownstreamTask:
     def texts(self) -> tuple[str, ...]:
         """Every text once, in the order of their first place."""
         return tuple(dict.fromkeys(t for part in self.parts.values() for t in (*part.texts, *part.others)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelatednessTask:
+    """Judged pairs of sentences, to learn from, to stop by and to test."""
+
+    name: str
+    train: SubTask
+    dev: SubTask
+    test: SubTask
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every sentence once."""
+        parts = (self.train, self.dev, self.test)
+        return tuple(dict.fromkeys(text for part in parts for text in (*part.first, *part.second)))
+
+
+def read_relatedness(name: str, data: Path | None) -> RelatednessTask:
+    """A task of `settings.RELATEDNESS`, of the folder that `--data` names."""
+    return RelatednessTask(name, *(part.subtasks[0] for part in read_data_sets(data, _JUDGED[name])))
 
 
 def read_task(name: str, data: Path | None) -> DownstreamTask:
