@@ -21,14 +21,13 @@ from surprise_rerank.eval.studies.labelled import (
     COSINE,
     SURPRISE,
     Answers,
+    LabelledStudy,
     LabelledTexts,
     LabelledVectors,
-    load_models,
     read_labelled,
 )
 from surprise_rerank.eval.studies.measurements import Key, Measurements, Shown
 from surprise_rerank.eval.studies.settings import ClusterSettings, to_weight
-from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 # Name as it is shown -> model of the surprise score, and weight: at 0 the nearest centre by the cosine.
@@ -86,7 +85,7 @@ class GroupStudy(Answers[ClusterSettings]):
         return map(int, groups)
 
 
-class ClusterStudy(Study[ClusterSettings, list[LabelledTexts], LabelledVectors]):
+class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
     """Assignments of texts to the same k-means centres, compared with the texts' labels."""
 
     title = "Clusters of texts beside their labels"
@@ -108,10 +107,6 @@ class ClusterStudy(Study[ClusterSettings, list[LabelledTexts], LabelledVectors])
 
     def _clusters(self, texts: LabelledTexts) -> int:
         return self.settings.clusters or len(texts.classes)
-
-    def models(self) -> Iterator[LabelledVectors]:
-        """The models of the settings."""
-        return load_models(self.settings, self.terminal)
 
     def measure(self, model: LabelledVectors) -> None:
         """Every assignment in every repeat, and how it differs from the cosine."""

@@ -194,22 +194,26 @@ class LabelledVectors:
         return vectors
 
 
-def load_models(
-    settings: LabelledSettings, terminal: Terminal, *, trainable: bool = False
-) -> Iterator[LabelledVectors]:
-    """The models of a study, one after the other, each loaded when it is asked for, by `load_each`."""
-    cache = settings.cache or cache_folder()
-
-    def load(name: str) -> LabelledVectors:
-        return LabelledVectors(load_encoder(name, trainable=trainable), cache, terminal)
-
-    return load_each(settings.models, load, terminal)
-
-
 Settings = TypeVar("Settings", bound=LabelledSettings)
+Data = TypeVar("Data")
 
 
-class Answers(Study[Settings, list[LabelledTexts], LabelledVectors]):
+class LabelledStudy(Study[Settings, Data, LabelledVectors]):
+    """A study of labelled texts."""
+
+    trainable = False  # whether the models are to be trained
+
+    def models(self) -> Iterator[LabelledVectors]:
+        """The models of the settings."""
+        cache = self.settings.cache or cache_folder()
+
+        def load(name: str) -> LabelledVectors:
+            return LabelledVectors(load_encoder(name, trainable=self.trainable), cache, self.terminal)
+
+        return load_each(self.settings.models, load, self.terminal)
+
+
+class Answers(LabelledStudy[Settings, list[LabelledTexts]]):
     """What every text of files without labels gets."""
 
     answer: ClassVar[str]
@@ -230,10 +234,6 @@ class Answers(Study[Settings, list[LabelledTexts], LabelledVectors]):
             read_unlabelled(file, text=settings.text, on_error=settings.on_error).sample(settings.limit)
             for file in self.files()
         ]
-
-    def models(self) -> Iterator[LabelledVectors]:
-        """The models of the settings."""
-        return load_models(self.settings, self.terminal)
 
     @abstractmethod
     def files(self) -> tuple[Path, ...]:

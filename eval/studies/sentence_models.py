@@ -19,6 +19,7 @@ from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.encoders.transformer import Batch, Passed, SentenceTransformerEncoder
 from surprise_rerank.errors import ModelError
 from surprise_rerank.eval.studies.settings import BenchmarkSettings, Pooling
+from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.similarities.definitions import Removal
 
 # What EvalRank gives a sentence of which no word is known, in every dimension.
@@ -115,9 +116,17 @@ def load_sentence_model(name: str, pooling: Pooling = "own") -> SentenceModel:
     return SentenceModel(shown, encoder)
 
 
-def load_sentence_models(settings: BenchmarkSettings, terminal: Terminal) -> Iterator[SentenceModel]:
-    """The models of a sentence benchmark, by `load_each`."""
-    return load_each(settings.models, partial(load_sentence_model, pooling=settings.pooling), terminal)
+Settings = TypeVar("Settings", bound=BenchmarkSettings)
+Data = TypeVar("Data")
+
+
+class SentenceBenchmark(Study[Settings, Data, SentenceModel]):
+    """A study of models of words and sentences."""
+
+    def models(self) -> Iterator[SentenceModel]:
+        """The models of the settings."""
+        load = partial(load_sentence_model, pooling=self.settings.pooling)
+        return load_each(self.settings.models, load, self.terminal)
 
 
 def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Terminal) -> Iterator[Model]:

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from files import write_rows, write_vectors
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import classification_report
 from tiny_bert import tiny_bert
 
 from surprise_rerank.classify.classifier import SurpriseClassifier
@@ -29,7 +28,7 @@ from surprise_rerank.eval.studies.classify import few_shot
 from surprise_rerank.eval.studies.classify.evaluation import ENSEMBLE_SYSTEMS as SYSTEMS
 from surprise_rerank.eval.studies.classify.evaluation import classification
 from surprise_rerank.eval.studies.classify.few_shot import draw_examples
-from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT, qualities
+from surprise_rerank.eval.studies.classify.systems import ZERO_SHOT
 from surprise_rerank.eval.studies.classify.task import label_names, read_label_names
 from surprise_rerank.eval.studies.labelled import read_labelled
 from surprise_rerank.eval.studies.settings import MODEL, TEMPLATE, ClassifySettings
@@ -97,18 +96,7 @@ def cells(report: Report, table: str, column: str, keys: int) -> dict[tuple[str,
     return {tuple(map(str, row[:keys])): row[place] for row in shown.rows}
 
 
-# Measures and draws
-
-
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40))
-def test_measures_are_those_of_scikit_learn_over_the_classes_that_have_texts(pairs: list[tuple[int, int]]):
-    truth, chosen = np.array(pairs).T
-    present = sorted(set(truth.tolist()))
-    expected = classification_report(truth, chosen, labels=present, output_dict=True, zero_division=0.0)
-    quality = qualities(truth, chosen)
-    assert quality["macro F1"] == pytest.approx(expected["macro avg"]["f1-score"])
-    assert quality["weighted F1"] == pytest.approx(expected["weighted avg"]["f1-score"])
-    assert quality["accuracy"] == pytest.approx((truth == chosen).mean())
+# Draws
 
 
 @given(st.integers(1, 4), st.integers(5, 8), st.integers(0, 99))

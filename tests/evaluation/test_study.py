@@ -105,16 +105,6 @@ def test_pools_and_scores_are_those_of_an_index(
             assert apart.max() < (0.3 if name == "fusion" else 1.0)
 
 
-def test_what_was_read_is_read_from_the_cache(
-    collection: Collection, dataset: RetrievalDataset, folder: Path, cache: Path
-) -> None:
-    again = WordEncoder(dimension=24)
-    second = read_collection(dataset, str(folder), again, cache=cache)
-    assert not again.encoded_texts
-    for case, other in zip(collection.pools, second.pools, strict=True):
-        np.testing.assert_array_equal(auto(case), auto(other))
-
-
 def half(collection: Collection, first: int) -> Collection:
     of_questions = ("names", "questions", "own", "bm25", "inclusion", "grades", "ideal")
     return replace(collection, **{field: getattr(collection, field)[first::2] for field in of_questions})

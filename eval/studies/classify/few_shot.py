@@ -49,7 +49,7 @@ _SENTENCES = 8
 class FewShot(ClassifyStudy):
     """Draws of examples, which are the same for every model and system, and what is learnt from them."""
 
-    heading = "Few examples"
+    heading, trainable = "Few examples", True
     keys = ("model", "k", "system")
 
     def read(self) -> Task:

@@ -17,9 +17,13 @@ from surprise_rerank.core.arrays import Float32Array, IntArray
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.encoders.base import Encoder, dense_vectors
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.studies.labelled import LabelledTexts, LabelledVectors, load_models, read_labelled
+from surprise_rerank.eval.studies.labelled import (
+    LabelledStudy,
+    LabelledTexts,
+    LabelledVectors,
+    read_labelled,
+)
 from surprise_rerank.eval.studies.settings import ClassifySettings
-from surprise_rerank.eval.studies.study import Study
 
 # Class -> its name, or several descriptions whose vectors' mean counts.
 LabelNames: TypeAlias = Mapping[str, tuple[str, ...]]
@@ -79,7 +83,7 @@ class Task:
             yield f"{self.texts.name} has no text of {len(unseen)} of {len(self.classes)} classes: {named}"
 
 
-class ClassifyStudy(Study[ClassifySettings, Task, LabelledVectors]):
+class ClassifyStudy(LabelledStudy[ClassifySettings, Task]):
     """What the studies of classification share: the task, the models, and the facts."""
 
     heading: ClassVar[str]
@@ -104,9 +108,8 @@ class ClassifyStudy(Study[ClassifySettings, Task, LabelledVectors]):
         return Task(texts.sample(settings.limit), label_names(classes, names), train)
 
     def models(self) -> Iterator[LabelledVectors]:
-        """The models of the settings, that can be trained where few-shot learning is studied."""
-        trainable = self.settings.few_shot is not None
-        for model in load_models(self.settings, self.terminal, trainable=trainable):
+        """The models of the settings."""
+        for model in super().models():
             self._described.append({"name": model.encoder.name, "fingerprint": model.encoder.fingerprint})
             yield model
         if not len(self.measurements):

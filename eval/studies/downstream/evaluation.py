@@ -35,12 +35,11 @@ from surprise_rerank.eval.studies.downstream.tasks import (
 from surprise_rerank.eval.studies.measurements import Shown
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
+    SentenceBenchmark,
     SentenceModel,
-    load_sentence_models,
     post_processed,
 )
 from surprise_rerank.eval.studies.settings import RELATEDNESS, DownstreamSettings
-from surprise_rerank.eval.studies.study import Study
 
 SEED = 1111  # SentEval's
 FOLDS = 5
@@ -56,7 +55,7 @@ _Run: TypeAlias = tuple[Float32Array, float, Examples]
 Task: TypeAlias = DownstreamTask | RelatednessTask
 
 
-class DownstreamStudy(Study[DownstreamSettings, list[Task], SentenceModel]):
+class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
     """Accuracy of a classifier of sentence vectors, and how well a regression of them agrees with people."""
 
     keys = ("model", "task")
@@ -71,10 +70,6 @@ class DownstreamStudy(Study[DownstreamSettings, list[Task], SentenceModel]):
         names, data = dict.fromkeys(self.settings.tasks), self.settings.data
         tasks: list[Task] = [read_task(name, data) for name in names if name not in RELATEDNESS]
         return [*tasks, *(read_relatedness(name, data) for name in names if name in RELATEDNESS)]
-
-    def models(self) -> Iterator[SentenceModel]:
-        """The models of the settings."""
-        return load_sentence_models(self.settings, self.terminal)
 
     def measure(self, model: SentenceModel) -> None:
         """Encode each text once, and learn every task."""

@@ -6,6 +6,7 @@ all unknown words, a mean, is shorter than 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Literal, TypeAlias, get_args
@@ -33,6 +34,8 @@ DenseMeasure: TypeAlias = Literal[
     "surprise-shrunk",
 ]
 DENSE_MEASURES: tuple[DenseMeasure, ...] = get_args(DenseMeasure)
+# (b,) numbers of b pairs of vectors, each (b, d).
+_OfPairs: TypeAlias = Callable[[Float64Array, Float64Array], Float64Array]
 # Model, weight, and how far moments are moved to those of all items; as the systems of these names.
 _SURPRISE: dict[str, tuple[SurpriseModel, Weight, float]] = {
     "surprise": ("gaussian", 1.0, 0.0),
@@ -73,7 +76,7 @@ def dense_measure(name: str, items: Items, *, as_published: bool = False) -> Mea
 
 
 class Cosine(Measure):
-    """<a, j> of unit vectors.
+    """<a, j> of unit vectors, and what others make of it by `of`.
 
     Args:
         vectors: (m, d) float32, of the items.
@@ -84,21 +87,30 @@ class Cosine(Measure):
     def __init__(self, vectors: Float32Array) -> None:
         self.wide = vectors.astype(np.float64)
 
-    def dots(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) dot products, summed row by row: no blocking or thread changes a bit of them."""
-        dots = np.empty(len(first))
-        for start in range(0, len(first), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            dots[block] = (self.wide[first[block]] * self.wide[second[block]]).sum(axis=1)
-        return dots
+    def of(self, cosines: Float64Array, first: IntArray, second: IntArray) -> Float64Array:
+        """Scores of cosines, in their shape; items are of a shape that goes with it."""
+        return cosines
 
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) cosines of n pairs of items."""
-        return self.dots(first, second)
+        """(n,) scores of n pairs of items; no blocking or thread changes a bit of them."""
+        return self.of(self._by_blocks(lambda a, b: (a * b).sum(axis=1), first, second), first, second)
+
+    def limits(self, first: IntArray, second: IntArray, side: int = 1) -> Float64Array:
+        """(n,) as `Measure.limits`, the rounding being the cosine's."""
+        cosines = self._by_blocks(lambda a, b: (a * b).sum(axis=1), first, second)
+        return self.of(cosines + side * _ROUNDING, first, second)
 
     def rows(self, first: IntArray) -> Float64Array:
-        """(b, m) cosines of b first items and every item."""
-        return np.asarray(self.wide[first] @ self.wide.T)
+        """(b, m) scores of b first items and every item."""
+        return self.of(self.wide[first] @ self.wide.T, first[:, None], np.arange(len(self.wide)))
+
+    def _by_blocks(self, function: _OfPairs, first: IntArray, second: IntArray) -> Float64Array:
+        """(n,) numbers of n pairs of vectors, row by row."""
+        numbers = np.empty(len(first))
+        for start in range(0, len(first), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            numbers[block] = function(self.wide[first[block]], self.wide[second[block]])
+        return numbers
 
 
 class Euclidean(Cosine):
@@ -124,12 +136,7 @@ class Euclidean(Cosine):
         return np.asarray(1 / (1 + np.sqrt(np.maximum(distances, 0.0))))
 
     def _distances(self, first: IntArray, second: IntArray) -> Float64Array:
-        distances = np.empty(len(first))
-        for start in range(0, len(first), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            differences = self.wide[first[block]] - self.wide[second[block]]
-            distances[block] = np.sqrt((differences**2).sum(axis=1))
-        return distances
+        return self._by_blocks(lambda a, b: np.sqrt(((a - b) ** 2).sum(axis=1)), first, second)
 
 
 class PublishedCosine(Cosine):
@@ -177,8 +184,6 @@ class Csls(Cosine):
         items: that are ranked.
     """
 
-    rounding = 2 * _ROUNDING
-
     def __init__(self, items: Items) -> None:
         super().__init__(items.unit)
         count = min(_NEIGHBOURS, int((items.counts > 0).sum()) - 1)
@@ -191,13 +196,9 @@ class Csls(Cosine):
             nearest = np.partition(products, -count, axis=1)[:, -count:]
             self.nearness[block] = nearest.mean(axis=1, dtype=np.float64)
 
-    def scores(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) scores of n pairs of items."""
-        return 2 * self.dots(first, second) - self.nearness[first] - self.nearness[second]
-
-    def rows(self, first: IntArray) -> Float64Array:
-        """(b, m) scores of b first items and every item."""
-        return 2 * super().rows(first) - self.nearness[first, None] - self.nearness
+    def of(self, cosines: Float64Array, first: IntArray, second: IntArray) -> Float64Array:
+        """Scores of cosines."""
+        return np.asarray(2 * cosines - self.nearness[first] - self.nearness[second])
 
 
 class SurpriseMeasure(Cosine):
@@ -216,25 +217,14 @@ class SurpriseMeasure(Cosine):
             np.broadcast_to(moments.mean, shape), np.broadcast_to(moments.deviation, shape)
         )
 
-    def scores(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) scores of n pairs of items."""
-        return self._of(self.dots(first, second), second)
-
-    def limits(self, first: IntArray, second: IntArray, side: int = 1) -> Float64Array:
-        """(n,) as `Measure.limits`, the rounding being the cosine's."""
-        return self._of(self.dots(first, second) + side * _ROUNDING, second)
-
-    def rows(self, first: IntArray) -> Float64Array:
-        """(b, m) scores of b first items and every item."""
-        cosines = super().rows(first)
-        if self.surprise.weight == 1 and has_spread(self.moments).all():
-            return (cosines - self.moments.mean) / self.moments.deviation
-        items = np.arange(len(self.wide))
-        return np.stack([self._of(row, items) for row in cosines])
-
-    def _of(self, cosines: Float64Array, second: IntArray) -> Float64Array:
+    def of(self, cosines: Float64Array, first: IntArray, second: IntArray) -> Float64Array:
+        """Scores of cosines."""
         chosen = Moments(self.moments.mean[second], self.moments.deviation[second])
-        return self.surprise.scores_from(cosines, chosen).score
+        if cosines.ndim == 1:
+            return self.surprise.scores_from(cosines, chosen).score
+        if self.surprise.weight == 1 and has_spread(self.moments).all():
+            return np.asarray((cosines - chosen.mean) / chosen.deviation)
+        return np.stack([self.surprise.scores_from(row, chosen).score for row in cosines])
 
 
 class TokenMeasure(Measure):

@@ -26,13 +26,12 @@ from surprise_rerank.eval.studies.measurements import Measurements, Shown
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     WHITENED,
+    SentenceBenchmark,
     SentenceModel,
-    load_sentence_models,
     post_processed,
     whitened,
 )
 from surprise_rerank.eval.studies.settings import RankSettings, WordSettings
-from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.kernels import own_memberships
@@ -55,7 +54,7 @@ _LEGEND = (
 Settings = TypeVar("Settings", bound=RankSettings)
 
 
-class RankStudy(Study[Settings, RankingTask, SentenceModel]):
+class RankStudy(SentenceBenchmark[Settings, RankingTask]):
     """The ranks of pairs' second items, given the first, by every model and measure."""
 
     items: ClassVar[str]
@@ -71,10 +70,6 @@ class RankStudy(Study[Settings, RankingTask, SentenceModel]):
         border.some("similarities", self.settings.similarities, "name one")
         border.choices("similarities", self.settings.similarities, self.similarities)
         self._hits: dict[tuple[str, str], list[float]] = {}
-
-    def models(self) -> Iterator[SentenceModel]:
-        """The models of the settings."""
-        return load_sentence_models(self.settings, self.terminal)
 
     @property
     def variants(self) -> tuple[str, ...]:

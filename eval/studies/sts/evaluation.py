@@ -24,13 +24,12 @@ from surprise_rerank.eval.stats.intervals import Verdict, difference_intervals
 from surprise_rerank.eval.studies.measurements import Measurements, Shown
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
+    SentenceBenchmark,
     SentenceModel,
-    load_sentence_models,
     post_processed,
 )
 from surprise_rerank.eval.studies.settings import StsSettings
 from surprise_rerank.eval.studies.sts.data import YEARS, DataSet, read_data_sets
-from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import (
@@ -88,7 +87,7 @@ def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline
     return tuple(dict.fromkeys((baseline, *wanted)))
 
 
-class StsStudy(Study[StsSettings, list[DataSet], SentenceModel]):
+class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
     """How well similarities of sentences agree with people."""
 
     title = "Semantic textual similarity"
@@ -109,10 +108,6 @@ class StsStudy(Study[StsSettings, list[DataSet], SentenceModel]):
     def read(self) -> list[DataSet]:
         """The data sets."""
         return read_data_sets(self.settings.data, self.settings.sets, other_parts=self.settings.post_process)
-
-    def models(self) -> Iterator[SentenceModel]:
-        """The models of the settings."""
-        return load_sentence_models(self.settings, self.terminal)
 
     def measure(self, model: SentenceModel) -> None:
         """A model under every similarity, the baseline first, on every sub-task."""
