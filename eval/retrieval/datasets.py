@@ -55,12 +55,12 @@ class RetrievalDataset:
     missing_queries: int = 0
 
     def __post_init__(self) -> None:
-        if not self.documents:
-            raise DatasetError(f"{self.name!r} has no documents")
-        ids = _unique_ids(self.name, self.documents)
-        if not self.queries:
-            what = "question" if self.split == UNJUDGED else f"judged question in its split {self.split!r}"
-            raise DatasetError(f"{self.name!r} has no {what}")
+        border.some(f"documents of {self.name!r}", self.documents, "give a corpus that has some")
+        border.distinct(f"ids of documents of {self.name!r}", (document.id for document in self.documents))
+        ids = {document.id for document in self.documents}
+        border.some(
+            f"questions of {self.name!r}, split {self.split!r}", self.queries, "give some, judged ones"
+        )
         if self.queries.keys() != self.qrels.keys():
             odd = sorted(self.queries.keys() ^ self.qrels.keys())
             raise DataError(f"{self.name!r}: {len(odd)} questions lack a text or judgements: {odd[0]!r}, ...")
@@ -73,7 +73,11 @@ class RetrievalDataset:
         same_ids = [document for document in self.documents if document.id in self.queries]
         contents = {document.id: _plain(document.content) for document in same_ids}
         questions = {name: _plain(self.queries[name]) for name in contents}
-        repeated = (name for name, text in contents.items() if _is_most_of(questions[name], text))
+        repeated = (
+            name
+            for name, text in contents.items()
+            if questions[name] in text and 2 * len(questions[name]) >= len(text)
+        )
         object.__setattr__(self, "answers_itself", frozenset(repeated))
 
     @property
@@ -221,16 +225,3 @@ def _judged(source: Source) -> tuple[dict[str, str], dict[str, dict[str, int]], 
 
 def _plain(text: str) -> str:
     return " ".join(text.split())
-
-
-def _is_most_of(question: str, document: str) -> bool:
-    return question in document and 2 * len(question) >= len(document)
-
-
-def _unique_ids(name: str, documents: Iterable[Document]) -> set[str]:
-    ids: set[str] = set()
-    for document in documents:
-        if document.id in ids:
-            raise DataError(f"{name!r}: two documents have the id {document.id!r}; ids must be unique")
-        ids.add(document.id)
-    return ids

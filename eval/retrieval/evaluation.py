@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from surprise_rerank import border
-from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.candidates import Ranking
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.location import shown_url
 from surprise_rerank.connectors.readers.datasets import open_source
@@ -75,7 +75,8 @@ def evaluate(
     """
     start = time.perf_counter()
     terminal = terminal or Terminal(quiet=True)
-    built_in = _built_in(settings)
+    similarities = {name: similarity_system(name) for name in with_raw() if name not in SYSTEMS}
+    built_in = find_systems(settings.systems, {**similarities, **EVALUATED})
     by_passages = settings.judged in ("pages", "passages")
     usual = by_passages and settings.measures == DEFAULTS.measures
     names = () if settings.judged == "nothing" else EVIDENCE_MEASURES if usual else settings.measures
@@ -115,7 +116,10 @@ def evaluate(
     by_lucene = pool in ("bm25-lucene", "both-lucene") or any("lucene" in _needs(s) for s in systems.values())
     with workspace.resources(dataset, anchors, lessons, lucene=by_lucene and has_lucene()) as opened:
         resources = replace(opened, pool=candidates or pool)
-        queries, encoding = _encoded(encoder, dataset, terminal)
+        began, texts, ids = time.perf_counter(), list(dataset.queries.values()), list(dataset.queries)
+        with terminal.bar("encoding questions", len(ids), "questions") as advance:
+            queries = encode_queries(encoder, texts, ids, on_progress=advance)
+        encoding = (time.perf_counter() - began) / len(queries)
         index = resources.index
         lines = index.storage.engine.count() if by_passages else len(index)
         depth = min(settings.depth, lines)  # engines refuse very large numbers
@@ -205,21 +209,6 @@ def check_together(settings: RetrievalSettings, datasets: Sequence[str], run_dir
 def short_name(name: str) -> str:
     """A data set's name as a file's: `beir/scifact/test` is `beir-scifact-test`."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")
-
-
-def _encoded(encoder: Encoder, dataset: RetrievalDataset, terminal: Terminal) -> tuple[list[Query], float]:
-    """The questions, and the seconds that encoding one takes."""
-    began = time.perf_counter()
-    texts, ids = list(dataset.queries.values()), list(dataset.queries)
-    with terminal.bar("encoding questions", len(ids), "questions") as advance:
-        queries = encode_queries(encoder, texts, ids, on_progress=advance)
-    return queries, (time.perf_counter() - began) / len(queries)
-
-
-def _built_in(settings: RetrievalSettings) -> dict[str, System]:
-    """The systems that were asked for, and cosine's pool by similarities; a DataError if one is none."""
-    similarities = {name: similarity_system(name) for name in with_raw() if name not in SYSTEMS}
-    return find_systems(settings.systems, {**similarities, **EVALUATED})
 
 
 def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, ExternalRun]:

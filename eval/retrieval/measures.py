@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import ir_measures
@@ -57,7 +57,12 @@ def measure_run(
         query: {document: max(relevance, 0) for document, relevance in judged.items()}
         for query, judged in dataset.qrels.items()
     }
-    result = _calculate(list(measures.values()), qrels, _by_rank(run))
+    by_rank = (
+        ir_measures.ScoredDoc(question, document, float(len(ranking) - rank))
+        for question, ranking in run.items()
+        for rank, document in enumerate(ranking.ids)
+    )
+    result = _calculate(list(measures.values()), qrels, by_rank)
     per_query: dict[str, dict[str, float]] = {name: {} for name in measures}
     for metric in result.per_query:
         per_query[names[metric.measure]][metric.query_id] = float(metric.value)
@@ -76,9 +81,3 @@ def _calculate(
         names = ", ".join(map(str, measures))
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise SurpriseRerankError(f"{names} cannot be measured ({reason}); choose other measures") from error
-
-
-def _by_rank(run: Mapping[str, Ranking]) -> Iterator[ir_measures.ScoredDoc]:
-    for query_id, ranking in run.items():
-        for rank, document_id in enumerate(ranking.ids):
-            yield ir_measures.ScoredDoc(query_id, document_id, float(len(ranking) - rank))

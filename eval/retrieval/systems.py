@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from surprise_rerank.candidates import Candidates, Query
 from surprise_rerank.connectors.qdrant.scored import InclusionScored
 from surprise_rerank.connectors.qdrant.search.queries import TokenSample
 from surprise_rerank.connectors.systems.building import auto
@@ -77,30 +76,18 @@ def _fusion_lucene(method: FusionMethod, bm25_weight: float, resources: Resource
     return BuiltSystem("fusion", scored, FusionReranker(scorers, method, weights), note=note)
 
 
-def _pools_to_fit(
-    make: Callable[[Resources], BuiltSystem], resources: Resources
-) -> Callable[[Query], Candidates]:
-    """The pools that a system's weights are fitted on."""
-    of_own_pool = replace(resources, pool=None) if isinstance(resources.pool, Run) else resources
-    teacher = make(of_own_pool)
-
-    def retrieve(query: Query) -> Candidates:
-        return teacher.retriever.retrieve(query, _FIT_DEPTH, teacher.needs)
-
-    return retrieve
-
-
 def _fitted(make: Callable[[Resources], BuiltSystem], resources: Resources) -> BuiltSystem:
     """A system with weights that judged questions of another split teach, where they help."""
     built = make(resources)
     assert isinstance(built.reranker, FusionReranker)
-    fitted = fit_guarded(built.reranker, resources.lessons.pools(_pools_to_fit(make, resources)))
+    # A run has no pools of other questions.
+    teacher = make(replace(resources, pool=None)) if isinstance(resources.pool, Run) else built
+    pools = resources.lessons.pools(
+        lambda query: teacher.retriever.retrieve(query, _FIT_DEPTH, teacher.needs)
+    )
+    fitted = fit_guarded(built.reranker, pools)
     note = "; ".join(text for text in (built.note, str(fitted)) if text)
     return replace(built, reranker=built.reranker.weighted(fitted.weights), note=note)
-
-
-def _auto(resources: Resources) -> BuiltSystem:
-    return auto(resources.of_index())
 
 
 def _surprise(name: str, model: SurpriseModel, weight: Weight, shrink: float, summary: str) -> System:
@@ -163,7 +150,7 @@ EVALUATED: Mapping[str, System] = MappingProxyType(
             System(
                 name="auto-fitted",
                 summary="auto with weights fitted on judged training questions, if they help on others",
-                build=partial(_fitted, _auto),
+                build=partial(_fitted, lambda resources: auto(resources.of_index())),
                 kind="hybrid",
                 needs=_JUDGED,
             ),

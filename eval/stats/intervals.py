@@ -95,16 +95,19 @@ class _Products:
 
     def differences(self, rows: IntArray) -> Float64Array:
         """(k, ...) differences for resamples (..., m) of row numbers, m of them each."""
-        drawn = np.asarray(rows, dtype=np.int64)
-        counts = _counts(drawn.reshape(-1, drawn.shape[-1]), len(self._columns))
+        drawn, n = np.asarray(rows, dtype=np.int64), len(self._columns)
+        # How often each of r resamples has each of the n rows.
+        flat = drawn.reshape(-1, drawn.shape[-1])
+        places = (flat + n * np.arange(len(flat))[:, None]).ravel()
+        counts = np.bincount(places, minlength=len(flat) * n).reshape(-1, n).astype(np.float64)
         # A column that has a NaN is one of a constant similarity: NaN for that system alone.
         means = (counts @ self._columns).T / drawn.shape[-1]
         z, squares, products = means[: 3 * self._k].reshape(3, self._k, -1)
         g, g_squares = means[3 * self._k :]
         variances = (squares - z * z) * (g_squares - g * g)
         correlations = (products - z * g) / np.sqrt(np.where(variances > _NO_VARIANCE, variances, np.nan))
-        differences = _rounded(correlations[:-1] - correlations[-1])
-        return differences.reshape(self._k - 1, *drawn.shape[:-1])
+        differences = (correlations[:-1] - correlations[-1]).round(_DIGITS) + 0.0  # no -0 in tables
+        return np.asarray(differences.reshape(self._k - 1, *drawn.shape[:-1]))
 
 
 def _standard(values: Float64Array) -> Float64Array:
@@ -113,14 +116,3 @@ def _standard(values: Float64Array) -> Float64Array:
     deviations = centred.std(axis=1, keepdims=True)
     constant = np.ptp(values, axis=1, keepdims=True) == 0
     return np.where(constant, np.nan, centred / np.where(constant, 1.0, deviations))
-
-
-def _counts(drawn: IntArray, n: int) -> Float64Array:
-    """(r, n) how often each resample of (r, m) row numbers has each of the n rows."""
-    r = len(drawn)
-    flat = (drawn + n * np.arange(r)[:, None]).ravel()
-    return np.bincount(flat, minlength=r * n).reshape(r, n).astype(np.float64)
-
-
-def _rounded(differences: Float64Array) -> Float64Array:
-    return differences.round(_DIGITS) + 0.0  # no -0, which tables would show

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from scipy import stats
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.records import read_values
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 from surprise_rerank.eval.stats.correlations import correlations
@@ -41,7 +42,12 @@ _TABLES: Mapping[str, tuple[int, tuple[str, ...] | None]] = {
 
 def read_reports(places: Sequence[Path]) -> list[Values]:
     """The reports that `--report FILE.json` wrote, of files, and of folders by name."""
-    return [read_values(file) for place in places for file in _files(place)]
+    reports: list[Values] = []
+    for place in places:
+        files = sorted(place.glob("*.json")) if place.is_dir() else [place]
+        border.some(f"reports in {place}", files, "write one with --report FILE.json")
+        reports += map(read_values, files)
+    return reports
 
 
 def correlate(reports: Sequence[Values]) -> Report:
@@ -106,15 +112,6 @@ def correlate(reports: Sequence[Values]) -> Report:
         notes=tuple(notes),
         facts={"models": accuracies, "tasks of the mean": shared},
     )
-
-
-def _files(place: Path) -> list[Path]:
-    if not place.is_dir():
-        return [place]
-    files = sorted(place.glob("*.json"))
-    if not files:
-        raise DatasetError(f"there is no .json in the folder {place}; write one with --report FILE.json")
-    return files
 
 
 def _collected(reports: Sequence[Values]) -> tuple[Scores, Accuracies, dict[tuple[str, str], None]]:

@@ -87,8 +87,8 @@ def test_str_quotes_two_sentences_as_two_lines(tmp_path: Path) -> None:
     [
         ("STS13", "STS13/STS.input.FNWN.txt", ["a\tb", "a", "a\tb", "a\tb"], r"FNWN\.txt, line 2: "),
         ("STS13", "STS13/STS.gs.FNWN.txt", ["1", "2", "5.5", "4"], r"FNWN\.txt, line 3: .* from 0 to 5"),
-        ("STS13", "STS13/STS.gs.FNWN.txt", ["1", "2", "3"], r"FNWN\.txt has 3 lines, .* each of 4 pairs"),
-        ("STS13", "STS13/STS.gs.FNWN.txt", ["1", "", "", "2"], r"2 judged pairs, expected at least 3"),
+        ("STS13", "STS13/STS.gs.FNWN.txt", ["1", "2", "3"], r"lines of .*FNWN\.txt must be 4, got 3"),
+        ("STS13", "STS13/STS.gs.FNWN.txt", ["1", "", "", "2"], r"judged pairs of .* at least 3, got 2"),
         ("STS-B", "STSBenchmark/sts-test.csv", ["a\tb\tc\td\tx\ty"], r"line 1: .*two sentences"),
         ("SICK-R", "SICK/SICK_test_annotated.txt", ["1\ta\tb\t3\tNEUTRAL"], r"first line must be the header"),
         ("SICK-R", "SICK/SICK_test_annotated.txt", [], r"first line must be the header"),
@@ -98,7 +98,7 @@ def test_str_quotes_two_sentences_as_two_lines(tmp_path: Path) -> None:
         ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb",2'], r"line 4: .* from 0 to 1"),
         ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb"'], r"line 4: .*expected the columns"),
         ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb,1'], r"expected the columns"),
-        ("STR", "STR/sem_text_rel_ranked.csv", [], r"0 judged pairs"),
+        ("STR", "STR/sem_text_rel_ranked.csv", [], r"judged pairs of .* got 0"),
         ("STS17", "STS17/none.txt", [], r"sets\[0\]='STS17' is not known"),
     ],
 )

@@ -230,9 +230,14 @@ ONE = Document("d", "text")
 @pytest.mark.parametrize(
     ("documents", "queries", "qrels", "said"),
     [
-        ((), {"q": "?"}, {"q": {"d": 1}}, r"'x' has no documents"),
-        ((ONE, Document("d", "other")), {"q": "?"}, {"q": {"d": 1}}, r"two documents have the id 'd'"),
-        ((ONE,), {}, {}, r"'x' has no judged question in its split 'test'"),
+        ((), {"q": "?"}, {"q": {"d": 1}}, "documents of 'x' must be at least one"),
+        (
+            (ONE, Document("d", "other")),
+            {"q": "?"},
+            {"q": {"d": 1}},
+            "documents of 'x' must differ, got 'd' twice",
+        ),
+        ((ONE,), {}, {}, "questions of 'x', split 'test' must be at least one"),
         ((ONE,), {"q": "?"}, {"p": {"d": 1}}, r"2 questions lack a text or judgements: 'p', \.\.\."),
     ],
 )

@@ -15,7 +15,6 @@ from surprise_rerank.eval.cli.output.console import body, hit_json, shortened, s
 from surprise_rerank.eval.cli.surprise_rerank.search_results import SearchCommand, SearchResult
 from surprise_rerank.eval.reports.report import Cell, Column, Mark, Plot, Report, Series, Table
 from surprise_rerank.explanation import RankingExplanation, ScoreDistribution, ScorerShare, span
-from surprise_rerank.similarities.token_matches import TokenMatch
 from surprise_rerank.surprise.score import probability
 
 _BARS = 10  # candidates whose scores are drawn
@@ -99,8 +98,8 @@ def _verdict(hits: Sequence[Hit], explanation: RankingExplanation) -> Iterator[s
     top = explanation.shown[0]
     places = [
         f"{place} by {_name(name)} alone" if place else f"not found by {_name(name)} alone"
-        for name, ranks in _before(explanation).items()
-        for place in (ranks[top],)
+        for name in explanation.first_stage
+        for place in (explanation.before(name)[top],)
     ]
     alone = f" ({', '.join(places)})" if places else ""
     yield f"Rank {top + 1} is {shortened(_heading(hits[0]), _HEADING)!r}{alone}."
@@ -108,10 +107,6 @@ def _verdict(hits: Sequence[Hit], explanation: RankingExplanation) -> Iterator[s
 
 def _name(scorer: str) -> str:
     return NAMES.get(scorer, (scorer, ""))[0]
-
-
-def _before(explanation: RankingExplanation) -> dict[str, list[int | None]]:
-    return {name: explanation.before(name) for name in explanation.first_stage}
 
 
 def _heading(hit: Hit) -> str:
@@ -131,7 +126,7 @@ def _steps(values: Mapping[str, Any]) -> Table:
 
 
 def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Table:
-    before = _before(explanation)
+    before = {name: explanation.before(name) for name in explanation.first_stage}
     judged = explanation.ranking.percentile is not None
     texts = excerpts(explanation.question, [*map(body, hits)], language)
     columns = (
@@ -209,7 +204,13 @@ def _best_matches(explanation: RankingExplanation) -> Table:
     """The question's tokens below each other; beside them, what matched in the best documents."""
     rows = [row for row in explanation.shown if row in explanation.matches][:_COMPARED]
     cells = [
-        (nearest[0].token, *("" if m.match is None else _in_short(m) for m in nearest))
+        (
+            nearest[0].token,
+            *(
+                "" if m.match is None else f"{m.matched(_WORDS)} {m.similarity:.2f} {m.share:.0%}"
+                for m in nearest
+            ),
+        )
         for nearest in zip(*(explanation.matches[row] for row in rows), strict=True)
     ]
     merged = any(len(match.members) > 1 for row in rows for match in explanation.matches[row])
@@ -223,10 +224,6 @@ def _best_matches(explanation: RankingExplanation) -> Table:
             *(["Words with a dot between them were merged into one vector."] if merged else []),
         ),
     )
-
-
-def _in_short(match: TokenMatch) -> str:
-    return f"{match.matched(_WORDS)} {match.similarity:.2f} {match.share:.0%}"
 
 
 def _contributions(hits: Sequence[Hit], explanation: RankingExplanation) -> Plot:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -26,9 +26,7 @@ from surprise_rerank.eval.questions import (
 
 if TYPE_CHECKING:
     from surprise_rerank.candidates import Unit
-    from surprise_rerank.connectors.document_index import DocumentIndex
     from surprise_rerank.connectors.qdrant.location import Location
-    from surprise_rerank.surprise.ensemble import Ensemble
 
 _BATCH = 1024  # questions whose token vectors are in memory together
 _EXAMPLES = """\b
@@ -144,12 +142,13 @@ def tune(*, what: Literal["ensemble", "background", "weights"], **options: Any) 
 def _tune_ensemble(tuning: _Tuning) -> None:
     from surprise_rerank.connectors.attached.opening import open_collection
     from surprise_rerank.connectors.document_index import DocumentIndex
+    from surprise_rerank.surprise.ensemble import Ensemble
 
     chosen, questions, location = tuning.settings.of(EnsembleSettings), tuning.questions, tuning.location
     resumed = "What was changed stays; run the same command again to go on."
     texts = None if questions is None else read_questions(questions)
     first = list(islice(texts or (), _BATCH))  # errors of the file come before the model is loaded
-    encodes = texts is not None
+    encodes, every = texts is not None, chain(first, texts or ())
     opened = open_collection(location, model=tuning.model, config=tuning.config, encodes=encodes)
     with when_interrupted(resumed), opened as index:
         if not isinstance(index, DocumentIndex):
@@ -159,7 +158,9 @@ def _tune_ensemble(tuning: _Tuning) -> None:
             )
         if texts is not None and questions is not None:
             source = "questions" if questions == STANDARD_INPUT else f"questions of {Path(questions).name}"
-            ensemble = _of_questions(index, chain(first, texts))
+            batches = iter(lambda: list(islice(every, _BATCH)), [])
+            vectors = (index.encoder.encode(batch, kind="query").dense for batch in batches)
+            ensemble = Ensemble.from_batches(vectors, model=index.manifest.model)
         elif len(index):
             ensemble, source = index.ensemble(), "documents"
         else:
@@ -179,14 +180,6 @@ def _tune_ensemble(tuning: _Tuning) -> None:
 
 def _show(tuning: _Tuning, values: Mapping[str, Any], first: str, *more: str) -> None:
     tuning.out.result({"index": str(tuning.location), **values}, [f"{tuning.location}: {first}", *more])
-
-
-def _of_questions(index: DocumentIndex, texts: Iterator[str]) -> Ensemble:
-    from surprise_rerank.surprise.ensemble import Ensemble
-
-    batches = iter(lambda: list(islice(texts, _BATCH)), [])
-    vectors = (index.encoder.encode(batch, kind="query").dense for batch in batches)
-    return Ensemble.from_batches(vectors, model=index.manifest.model)
 
 
 def _tune_background(tuning: _Tuning) -> None:

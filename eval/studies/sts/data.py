@@ -133,15 +133,14 @@ def _read_subtask(folder: Path, year: str, name: str) -> SubTask:
         return first, second
 
     pairs = list(read_rows(folder / f"STS.input.{name}.txt", pair, "two sentences with a tab between"))
-    scores = list(read_rows(gold, _judgement, "a judgement from 0 to 5, or nothing"))
-    if len(pairs) != len(scores):
-        raise DataError(f"{gold} has {len(scores)} lines, expected one for each of {len(pairs)} pairs")
+
+    def judgement(line: str) -> float | None:
+        return number(line.strip(), 0, 5) if line.strip() else None
+
+    scores = list(read_rows(gold, judgement, "a judgement from 0 to 5, or nothing"))
+    border.equal(f"the number of lines of {gold}", len(scores), len(pairs), "give one for each pair")
     rows = [(*pair, score) for pair, score in zip(pairs, scores, strict=True) if score is not None]
     return _subtask(f"{year} {name}", rows, gold)
-
-
-def _judgement(line: str) -> float | None:
-    return number(line.strip(), 0, 5) if line.strip() else None
 
 
 def _read_sts_b(path: Path, name: str) -> SubTask:
@@ -184,7 +183,6 @@ def _read_str(folder: Path, name: str) -> SubTask:
 
 
 def _subtask(name: str, rows: Sequence[_Row], path: Path) -> SubTask:
-    if len(rows) < _FEWEST:
-        raise DataError(f"{path} has {len(rows)} judged pairs, expected at least {_FEWEST}")
+    border.count(f"the number of judged pairs of {path}", len(rows), _FEWEST)
     first, second, scores = zip(*rows, strict=True)
     return SubTask(name, first, second, np.array(scores, dtype=np.float64))
