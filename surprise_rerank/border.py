@@ -142,10 +142,11 @@ def present(name: str, value: T | None, advice: str) -> T:
     return value
 
 
-def some(name: str, values: Sized, advice: str) -> None:
-    """Refuse nothing where at least one is needed."""
-    if not len(values):
-        raise DataError(f"{name} must be at least one, got none; {advice}")
+def some(name: str, values: Sized, advice: str, least: int = 1) -> None:
+    """Refuse nothing where at least one is needed, or fewer than are needed."""
+    if len(values) < least:
+        expected = "one" if least == 1 else least
+        raise DataError(f"{name} must be at least {expected}, got {len(values) or 'none'}; {advice}")
 
 
 def distinct(name: str, names: Iterable[str], advice: str = "give each once") -> None:

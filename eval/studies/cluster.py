@@ -14,7 +14,6 @@ from surprise_rerank import border
 from surprise_rerank.classify.cluster import SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
-from surprise_rerank.errors import DataError, did_you_mean
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
 from surprise_rerank.eval.studies.labelled import (
@@ -46,16 +45,9 @@ def find_assignments(names: Iterable[str]) -> Assignments:
     assignments: dict[str, tuple[SurpriseModel, Weight]] = {COSINE: ("gaussian", 0.0)}
     for name in names:
         model, at, weight = name.partition("@")
-        if name != COSINE and model not in SURPRISE:
-            choices = (COSINE, *SURPRISE)
-            raise DataError(
-                f"there is no assignment {name!r}; {did_you_mean(model, choices)}choose from "
-                f"{', '.join(choices)}; a weight may follow, as in surprise@0.5"
-            )
-        try:
-            assignments.setdefault(name, (SURPRISE.get(model, "gaussian"), to_weight(weight) if at else 1.0))
-        except ValueError as error:
-            raise DataError(f"assignment {name!r}: the weight {error}") from None
+        if name != COSINE:
+            border.choice("assignment", model, SURPRISE)
+        assignments.setdefault(name, (SURPRISE.get(model, "gaussian"), to_weight(weight) if at else 1.0))
     return assignments
 
 
@@ -101,7 +93,7 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
         data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]
         border.distinct("names of files", [texts.name for texts in data], "give each once, or rename one")
         for texts in data:
-            border.count(f"the number of labels of {texts.name}", len(texts.classes), 2)
+            border.some(f"labels of {texts.name}", texts.classes, "clusters are compared with them", 2)
             border.count(f"clusters of {texts.name}", self._clusters(texts), 1, len(texts))
         return data
 

@@ -159,15 +159,11 @@ def _label(table: str, data_set: Sequence[str], column: str) -> str:
 
 def _tasks(downstream: Accuracies) -> tuple[list[str], list[str]]:
     """The tasks of any model, and those of all models."""
-    if not downstream:
-        raise DataError(
-            "no report has a table of downstream accuracies; give one that `rerank-eval downstream --report "
-            "FILE.json` wrote"
-        )
+    advice = "give one that `rerank-eval downstream --report FILE.json` wrote"
+    border.some("reports with a table of downstream accuracies", downstream, advice)
     tasks = list(dict.fromkeys(task for by_task in downstream.values() for task in by_task))
     shared = [task for task in tasks if all(task in by_task for by_task in downstream.values())]
-    if not shared:
-        raise DataError(f"no task was measured with all of {', '.join(downstream)}; measure the same ones")
+    border.some(f"tasks that all of {', '.join(downstream)} have", shared, "measure the same ones")
     return tasks, shared
 
 

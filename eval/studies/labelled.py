@@ -89,8 +89,7 @@ def read_labelled(
     The column of texts is found by its usual names; labels are strings, whole numbers, or true and false. A
     path `hf:NAME`, or `hf:NAME:SPLIT`, is a data set of the Hugging Face hub, where mteb's are, too.
     """
-    if text == label:
-        raise DataError(f"{path}: text and label are both the column {label!r}; name two different ones")
+    border.distinct("columns of text and label", [str(text), label], "name two")
     if str(path).startswith(_HUB):
         return _of_hub(str(path), text, label)
     # Ids are not looked at; a hash needs no column for them.

@@ -143,12 +143,12 @@ def _is_weight(value: Weight) -> bool:
 
 
 def to_weight(text: str) -> Weight:
-    """A weight of surprise: `crossover`, or a number from 0 to 1; a ValueError else."""
+    """A weight of surprise: `crossover`, or a number from 0 to 1; a DataError else."""
     with contextlib.suppress(ValueError):
         weight: Weight = "crossover" if text == "crossover" else float(text)
         if _is_weight(weight):
             return weight
-    raise ValueError(f"{text!r} is not crossover or a number from 0 to 1")
+    return border.refuse("weight", text, "crossover, or a number from 0 to 1", "write it as surprise@0.5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,10 +203,9 @@ class ClassifySettings(LabelledSettings):
             border.count("ensemble_size", number)
         for number in self.few_shot or ():
             border.count("few_shot", number, 0)
-        few, sizes, choices = self.few_shot, self.ensemble_size, ", ".join(FEW_SHOT_SYSTEMS)
-        unknown = next((name for name in self.systems or () if name not in FEW_SHOT_SYSTEMS), None)
+        border.choices("systems", self.systems or (), FEW_SHOT_SYSTEMS)
+        few, sizes = self.few_shot, self.ensemble_size
         for message, is_wrong in (
-            (f"there is no system {unknown!r}; choose from {choices}", unknown is not None),
             ("weight: give crossover, or a number from 0 to 1", not _is_weight(self.weight)),
             ("few_shot and ensemble_size are two studies; give one of them", few and sizes),
             ("few_shot takes one of templates", few and len(self.templates) > 1),

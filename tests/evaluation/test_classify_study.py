@@ -123,13 +123,13 @@ def test_names_are_a_classs_words_or_read_as_texts(tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("- a\n- b", "expected a mapping of classes to their names"),
-        ("", "expected a mapping of classes to their names"),
+        ("- a\n- b", "class -> names, must be a dictionary"),
+        ("", "class -> names, must be a dictionary"),
         ("a: [", "is not YAML"),
         ("sport: one\nsport: two\n", "duplicate key 'sport'"),
-        ("a: {b: c}", "names.yaml, a: expected a name or a list of names"),
-        ("a: []", "names.yaml, a: expected a name or a list of names"),
-        ("a: ' '", "names.yaml, a: expected a name or a list of names"),
+        ("a: {b: c}", "names.yaml, a must be a list of strings"),
+        ("a: []", "names.yaml, a must be a list of at least 1"),
+        ("a: ' '", "names.yaml, a must be a string that is not empty"),
         ("house_pets: xx\nmoney: yy\ntravel: dog", "the labels 'xx' and 'yy' have the same vector"),
         ("house_pets: x\nmoney: y", "lack 'travel', which texts are labelled with"),
         ("house_pets: x\nmoney: y\ntravel: x", "'house_pets' and 'travel' have the same description"),
@@ -208,11 +208,14 @@ def test_the_command_writes_the_report_and_tells_malformed_rows(files: Path, tmp
         ({"balanced": False}, "balanced is for few_shot"),
         ({"draws": 3}, "draws is for few_shot and ensemble_size"),
         ({"draws": 0, "few_shot": (3,)}, "draws must be a whole number of at least 1, got 0"),
-        ({"few_shot": (3,), "systems": ("bm25",)}, "there is no system 'bm25'; choose from cosine, surprise"),
+        (
+            {"few_shot": (3,), "systems": ("bm25",)},
+            "='bm25' is not known; there are: cosine",
+        ),
         ({"few_shot": (20,)}, "tested texts must be at least one, got none; all 60 texts are examples"),
-        ({"few_shot": (21,)}, "the class 'house_pets' has 20 texts, 21 examples are asked for"),
+        ({"few_shot": (21,)}, "texts of the class 'house_pets' must be at least 21, got 20"),
         ({"few_shot": (3,), "test_size": 60}, "the test takes all texts of the class 'house_pets'"),
-        ({"ensemble_size": (60,)}, "has 60 texts, the smallest ensemble 60: no text is left"),
+        ({"ensemble_size": (60,)}, "that leave a text to test must be at least one, got none; it has 60"),
         ({"models": ()}, "models must be at least one, got none"),
     ],
 )
@@ -225,9 +228,9 @@ def test_settings_that_do_not_fit_are_told_before_a_model_is_loaded(
 
 def test_one_class_is_nothing_to_tell_apart(files: Path, tmp_path: Path):
     alone = write_rows(tmp_path / "alone.jsonl", [row for row in rows(3) if row["label"] == "money"])
-    with pytest.raises(DataError, match="classes beside 'money' must be at least one, got none"):
+    with pytest.raises(DataError, match="classes must be at least 2, got 1"):
         measured(files, tmp_path, file=str(alone))
-    with pytest.raises(DataError, match=r"labels of alone\.jsonl must be a whole number of at least 2"):
+    with pytest.raises(DataError, match=r"labels of alone\.jsonl must be at least 2"):
         measured(files, tmp_path, train=alone, few_shot=(1,))
 
 

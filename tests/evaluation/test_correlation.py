@@ -129,8 +129,8 @@ def test_the_tasks_of_a_model_may_come_in_parts_and_the_mean_is_over_those_of_al
 @pytest.mark.parametrize(
     ("reports", "message"),
     [
-        ([], "no report has a table of downstream accuracies"),
-        ([words(MRR)], "no report has a table of downstream accuracies"),
+        ([], "reports with a table of downstream accuracies must be at least one"),
+        ([words(MRR)], "reports with a table of downstream accuracies must be at least one"),
         ([downstream(ACCURACIES)], "0 models with an intrinsic score"),
         (
             [words({"a": 0.1, "b": 0.2, "x": 0.3}), downstream(ACCURACIES)],
@@ -138,7 +138,7 @@ def test_the_tasks_of_a_model_may_come_in_parts_and_the_mean_is_over_those_of_al
         ),
         (
             [words(MRR), downstream({"a": (1,)}, ["MR"]), downstream({"b": (1,)}, ["CR"])],
-            "no task was measured with all of a, b",
+            "tasks that all of a, b have must be at least one",
         ),
     ],
 )

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from words import WordEncoder
 
 from surprise_rerank.connectors.progress import Terminal
-from surprise_rerank.errors import DataError, DatasetError
+from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval.studies import downstream as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies import sentence_models
@@ -144,12 +144,12 @@ def test_a_malformed_line_is_told_with_file_and_number(
 def test_what_is_not_there_is_told(data: Path, tmp_path: Path) -> None:
     write_lines(tmp_path / "MPQA" / "mpqa.neg")
     for name, place, message in (
-        ("IMDB", data, "there is no task 'IMDB'; choose from SCICITE, MR"),
+        ("IMDB", data, "task='IMDB' is not known; there are: SCICITE, MR"),
         ("SST5", tmp_path, "no folder downstream/SST/fine"),
         ("SICK-E", None, "give --data"),
-        ("MPQA", tmp_path, r"mpqa\.neg holds no text"),
+        ("MPQA", tmp_path, r"texts of .*mpqa\.neg must be at least one"),
     ):
-        with pytest.raises(DatasetError, match=message):
+        with pytest.raises(SurpriseRerankError, match=message):
             read_task(name, place)
 
 
@@ -224,7 +224,7 @@ def test_every_protocol_finds_what_a_word_gives_away(parts: Sequence[str], pairs
 
 
 def test_a_class_of_few_examples_is_refused() -> None:
-    with pytest.raises(DataError, match="6 examples of the class 'c0' to learn from, expected at least 10"):
+    with pytest.raises(DataError, match="examples of T's class 'c0' must be at least 10, got 6"):
         list(classify(a_task(("all",), classes=10, n=60), word_vectors))
 
 

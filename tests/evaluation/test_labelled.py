@@ -81,7 +81,7 @@ def test_files_that_hold_no_labelled_texts_are_told(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "a.jsonl", ROWS)
     with pytest.raises(DatasetError, match="no such file"):
         read_labelled(tmp_path / "b.jsonl")
-    with pytest.raises(DataError, match="both the column 'text'"):
+    with pytest.raises(DataError, match="columns of text and label must differ, got 'text' twice"):
         read_labelled(path, text="text", label="text")
     with pytest.raises(DataError, match="topic"):
         read_labelled(path, label="topic", on_error="skip")

@@ -98,7 +98,7 @@ def test_str_quotes_two_sentences_as_two_lines(tmp_path: Path) -> None:
         ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb",2'], r"line 4: .* from 0 to 1"),
         ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb"'], r"line 4: .*expected the columns"),
         ("STR", "STR/sem_text_rel_ranked.csv", ["Text,Score", '"a\nb,1'], r"expected the columns"),
-        ("STR", "STR/sem_text_rel_ranked.csv", [], r"judged pairs of .* got 0"),
+        ("STR", "STR/sem_text_rel_ranked.csv", [], r"judged pairs of .* got none"),
         ("STS17", "STS17/none.txt", [], r"sets\[0\]='STS17' is not known"),
     ],
 )

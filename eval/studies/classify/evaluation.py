@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.classify.classifier import SurpriseClassifier
 from surprise_rerank.classify.labels import Labels
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import BoolArray, IntArray
 from surprise_rerank.encoders.base import dense_vectors
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.stats.significance import holm
 from surprise_rerank.eval.studies.classify.few_shot import FewShot
@@ -66,9 +66,9 @@ class LabelStudy(Answers[ClassifySettings]):
     def prepare(self) -> None:
         """Refuse labels without names."""
         super().prepare()
-        if self.settings.names is None:
-            raise DataError("answers=yes classifies by the labels' names; give them, --set names=FILE.yaml")
-        self._labels = Labels.of(read_label_names(self.settings.names))
+        advice = "answers=yes classifies by them: give --set names=FILE.yaml"
+        names = border.present("names", self.settings.names, advice)
+        self._labels = Labels.of(read_label_names(names))
 
     def files(self) -> tuple[Path, ...]:
         """The file of the settings."""
@@ -172,11 +172,8 @@ class EnsembleSizes(ClassifyStudy):
         """The texts; ensembles that leave none to test are left out."""
         task, sizes = super().read(), self.settings.ensemble_size or ()
         self._sizes = [size for size in sizes if size < len(task.texts)]
-        if not self._sizes:
-            raise DataError(
-                f"{task.texts.name} has {len(task.texts)} texts, the smallest ensemble {min(sizes)}: no "
-                "text is left to test; give more texts or smaller ensembles"
-            )
+        advice = f"it has {len(task.texts)}: give more texts, or smaller ensembles"
+        border.some(f"ensembles of {task.texts.name} that leave a text to test", self._sizes, advice)
         self._draws = self.settings.draws or _DRAWS
         return task
 

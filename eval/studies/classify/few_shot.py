@@ -57,7 +57,7 @@ class FewShot(ClassifyStudy):
         task = super().read()
         self._source, self._shots, self._unreached = task.train or task.texts, self.settings.few_shot or (), 0
         self._classes = len(self._source.classes)
-        border.count(f"the number of labels of {self._source.name}", self._classes, 2)
+        border.some(f"labels of {self._source.name}", self._source.classes, "give texts of more", 2)
         draws = range(self.settings.draws or _DRAWS)
         self._draws = [drawn(task, self.settings, seed) for seed in draws]
         return task
@@ -279,10 +279,6 @@ def draw_examples(truth: IntArray, shots: int, classes: Sequence[str], rng: np.r
     present = np.unique(truth)
     by_class = [order[truth[order] == place] for place in present]
     for place, rows in zip(present.tolist(), by_class, strict=True):
-        if len(rows) < shots:
-            raise DataError(
-                f"the class {classes[place]!r} has {len(rows)} texts, {shots} examples are asked for; give "
-                "less"
-            )
+        border.some(f"texts of the class {classes[place]!r}", rows, "give a smaller K", shots)
     # One of each class after the other, so that the first examples are of all classes.
     return np.stack([rows[:shots] for rows in by_class], axis=1).ravel()

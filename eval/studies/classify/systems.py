@@ -13,11 +13,11 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 
+from surprise_rerank import border
 from surprise_rerank.classify.classifier import ClassifierModel, SurpriseClassifier
 from surprise_rerank.core.arrays import BoolArray, Float32Array, IntArray
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.encoders.base import Encoder
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.studies.labelled import COSINE, SURPRISE
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Weight
@@ -55,8 +55,7 @@ def by_labels(
 
 def logistic_regression(examples: Float32Array, truth: IntArray, texts: Float32Array) -> IntArray:
     """(n,) places of the chosen classes of a logistic regression on unit vectors, to convergence."""
-    if len(np.unique(truth)) < 2:
-        raise DataError(f"all {len(truth)} examples are of one class; give some of two at least")
+    border.some("classes of the examples", np.unique(truth), "give some of two", 2)
     model = LogisticRegression(max_iter=_ITERATIONS).fit(examples.astype(np.float64), truth)
     return np.asarray(model.predict(texts.astype(np.float64)), dtype=np.int64)
 

@@ -139,9 +139,7 @@ def label_names(classes: Iterable[str], described: LabelNames | None) -> LabelNa
             f"the label names lack {', '.join(map(repr, missing[:5]))}, which texts are labelled with; "
             f"they have {', '.join(map(repr, list(names)[:10]))}"
         )
-    border.some(
-        f"classes beside {next(iter(names), '')!r}", [*names][1:], "give texts of two classes at least"
-    )
+    border.some("classes", names, "give texts of two", 2)
     Labels.of(names)  # reports two classes of one name before anything is encoded
     return {name: names[name] for name in sorted(names)}
 
@@ -154,14 +152,11 @@ def read_label_names(path: Path) -> LabelNames:
         read = yaml.load(content, _UniqueKeys)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is not YAML: {' '.join(str(error).split())[:200]}") from error
-    if not isinstance(read, dict) or not read:
-        raise DataError(f"{path}: expected a mapping of classes to their names, got {str(read)[:60]!r}")
     names_by_class = {}
-    for name, value in read.items():
-        names = [value] if isinstance(value, str) else value
-        if not (isinstance(names, list) and names and all(isinstance(n, str) and n.strip() for n in names)):
-            raise DataError(f"{path}, {name}: expected a name or a list of names, got {str(value)[:60]!r}")
-        names_by_class[str(name)] = tuple(names)
+    mapping: dict[str, Any] = border.mapping(f"{path}, class -> names,", read)
+    for name, value in mapping.items():
+        names = border.texts(f"{path}, {name}", [value] if isinstance(value, str) else value, least=1)
+        names_by_class[name] = tuple(border.text(f"{path}, {name}", text, blank=False) for text in names)
     return names_by_class
 
 

@@ -10,8 +10,8 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array, IntArray
-from surprise_rerank.errors import DataError
 from surprise_rerank.eval.reports.report import Plot, Table
 from surprise_rerank.eval.stats.correlations import correlations
 from surprise_rerank.eval.studies.downstream.classifier import (
@@ -147,12 +147,9 @@ def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float
     """
     parts = {name: _examples(task, name, vectors) for name in task.parts}
     learned = parts["all" if "all" in parts else "train"]
-    counts = np.bincount(learned.labels, minlength=len(task.classes))
-    if counts.min() < _LEAST:
-        raise DataError(
-            f"{task.name}: {counts.min()} examples of the class {task.classes[int(counts.argmin())]!r} to "
-            f"learn from, expected at least {_LEAST}; are its files whole?"
-        )
+    for place, name in enumerate(task.classes):
+        examples = np.flatnonzero(learned.labels == place)
+        border.some(f"examples of {task.name}'s class {name!r}", examples, "are its files whole?", _LEAST)
     # MRPC is published with F1, too.
     has_f1 = len(task.classes) == 2 and any(part.others for part in task.parts.values())
     # Steps are short: where other programs run, two threads wait for each other ten times as long.

@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.core.arrays import IntArray
-from surprise_rerank.errors import DatasetError
 from surprise_rerank.eval.line_files import data_folder, place, read_lines, read_rows
 from surprise_rerank.eval.studies.settings import RELATEDNESS, TASKS
 from surprise_rerank.eval.studies.sts.data import SubTask, read_data_sets
@@ -117,9 +117,7 @@ def read_task(name: str, data: Path | None) -> DownstreamTask:
             for line in _filled(folder / file, read_lines(folder / file, "latin-1"))
         ]
         return DownstreamTask(name, classes, {"all": Part.of(items)})
-    if name not in _OF_PARTS:
-        raise DatasetError(f"there is no task {name!r}; choose from {', '.join((*TASKS, *RELATEDNESS))}")
-    published = _OF_PARTS[name]
+    published = _OF_PARTS[border.choice("task", name, (*TASKS, *RELATEDNESS))]
     folder = data_folder(data, *published.folder)
     parts: dict[PartName, Part] = {}
     for part, file in published.files.items():
@@ -130,8 +128,7 @@ def read_task(name: str, data: Path | None) -> DownstreamTask:
 
 def _filled(path: Path, rows: Iterable[T]) -> list[T]:
     filled = list(rows)
-    if not filled:
-        raise DatasetError(f"{path} holds no text, expected a line for each")
+    border.some(f"texts of {path}", filled, "write a line for each")
     return filled
 
 

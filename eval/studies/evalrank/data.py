@@ -85,7 +85,7 @@ def _similarity_set(name: str, path: Path) -> WordSimilaritySet:
         return (first.lower(), second.lower()), number(score)
 
     rows = list(read_rows(path, row, "two words and their similarity"))
-    border.some(f"pairs of {path}", rows[1:], "give two or more, with their similarity")
+    border.some(f"pairs of {path}", rows, "give them with their similarity", 2)
     pairs, scores = zip(*rows, strict=True)
     return WordSimilaritySet(name, pairs, np.array(scores))
 

@@ -12,6 +12,7 @@ count none of them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ from surprise_rerank.encoders.base import Progress
 _BLOCK = 1 << 21
 
 
-class Measure:
+class Measure(ABC):
     """Scores of m items, each as the first of a pair and as one of the background.
 
     Attributes:
@@ -37,17 +38,17 @@ class Measure:
     error = rounding = 0.0
     counts_equals = True
 
+    @abstractmethod
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
         """(n,) scores of n pairs of items, as defined."""
-        raise NotImplementedError
 
     def limits(self, first: IntArray, second: IntArray, side: int = 1) -> Float64Array:
         """(n,) what a score must exceed to be more than the pair's; at side -1, reach to be equal."""
         return self.scores(first, second) + side * self.rounding
 
+    @abstractmethod
     def rows(self, first: IntArray) -> Float64Array:
         """(b, m) scores of b first items and every item, by matrix products."""
-        raise NotImplementedError
 
 
 def ranks(

@@ -183,6 +183,6 @@ def _read_str(folder: Path, name: str) -> SubTask:
 
 
 def _subtask(name: str, rows: Sequence[_Row], path: Path) -> SubTask:
-    border.count(f"the number of judged pairs of {path}", len(rows), _FEWEST)
+    border.some(f"judged pairs of {path}", rows, "a correlation needs them", _FEWEST)
     first, second, scores = zip(*rows, strict=True)
     return SubTask(name, first, second, np.array(scores, dtype=np.float64))
