@@ -1,13 +1,10 @@
 """What other programs add scores by, over the same scores of the same pools; nothing is trained.
 
-Documents that a scorer gives nothing have no rank by it. The `bayesian` rows need the package `bayesian-bm25`
-and are left out without it: they add BM25 and the cosine, as they are documented, without its prior of term
-frequencies.
+Documents that a scorer gives nothing have no rank by it.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -51,20 +48,6 @@ def _isr(case: Case) -> Float64Array:
     return squares * np.sum(~np.isnan(every), axis=0)
 
 
-def _bayesian(case: Case, *, balanced: bool) -> Float64Array:
-    from bayesian_bm25.fusion import balanced_log_odds_fusion, cosine_to_probability, log_odds_conjunction
-
-    scores = own_scores(case)
-    bm25, everywhere = np.nan_to_num(scores["bm25"]), case.of.bm25[case.i]
-    positive = everywhere[everywhere > 0].astype(np.float64)
-    middle, spread = (float(np.median(positive)), float(positive.std())) if len(positive) else (0.0, 1.0)
-    words = 1 / (1 + np.exp(-(bm25 - middle) / (spread or 1.0)))
-    if balanced:
-        return np.asarray(balanced_log_odds_fusion(words, scores["cosine"]))
-    near = np.asarray(cosine_to_probability(scores["cosine"]))
-    return np.asarray(log_odds_conjunction(np.stack([words, near], axis=-1)))
-
-
 PEERS: Mapping[str, Scores] = {
     "RRF, k = 60": _sum(reciprocal_ranks),
     "RRF, k = 2": _sum(lambda scores: reciprocal_ranks(scores, 2)),
@@ -74,9 +57,3 @@ PEERS: Mapping[str, Scores] = {
     "min-max": _sum(min_max),
     "z of the pool": _sum(pool_z),
 }
-if importlib.util.find_spec("bayesian_bm25"):
-    PEERS = {
-        **PEERS,
-        "bayesian, balanced": lambda case: _bayesian(case, balanced=True),
-        "bayesian, log-odds": lambda case: _bayesian(case, balanced=False),
-    }
