@@ -233,9 +233,13 @@ def index(
     documents = _sources(sources, form, id_field, text_field, filling)
     documents.require_readable()
     with contextlib.ExitStack() as held:
-        existing, lost = None, None
+        existing: Manifest | None = None  # how the index was made; nobody else changes it meanwhile
+        lost = None
         try:
-            existing = _locked(location, held)
+            with contextlib.suppress(NoIndexError):
+                opened = held.enter_context(_open(location))
+                opened.storage.engine.claim()
+                existing = opened.manifest
         except UnreadableIndexError as error:
             if not rebuild:
                 raise
@@ -413,7 +417,9 @@ def _opened(
     except BaseException as error:
         if not holds and folder is not None:
             if folder.exists():
-                _take_away(location, encoder, options)
+                # Half made, too; not where another run has it open.
+                with contextlib.suppress(StoreError, DataError), _open(location, encoder, options) as half:
+                    half.storage.discard()
             for place in missing:
                 with contextlib.suppress(OSError):
                     place.rmdir()
@@ -421,12 +427,6 @@ def _opened(
             raise
         stays = "What was stored stays; run the same command again to go on."
         raise Interrupted(stays if holds else "Nothing was stored.") from error
-
-
-def _take_away(location: Location, encoder: Encoder | None, options: IndexOptions | None) -> None:
-    """Remove a new index without documents, also a half made one, unless another run has it open."""
-    with contextlib.suppress(StoreError, DataError), _open(location, encoder, options) as opened:
-        opened.storage.discard()
 
 
 def suited_model(sources: Sources) -> str:
@@ -460,16 +460,6 @@ def _encoder(model: str, precision: str, sources: Sources) -> Encoder:
         return load_model(model, precision)
     sample = [document.content for document in itertools.islice(sources, CALIBRATION_TEXTS)]
     return load_model(model, precision, sample or None)
-
-
-def _locked(location: Location, held: contextlib.ExitStack) -> Manifest | None:
-    """How an index was made; None where there is none yet. Nobody else changes it while the stack is open."""
-    try:
-        opened = held.enter_context(_open(location))
-    except NoIndexError:
-        return None
-    opened.storage.engine.claim()
-    return opened.manifest
 
 
 def _report(

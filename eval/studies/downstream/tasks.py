@@ -138,24 +138,19 @@ def _citation(line: str) -> tuple[str, str]:
     return citation["label"], _NOT_SCICITE.sub("", str(citation["text"]).lower())
 
 
-def _after_tab(line: str) -> tuple[str, str]:
-    text, label = line.split("\t")
-    return label.strip(), text
-
-
 def _before_space(line: str) -> tuple[str, str]:
     label, text = line.strip().split(" ", 1)
     return label.partition(":")[0], text
 
 
-def _paraphrase(line: str) -> tuple[str, str, str]:
-    label, _, _, first, second = line.split("\t")
-    return label, first, second
+def _tabbed(label: int, *texts: int) -> Callable[[str], tuple[str, ...]]:
+    """A reader of lines with tabs, by the columns of the label and of one or two texts."""
 
+    def read(line: str) -> tuple[str, ...]:
+        cells = line.split("\t")
+        return cells[label].strip(), *(cells[text] for text in texts)
 
-def _entailment(line: str) -> tuple[str, str, str]:
-    _, first, second, _, label, *_ = line.split("\t")
-    return label.strip(), first, second
+    return read
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +189,7 @@ _OF_PARTS = {
         _citation,
         "JSON with text and label",
     ),
-    "SST2": _Parts(("downstream", "SST", "binary"), _SST, ("0", "1"), _after_tab, "text, tab, label"),
+    "SST2": _Parts(("downstream", "SST", "binary"), _SST, ("0", "1"), _tabbed(1, 0), "text, tab, label"),
     "SST5": _Parts(
         ("downstream", "SST", "fine"), _SST, tuple("01234"), _before_space, "a label, a space, a text"
     ),
@@ -210,7 +205,7 @@ _OF_PARTS = {
         ("downstream", "MRPC"),
         {"train": "msr_paraphrase_train.txt", "test": "msr_paraphrase_test.txt"},
         ("0", "1"),
-        _paraphrase,
+        _tabbed(0, 3, 4),
         repr(_MRPC_COLUMNS),
         _MRPC_COLUMNS,
     ),
@@ -218,7 +213,7 @@ _OF_PARTS = {
         ("sts", "SICK"),
         {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"},
         ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
-        _entailment,
+        _tabbed(4, 1, 2),
         repr(_SICK_COLUMNS),
         _SICK_COLUMNS,
     ),
