@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from sklearn.exceptions import ConvergenceWarning
@@ -51,30 +50,17 @@ def find_assignments(names: Iterable[str]) -> Assignments:
     return assignments
 
 
-def clustering(settings: ClusterSettings, terminal: Terminal) -> ClusterStudy | GroupStudy:
-    """The study that settings ask for."""
-    return (GroupStudy if settings.answers else ClusterStudy)(settings, terminal)
+def clustering(settings: ClusterSettings, terminal: Terminal) -> ClusterStudy | Answers:
+    """The study that settings ask for; or the clusters of texts without labels, by the usual weight."""
+    if not settings.answers:
+        return ClusterStudy(settings, terminal)
+    advice = "answers=yes needs it: give --set clusters=N"
+    clusterer = SurpriseKMeans(border.present("clusters", settings.clusters, advice), random_state=0)
 
+    def groups(model: LabelledVectors, texts: LabelledTexts) -> Iterable[int]:
+        return map(int, clusterer.fit_predict(model.of(texts, "query")))
 
-class GroupStudy(Answers[ClusterSettings]):
-    """The number of each text's cluster, by the clusterer's defaults, of files without labels."""
-
-    answer = "cluster"
-
-    def prepare(self) -> None:
-        """Refuse no number of clusters."""
-        super().prepare()
-        border.present("clusters", self.settings.clusters, "answers=yes needs it: give --set clusters=N")
-
-    def files(self) -> tuple[Path, ...]:
-        """The files of the settings."""
-        return self.settings.files
-
-    def answers_of(self, model: LabelledVectors, texts: LabelledTexts) -> Iterable[int]:
-        """The clusters of texts."""
-        vectors = model.of(texts, "query")
-        groups = SurpriseKMeans(self.settings.clusters or 0, random_state=0).fit_predict(vectors)
-        return map(int, groups)
+    return Answers(settings, terminal, settings.files, "cluster", groups)
 
 
 class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):

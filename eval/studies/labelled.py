@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -212,14 +211,23 @@ class LabelledStudy(Study[Settings, Data, LabelledVectors]):
         return load_each(self.settings.models, load, self.terminal)
 
 
-class Answers(LabelledStudy[Settings, list[LabelledTexts]]):
-    """What every text of files without labels gets."""
+class Answers(LabelledStudy[LabelledSettings, list[LabelledTexts]]):
+    """What every text of files without labels gets: a label or a cluster, as `answer` says.
 
-    answer: ClassVar[str]
+    `answers_of` gives what the texts get by a model.
+    """
 
-    def prepare(self) -> None:
-        """Begin without rows."""
+    def __init__(
+        self,
+        settings: LabelledSettings,
+        terminal: Terminal,
+        files: Sequence[Path],
+        answer: str,
+        answers_of: Callable[[LabelledVectors, LabelledTexts], Iterable[str | int]],
+    ) -> None:
+        self._files, self._answer, self._answers_of = files, answer, answers_of
         self._rows: list[tuple[Cell, ...]] = []
+        super().__init__(settings, terminal)
 
     @property
     def title(self) -> str:
@@ -228,27 +236,16 @@ class Answers(LabelledStudy[Settings, list[LabelledTexts]]):
 
     def read(self) -> list[LabelledTexts]:
         """The texts."""
-        settings = self.settings
-        return [
-            read_unlabelled(file, text=settings.text, on_error=settings.on_error).sample(settings.limit)
-            for file in self.files()
-        ]
-
-    @abstractmethod
-    def files(self) -> tuple[Path, ...]:
-        """The files of the settings."""
-
-    @abstractmethod
-    def answers_of(self, model: LabelledVectors, texts: LabelledTexts) -> Iterable[str | int]:
-        """What each text gets by a model."""
+        how = {"text": self.settings.text, "on_error": self.settings.on_error}
+        return [read_unlabelled(file, **how).sample(self.settings.limit) for file in self._files]  # type: ignore[arg-type]
 
     def measure(self, model: LabelledVectors) -> None:
         """Add what the texts get."""
         for texts in self.data:
-            chosen = self.answers_of(model, texts)
-            self._rows += [(model.name, text, one) for text, one in zip(texts.texts, chosen, strict=True)]
+            answers = self._answers_of(model, texts)
+            self._rows += [(model.name, *row) for row in zip(texts.texts, answers, strict=True)]
 
     def tables(self) -> Iterator[Table]:
         """A row for each model and text."""
-        columns = (Column("model"), Column("text"), Column(self.answer))
-        yield Table("answers", f"The {self.answer} of each text", columns, tuple(self._rows))
+        columns = (Column("model"), Column("text"), Column(self._answer))
+        yield Table("answers", f"The {self._answer} of each text", columns, tuple(self._rows))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +29,6 @@ from surprise_rerank.eval.studies.classify.task import ClassifyStudy, Task, read
 from surprise_rerank.eval.studies.labelled import COSINE, Answers, LabelledTexts, LabelledVectors
 from surprise_rerank.eval.studies.measurements import Shown
 from surprise_rerank.eval.studies.settings import ClassifySettings
-from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Weight
 
@@ -50,38 +47,23 @@ _DRAWS = 10
 _SEED = 0
 
 
-def classification(settings: ClassifySettings, terminal: Terminal) -> Study[ClassifySettings, Any, Any]:
-    """The study that settings ask for."""
-    if settings.answers:
-        return LabelStudy(settings, terminal)
-    kind = FewShot if settings.few_shot else EnsembleSizes if settings.ensemble_size else ZeroShot
-    return kind(settings, terminal)
+def classification(settings: ClassifySettings, terminal: Terminal) -> ClassifyStudy | Answers:
+    """The study that settings ask for; or the label of each text, by the classifier's defaults."""
+    if not settings.answers:
+        kind = FewShot if settings.few_shot else EnsembleSizes if settings.ensemble_size else ZeroShot
+        return kind(settings, terminal)
+    advice = "answers=yes classifies by them: give --set names=FILE.yaml"
+    labels = Labels.of(read_label_names(border.present("names", settings.names, advice)))
 
+    def answers(model: LabelledVectors, texts: LabelledTexts) -> Iterable[str]:
+        anchors = labels.vectors(settings.templates[0], partial(dense_vectors, model.encoder, kind="query"))
+        by_label = dict(zip(labels.classes.tolist(), anchors, strict=True))
+        weight, size = settings.weight, settings.crossover_size
+        vectors = model.of(texts)
+        classifier = SurpriseClassifier(by_label, weight=weight, crossover_size=size).fit(vectors)
+        return map(str, classifier.predict(vectors))
 
-class LabelStudy(Answers[ClassifySettings]):
-    """The label whose name is the most surprising for each text of a file without labels."""
-
-    answer = "label"
-
-    def prepare(self) -> None:
-        """Refuse labels without names."""
-        super().prepare()
-        advice = "answers=yes classifies by them: give --set names=FILE.yaml"
-        names = border.present("names", self.settings.names, advice)
-        self._labels = Labels.of(read_label_names(names))
-
-    def files(self) -> tuple[Path, ...]:
-        """The file of the settings."""
-        return (self.settings.file,)
-
-    def answers_of(self, model: LabelledVectors, texts: LabelledTexts) -> Iterable[str]:
-        """The labels of texts, by the classifier's defaults."""
-        vectors, settings = model.of(texts), self.settings
-        encode = partial(dense_vectors, model.encoder, kind="query")
-        anchors = self._labels.vectors(settings.templates[0], encode)
-        by_label = dict(zip(self._labels.classes.tolist(), anchors, strict=True))
-        mixing = {"weight": settings.weight, "crossover_size": settings.crossover_size}
-        return map(str, SurpriseClassifier(by_label, **mixing).fit(vectors).predict(vectors))  # type: ignore[arg-type]
+    return Answers(settings, terminal, [settings.file], "label", answers)
 
 
 class ZeroShot(ClassifyStudy):
