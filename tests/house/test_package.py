@@ -177,3 +177,18 @@ def test_the_extra_all_holds_every_other_but_those_for_developers() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     named = [name for line in extras["all"] for name in line.partition("[")[2].rstrip("]").split(",")]
     assert sorted(named) == sorted(set(extras) - {"all", "dev", "docs"})
+
+
+def test_workflows_run_on_what_is_promised_and_pin_what_they_use() -> None:
+    workflows = {path.name: path.read_text("utf-8") for path in (ROOT / ".github").rglob("*.yml")}
+    for name, text in workflows.items():
+        for action in re.findall(r"uses: (?!\./)(\S+)", text):
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action), (name, action)
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    pythons = re.findall(r"Python :: (3\.\d+)", " ".join(classifiers))
+    assert f"| Python | {', '.join(pythons)};" in page
+    for name in ("ci.yml", "package.yml"):
+        assert re.findall(r"python: (\[.*\])", workflows[name]) == [json.dumps(pythons)]
+    servers = re.findall(r"qdrant: v([\d.]+)", workflows["ci.yml"])
+    assert re.findall(r"\d+\.\d+\.\d+", re.findall(r"\| Qdrant server \|.*", page)[0]) == servers
