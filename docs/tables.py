@@ -1,7 +1,8 @@
 """Fills the tables of the pages that nobody writes by hand: `python docs/tables.py`.
 
 Each stands between two comments. Of `<!-- options surprise-rerank index -->` it has a command's options, of
-`<!-- figures systems.csv system=auto|cosine system,scifact -->` rows and columns of a file in figures/.
+`<!-- figures systems.csv system=auto|cosine system,scifact -->` rows and columns of a file in figures/,
+of `<!-- public face -->` and `<!-- public modules -->` the names of docs/public.py.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from pathlib import Path
 
 import click
+from public import face_rows, module_rows
 
 from surprise_rerank.eval.cli.rerank_eval.main import command as rerank_eval
 from surprise_rerank.eval.cli.surprise_rerank.main import command as surprise_rerank
@@ -19,7 +21,8 @@ DOCS = Path(__file__).parent
 COMMANDS: dict[str, click.Group] = {"surprise-rerank": surprise_rerank, "rerank-eval": rerank_eval}
 # Options of nearly every command, which a page describes once.
 COMMON = {"--index", "--json", "--quiet", "--set", "--config", "--help", "--version"}
-MARKED = re.compile(r"(<!-- (options|figures) (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"]
+MARKED = re.compile(r"(<!-- (options|figures|public) (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def found(names: str) -> click.Command:
@@ -67,12 +70,17 @@ def figures(given: str) -> str:
     return table([shown, *([row[name] for name in shown] for row in rows)])
 
 
+def public(part: str) -> str:
+    """The names of `surprise_rerank` itself (`face`), or those of its `modules`."""
+    return table(face_rows() if part == "face" else module_rows())
+
+
 def filled(page: str) -> str:
     """A page with its tables as they are now."""
-    make = {"options": options, "figures": figures}
+    make = {"options": options, "figures": figures, "public": public}
     return MARKED.sub(lambda part: f"{part[1]}\n{make[part[2]](part[3])}\n{part[4]}", page)
 
 
 if __name__ == "__main__":
-    for path in sorted(DOCS.glob("*.md")):
+    for path in PAGES:
         path.write_text(filled(path.read_text("utf-8")), "utf-8")

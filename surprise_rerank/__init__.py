@@ -1,4 +1,7 @@
-"""Re-ranking of Qdrant's candidates by the surprise score and by DynaMax."""
+"""Re-ranking of Qdrant's candidates by the surprise score and by DynaMax.
+
+What docs/api.md lists is public. All else is private, whatever its name, and may change in any release.
+"""
 
 from __future__ import annotations
 

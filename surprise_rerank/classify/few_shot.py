@@ -30,6 +30,7 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, FloatArray, matrix, unit_rows
+from surprise_rerank.core.extras import importing
 from surprise_rerank.documents import encodable
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.encoders.transformer import SentenceTransformerEncoder
@@ -117,13 +118,13 @@ def fine_tune(
     compared with ("this matter is sport"). Of n texts (n, L) members tell which labels are a text's own;
     equal ones are one text that has the labels of all.
     """
-    from torch.nn.functional import normalize
-
     if not isinstance(encoder, SentenceTransformerEncoder):
         raise ModelError(
             f"{encoder.name} is no sentence-transformers model and cannot be fine-tuned; train a linear map "
             'of its vectors, method="linear"'
         )
+    from torch.nn.functional import normalize
+
     model = copy.deepcopy(encoder.model).float()
     parameters = [weights for weights in model.parameters() if weights.requires_grad]
     if not parameters:
@@ -165,7 +166,8 @@ def fit_linear_map(
     The same seed gives the same map. AdamW's weight decay works on W - I: it pulls towards the cosine of the
     vectors as they are. Equal vectors are one text that has the labels of all.
     """
-    import torch
+    with importing("torch"):
+        import torch
 
     labels = unit_rows(matrix(label_vectors, "label_vectors"))
     texts = unit_rows(matrix(vectors, "vectors", labels.shape[1]))

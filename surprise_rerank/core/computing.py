@@ -25,6 +25,7 @@ from threadpoolctl import ThreadpoolController
 
 from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array, FloatArray
+from surprise_rerank.core.extras import importing
 from surprise_rerank.core.process import limit_torch
 from surprise_rerank.errors import DataError
 
@@ -37,7 +38,8 @@ _SMALL = 1 << 18
 
 def device_of(name: str) -> torch.device:
     """The device of a name, after a check that it can be used; a DataError if it cannot."""
-    import torch  # here, because it takes seconds, and products in numpy do not need it
+    with importing("torch"):
+        import torch  # here, because it takes seconds, and products in numpy do not need it
 
     limit_torch()
     try:

@@ -32,11 +32,16 @@ def importing(extra: str) -> Iterator[None]:
         raise MissingExtraError(f"{error.name} is not installed: run {pip_line(extra)}") from error
 
 
-def import_extra(module: str, extra: str) -> ModuleType:
-    """Import a module of an extra of this package; a MissingExtraError with the pip line if it is missing."""
+def require_extra(module: str, extra: str) -> None:
+    """Raise a MissingExtraError with the pip line if a module of an extra of this package is missing."""
     top_level = module.partition(".")[0]
     if not is_installed(top_level):
         raise MissingExtraError(f"{top_level} is not installed: run {pip_line(extra)}")
+
+
+def import_extra(module: str, extra: str) -> ModuleType:
+    """Import a module of an extra of this package; a MissingExtraError with the pip line if it is missing."""
+    require_extra(module, extra)
     return importlib.import_module(module)
 
 

@@ -102,7 +102,10 @@ class FunctionEncoder(PortableEncoder):
         border.choice("kind", kind, get_args(Kind))
         border.optional(border.function, "on_progress", on_progress)
         keeps = kind == "query" and self._most_kept > 0
-        vectors = self._found_again(plain) if keeps else {}
+        vectors: dict[int, Float32Array] = {}
+        if keeps:
+            with self._lock.get():
+                vectors = {row: self._kept[text] for row, text in enumerate(plain) if text in self._kept}
         for rows in in_batches(range(len(plain)), lambda row: len(plain[row]), _CALL_CHARACTERS, self._batch):
             sent = [row for row in rows if plain[row].strip() and row not in vectors]
             if sent:
@@ -126,11 +129,6 @@ class FunctionEncoder(PortableEncoder):
         plain = [encodable(text) for text in border.texts("texts", texts)]
         spans_of_texts = ([word.span() for word in _WORD.finditer(text)] for text in plain)
         return [np.array(spans, dtype=np.int64).reshape(-1, 2) for spans in spans_of_texts]
-
-    def _found_again(self, questions: Sequence[str]) -> dict[int, Float32Array]:
-        """Row -> the vector that was kept."""
-        with self._lock.get():
-            return {row: self._kept[text] for row, text in enumerate(questions) if text in self._kept}
 
     def _keep(self, vectors: dict[str, Float32Array]) -> None:
         """Keep these, and forget the oldest beyond the number."""

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from surprise_rerank import border
 from surprise_rerank.core.computing import processor_has
-from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line
+from surprise_rerank.core.extras import is_installed, packaged_folder, pip_line, require_extra
 from surprise_rerank.core.files import cache_folder
 from surprise_rerank.core.process import limit_torch
 from surprise_rerank.encoders.base import Encoder, PortableEncoder, Precision
@@ -97,6 +97,7 @@ def _load(
     if is_word_vectors(name):
         _require_float32(name, "has word vectors", precision)
         return StaticEncoder(load_word_vectors(name))
+    require_extra("sentence_transformers", "torch")
     source, local = _source(name)
     folder = _folder_of(source, local, name)
     if is_multi_vector(folder):

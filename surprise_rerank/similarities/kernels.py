@@ -17,6 +17,7 @@ import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, FloatArray, IntArray, row_norms
 from surprise_rerank.core.computing import products, using_threads
+from surprise_rerank.core.extras import importing
 from surprise_rerank.core.process import limit_torch
 from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.errors import DataError
@@ -67,7 +68,8 @@ def pool_maxima(
     _require_in_range(row_norms(query), np.ones(1) if unit_tokens else documents.norms)
     if device == "cpu" and threads in (None, 1) and _is_small(documents):
         return _small_maxima(query, documents, unit_tokens=unit_tokens, of_documents=of_documents)
-    import torch
+    with importing("torch"):
+        import torch
 
     from surprise_rerank.core.computing import device_of
 
@@ -121,7 +123,8 @@ def own_memberships(documents: TokenBatch, *, threads: int | None = None) -> Flo
     if documents.own is not None:
         return documents.own
     _require_in_range(documents.norms, documents.norms)
-    import torch
+    with importing("torch"):
+        import torch
 
     limit_torch()
     memberships = torch.zeros(len(documents.norms))

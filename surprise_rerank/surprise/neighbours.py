@@ -12,12 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from surprise_rerank.core.arrays import BoolArray, Float32Array, Float64Array, IntArray, pair_similarities
 from surprise_rerank.core.computing import device_of
+from surprise_rerank.core.extras import importing
 from surprise_rerank.errors import DataError
 from surprise_rerank.surprise.linear_form import LinearForm, augmented_documents, augmented_query
+
+with importing("torch"):
+    import torch
 
 # Keys of a block: the float32 product with 2,048 queries takes 64 MiB.
 KEY_BLOCK = 8192

@@ -146,7 +146,6 @@ SECTIONS = {
     "Sparse vectors": [["('0',)"]],
     "ColBERT multivectors": [["('0',)", "('0',)"]],
     "Surprise, and logged questions": [["('0',)"]],
-    "Documents in parts": [[r"0 \['0'\]", r"[1-7] \['[1-7]'\]"]],
     "Thresholds": [[r"[1-8] 0"]],
     "Enrich": [[r"8 points, about .* nothing was written", "8 enriched, 0 unchanged, .*", r"\('0',\)"]],
     "Daily changes": [["0 enriched, 0 unchanged.*"]],

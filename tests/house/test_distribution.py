@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -16,7 +17,6 @@ import pytest
 from surprise_rerank.core.extras import is_installed
 
 ROOT = Path(__file__).parents[2]
-PUBLIC = "from surprise_rerank import DocumentIndex, FusionReranker, TextReranker, Surprise, Hit"
 MODULES = ("surprise_rerank", "connectors", "eval")
 
 pytestmark = [
@@ -92,10 +92,11 @@ def test_both_hold_the_project_and_nothing_else(checkout: Path, distributions: t
     run(sys.executable, "-P", "-m", "twine", "check", "--strict", *distributions, cwd=distributions[0].parent)
 
 
-def test_the_wheel_works(environment: Path, tmp_path: Path) -> None:
-    code = f"{PUBLIC}; import surprise_rerank; print(surprise_rerank.__file__, surprise_rerank.__version__)"
-    file, version = run(environment / "bin" / "python", "-P", "-c", code, cwd=tmp_path).split()
-    assert Path(file).is_relative_to(environment)
-    assert version[0].isdigit()
-    for command, shown in (("surprise-rerank", "search"), ("rerank-eval", "papers")):
-        assert shown in run(environment / "bin" / command, "--help", cwd=tmp_path)
+@pytest.mark.parametrize("missing", [(), ("torch", "sentence_transformers", "transformers")])
+def test_the_wheel_works_also_without_torch(
+    environment: Path, tmp_path: Path, missing: tuple[str, ...]
+) -> None:
+    smoke = Path(__file__).with_name("wheel_smoke.py")
+    version, folder, *_ = run(environment / "bin" / "python", "-P", smoke, *missing, cwd=tmp_path).split()
+    assert Path(folder).is_relative_to(environment)
+    assert version == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

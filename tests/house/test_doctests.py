@@ -42,7 +42,6 @@ def test_examples_in_docstrings_are_true(name: str):
     assert doctest.testmod(module).failed == 0
 
 
-# evaluation.md has a process of its own, in tests/core/test_tracing.py.
 @pytest.mark.parametrize(
     "page", ["scores", "indexing", "encoders", "classification", "thresholds", "adapters", "similar"]
 )

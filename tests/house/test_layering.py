@@ -63,6 +63,7 @@ CORE_MAY = {
 ADAPTERS = (
     *("haystack", "langchain", "llama_index", "mcp", "mteb", "pyterrier", "rerankers"),
     *("server.app", "server.connections", "server.documents", "server.door"),
+    *("surprise.neighbours", "evalrank.measures"),  # torch's products
 )
 
 
@@ -134,14 +135,13 @@ def test_importing_a_module_needs_no_extra():
         for top, distributions in packages_distributions().items()
         if {name.lower().replace("_", "-") for name in distributions} & required
     }
-    # These come with qdrant-client and its extra, jinja2 and sentence-transformers.
+    # These come with qdrant-client and its extra, and jinja2.
     allowed |= {
         "surprise_rerank",
         "pydantic",
         "grpc",
         "orjson",
         "markupsafe",
-        "tokenizers",
         *sys.stdlib_module_names,
     }
     foreign = {

@@ -12,15 +12,18 @@ from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import torch
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray, row_norms
+from surprise_rerank.core.extras import importing
 from surprise_rerank.core.moments import Moments
 from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure
 from surprise_rerank.similarities.bags import Texts
 from surprise_rerank.similarities.definitions import Similarity
 from surprise_rerank.surprise.ensemble import Ensemble
 from surprise_rerank.surprise.score import Surprise, SurpriseModel, Weight, has_spread
+
+with importing("torch"):
+    import torch
 
 DenseMeasure: TypeAlias = Literal[
     "cosine",
