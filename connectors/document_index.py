@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, get_args
 
-import numpy as np
 from qdrant_client import models
 
 from surprise_rerank import border
@@ -34,6 +33,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     PointId,
 )
 from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools, WithOtherTenants
+from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant.storage import Storage
@@ -52,7 +52,6 @@ from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatis
 from surprise_rerank.connectors.qdrant.writing.writer import delete_documents
 from surprise_rerank.connectors.ranked import RankedCollection
 from surprise_rerank.connectors.systems.backgrounds import kept_by_unit, look_after_backgrounds, measure_again
-from surprise_rerank.core.arrays import VectorSimilarity
 from surprise_rerank.core.process import NeverCopied, PerProcess
 from surprise_rerank.core.terms import TermArray
 from surprise_rerank.core.tokens import TokenBatch
@@ -99,7 +98,6 @@ class DocumentIndex(NeverCopied, RankedCollection):
 
     id_key = ID
     metadata_key = METADATA
-    similarity: VectorSimilarity = "dot"  # of unit vectors, which is their cosine
     storage: Storage
 
     def __init__(self, storage: Storage, encoder: Encoder | None) -> None:
@@ -185,14 +183,9 @@ class DocumentIndex(NeverCopied, RankedCollection):
         return self.storage.manifest
 
     @property
-    def pooling(self) -> float:
-        """Tokens that are merged into one vector, on average."""
-        return self.manifest.options.pooling
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether token vectors are stored."""
-        return self.manifest.options.tokens
+    def layout(self) -> VectorLayout:
+        """The vectors, and how they are compared."""
+        return VectorLayout.of(self.manifest)
 
     @property
     def default_system(self) -> str:
@@ -429,10 +422,7 @@ class DocumentIndex(NeverCopied, RankedCollection):
 
     def ensemble(self, sample_size: int = 4096) -> Ensemble:
         """The ensemble of all stored documents (of their passages, where they are split), in one pass."""
-        batches = (
-            np.array([r.vectors[DENSE] for r in batch], np.float32).reshape(-1, self.manifest.dimension)
-            for batch in self.storage.engine.scroll((), (DENSE,))
-        )
+        batches = (self.layout.dense_of(page)[0] for page in self.storage.engine.scroll((), (DENSE,)))
         return Ensemble.from_batches(batches, sample_size=sample_size, model=self.manifest.model)
 
     def sample_ids(self, size: int) -> tuple[str, ...]:
@@ -453,7 +443,7 @@ class DocumentIndex(NeverCopied, RankedCollection):
         names = self.pools.vectors_of(frozenset({"tokens"}))
         stored = {record.id: record for record in engine.retrieve(points, fields, names)}
         records = [stored[point] for point in points if point in stored]
-        return tuple(map(self.pools.key, records)), self.pools.tokens_of(records)
+        return tuple(map(self.pools.key, records)), self.layout.tokens_of(records)
 
     def surprise_reranker(self) -> SurpriseReranker:
         """What orders given documents by surprise, as their moments do, if they carry some."""

@@ -53,7 +53,7 @@ class StoredCandidates:
     @property
     def pooling(self) -> float:
         """Tokens that are merged into one of their vectors, on average."""
-        return self.index.pooling
+        return self.index.layout.pooling
 
     def candidates(self, query: Query, ids: Sequence[str], fields: frozenset[Field]) -> Candidates:
         """Return the documents that the index has of these, in this order, with BM25's scores, if any."""
@@ -232,8 +232,8 @@ class _View(RankedCollection):
     _whole: RankedCollection
 
     storage, engine, model, fingerprint = map(_shared, ("storage", "engine", "model", "fingerprint"))
-    id_key, metadata_key, similarity = map(_shared, ("id_key", "metadata_key", "similarity"))
-    has_tokens, pooling, words, remedy = map(_shared, ("has_tokens", "pooling", "words", "remedy"))
+    id_key, metadata_key, layout = map(_shared, ("id_key", "metadata_key", "layout"))
+    words, remedy = map(_shared, ("words", "remedy"))
     encoder, language, default_system = map(_shared, ("encoder", "language", "default_system"))
     sample_ids, sample, token_sample = map(_shared, ("sample_ids", "sample", "token_sample"))
     statistics, ensemble_version = map(_shared, ("statistics", "ensemble_version"))

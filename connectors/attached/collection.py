@@ -16,6 +16,7 @@ from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.attached.enrichment import (
     SUFFIX,
+    TOKENS,
     TRIED,
     WORD_STATISTICS,
     WORDS,
@@ -39,7 +40,6 @@ from surprise_rerank.connectors.attached.finding import (
 from surprise_rerank.connectors.attached.kept import KeptFiles, files_name, files_of
 from surprise_rerank.connectors.attached.layouts import (
     PayloadLayout,
-    VectorLayout,
     find_layout,
     is_random,
     point_id,
@@ -59,7 +59,9 @@ from surprise_rerank.connectors.qdrant.engines.placement import Placement
 from surprise_rerank.connectors.qdrant.languages import SAMPLED, language_of, stems_of
 from surprise_rerank.connectors.qdrant.lexical import AUTO, Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.location import Location
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import PointId
+from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.searched import Words
 from surprise_rerank.connectors.qdrant.search.status import CollectionStatus
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, digest_of
@@ -116,7 +118,6 @@ class Collection(NeverCopied, RankedCollection):
         self._sparse, self.files = sparse, files
         self.engine, self.where = points.kind, points.where
         self.id_key, self.metadata_key = payloads.id_path, payloads.metadata
-        self.has_dense, self.similarity = vectors.has_dense, vectors.similarity
         self._notes: tuple[str, ...] = ()
         self.enriched = self._found_enriched()
         self._counted: dict[str, Ensemble | TermStatistics] = {}
@@ -293,7 +294,7 @@ class Collection(NeverCopied, RankedCollection):
             return self.ensemble()
         border.texts("questions", texts, least=2)  # one has no spread
         vectors = self.encoder.encode(texts, kind="query").dense
-        ensemble = Ensemble.from_vectors(vectors, model=self.model, similarity=self.similarity)
+        ensemble = Ensemble.from_vectors(vectors, model=self.model, similarity=self.vectors.similarity)
         self.files.write_file(_QUESTIONS, ensemble.to_bytes())
         return ensemble
 
@@ -330,10 +331,24 @@ class Collection(NeverCopied, RankedCollection):
     # What `SearchedCollection` asks for
 
     @property
+    def layout(self) -> VectorLayout:
+        """The vectors that are compared: token vectors that were added come before the collection's."""
+        record = self.enriched.record
+        if record is None or not self.enriched.has_tokens or self.token_encoder is None:
+            return self.vectors
+        return replace(
+            self.vectors,
+            tokens=TOKENS,
+            token_size=record.token_dimension,
+            token_cosines=True,
+            token_fields=TOKEN_FIELDS,
+            pooling=POOLING,
+        )
+
+    @property
     def pools(self) -> ForeignPools:
         """Candidates from requests to the engine; what retrievers are made of."""
-        reads_added = self.enriched.has_tokens and self.token_encoder is not None
-        return ForeignPools(self.points, self.vectors, self.payloads, self.enriched, reads_added)
+        return ForeignPools(self.points, self.layout, self.payloads, self.enriched)
 
     @property
     def words(self) -> Words | None:
@@ -368,26 +383,11 @@ class Collection(NeverCopied, RankedCollection):
         return self.ensemble().identity
 
     @property
-    def has_tokens(self) -> bool:
-        """Whether token vectors of documents are stored that a question's can be compared with."""
-        return self.vectors.tokens is not None or self.pools.reads_added
-
-    @property
-    def compares_tokens_here(self) -> bool:
-        """The collection's own multivectors beside dense ones, where Qdrant takes no cosines of them."""
-        return self.has_dense and not (self.pools.reads_added or self.vectors.token_cosines)
-
-    @property
-    def pooling(self) -> float:
-        """Tokens merged into a fetched vector: multivectors come as they are, added ones as in an index."""
-        return POOLING if self.pools.reads_added else 1
-
-    @property
     def default_system(self) -> str:
         """The best system that there is enough for: one scorer is enough for all."""
-        if not self.has_dense:
+        if not self.vectors.has_dense:
             return "dynamax" if self.words is None else "fusion"
-        return "auto" if is_linear(self.similarity) else "fusion"
+        return "auto" if is_linear(self.vectors.similarity) else "fusion"
 
     def remedy(self, what: str) -> str:
         """What one can do where there are no `words` or no `token vectors`."""

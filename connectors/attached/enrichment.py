@@ -16,15 +16,12 @@ from typing import Any
 
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates
 from surprise_rerank.connectors.attached.layouts import PayloadLayout, point_id
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, token_params
 from surprise_rerank.connectors.qdrant.lexical import Bm25, SparseVector
 from surprise_rerank.connectors.qdrant.multivectors import (
-    TOKEN_COUNT,
     TOKEN_FIELDS,
     document_vectors,
-    stored_tokens,
     token_payload,
 )
 from surprise_rerank.connectors.qdrant.schema import (
@@ -35,7 +32,7 @@ from surprise_rerank.connectors.qdrant.schema import (
     Record,
     StoredVector,
 )
-from surprise_rerank.connectors.qdrant.search.queries import InclusionQuestion, by_id
+from surprise_rerank.connectors.qdrant.search.queries import by_id
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files
 from surprise_rerank.connectors.qdrant.writing.term_statistics import TermStatistics
 from surprise_rerank.connectors.qdrant.writing.writer import (
@@ -45,7 +42,7 @@ from surprise_rerank.connectors.qdrant.writing.writer import (
     upsert_in_halves,
 )
 from surprise_rerank.core.batches import in_batches
-from surprise_rerank.core.tokens import TokenBatch, pooled_tokens
+from surprise_rerank.core.tokens import pooled_tokens
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_documents, token_dimension
 from surprise_rerank.errors import DataError, IndexMismatchError
@@ -138,33 +135,14 @@ class Enrichment:
                 "token_encoder=, or enrich again"
             )
 
-    def inclusion(
-        self, question: InclusionQuestion, wanted: models.Filter, limit: int
-    ) -> models.QueryRequest:
-        """A request for inclusion of a question's tokens in points that a filter lets through."""
-        return question.among(wanted, limit, TOKENS, (TOKEN_COUNT, HASH))
-
-    def included(
-        self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
-    ) -> Candidates:
-        """Candidates, whose points these are, with what was found by `inclusion`."""
-        notes = (*pool.notes, *behind(points, pool.documents, records))
-        return replace(pool, inclusion=question.inclusion(records, points), notes=tuple(dict.fromkeys(notes)))
-
     def request(self, points: Sequence[PointId], *, tokens: bool = True) -> models.QueryRequest:
         """A request for what was added to points: the hashes of their texts, and token vectors."""
         return by_id(points, (HASH, *TOKEN_FIELDS), (TOKENS,)) if tokens else by_id(points, (HASH,), (WORDS,))
 
-    def tokens_of(self, points: Sequence[str], records: Sequence[Record]) -> TokenBatch:
-        """Token vectors of points, of what was found by `request`; a DataError names damaged ones."""
-        assert self.record is not None
+    def tokens(self, points: Sequence[str], records: Sequence[Record]) -> list[Record]:
+        """The points, of what was found by `request`, with the token vectors of none where they lack them."""
         added = {record.id: record for record in records if TOKENS in record.vectors}
-        return stored_tokens(
-            [added[point].vectors[TOKENS] if point in added else () for point in points],
-            [added[point].payload if point in added else _ABSENT for point in points],
-            self.record.token_dimension,
-            [f"of point {point}" for point in points],
-        )
+        return [added.get(point) or Record(point, _ABSENT, {}) for point in points]
 
     def remove(self) -> bool:
         """Take away everything that was added; returns whether there was anything."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from surprise_rerank import border
 from surprise_rerank.connectors.attached.enrichment import SUFFIX
-from surprise_rerank.connectors.attached.layouts import VectorLayout
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
 from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.storage.files import CollectionFiles, Files, FolderFiles, MemoryFiles
 from surprise_rerank.errors import IndexMismatchError
 

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.connectors.qdrant.schema import UNNAMED, PointId, Record
+from surprise_rerank.connectors.qdrant.schema import UNNAMED, PointId
+from surprise_rerank.connectors.qdrant.search.layout import SIMILARITIES, VectorLayout
 from surprise_rerank.connectors.readers.fields import (
     METADATA_NAMES,
     TEXT_NAMES,
@@ -24,9 +25,8 @@ from surprise_rerank.connectors.readers.fields import (
     shown,
 )
 from surprise_rerank.connectors.readers.source import RefusedError
-from surprise_rerank.core.arrays import Float32Array, VectorSimilarity, unit_rows
+from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.core.json_values import at
-from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, did_you_mean
 
@@ -280,96 +280,8 @@ def _metadata(values: Mapping[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-_SIMILARITIES: Mapping[models.Distance, VectorSimilarity] = {
-    models.Distance.COSINE: "dot",
-    models.Distance.DOT: "dot",
-    models.Distance.EUCLID: "euclidean",
-    models.Distance.MANHATTAN: "manhattan",
-}
 # Vectors whose lengths differ from 1 by less are taken for unit vectors: float16 and APIs round.
 _ROUNDED = 1e-2
-
-
-@dataclass(frozen=True, slots=True)
-class VectorLayout:
-    """The vectors that are compared.
-
-    Of a collection without dense vectors `dense` is the multivector, whose MaxSim finds documents then.
-    """
-
-    dense: str  # name of the dense vector; empty for the one without a name
-    size: int  # its dimension
-    distance: models.Distance  # how Qdrant compares it
-    tokens: str | None = None  # name of the multivector of tokens
-    token_size: int = 0  # the dimension of the tokens
-    token_cosines: bool = False  # whether Qdrant compares tokens by the cosine: MaxSim is inclusion then
-    sparse: str | None = None  # name of the sparse vector of words
-    idf: bool = False  # whether Qdrant multiplies its values with the IDF
-    unit: bool = True  # whether dense vectors have length 1
-
-    @property
-    def has_dense(self) -> bool:
-        """Whether there is one dense vector of each document."""
-        return self.dense != self.tokens
-
-    @property
-    def using(self) -> str | None:
-        """The dense vector in a request."""
-        return self.dense or None
-
-    @property
-    def similarity(self) -> VectorSimilarity:
-        """How documents are compared with questions here.
-
-        |x - y|^2 = 2 - 2 <x, y> for unit vectors, so that their Euclidean distance orders as the cosine does;
-        the sum of |x_i - y_i| does not.
-        """
-        similarity = _SIMILARITIES[self.distance]
-        return "dot" if self.unit and similarity != "manhattan" else similarity
-
-    @property
-    def score(self) -> str:
-        """What the scores of Qdrant's search are called."""
-        if not self.has_dense:
-            return "MaxSim"
-        name = _SIMILARITIES[self.distance]
-        return name if name != "dot" else ("cosine" if self.unit else "dot")
-
-    def scores(self, scores: Float32Array) -> Float32Array:
-        """Qdrant's scores, as higher for nearer: a distance x becomes 1 / (1 + x)."""
-        if _SIMILARITIES[self.distance] == "dot":
-            return scores
-        return np.asarray(1.0 / (1.0 + scores), np.float32)
-
-    def dense_of(self, page: Sequence[Record]) -> tuple[Float32Array, list[int]]:
-        """Dense vectors of points, as they are compared, and the rows of the points that have one."""
-        rows = [i for i, record in enumerate(page) if record.vectors.get(self.dense) is not None]
-        vectors = np.array([page[i].vectors[self.dense] for i in rows], np.float32)
-        vectors = vectors.reshape(len(rows), self.size)
-        # Qdrant scales those that it compares by the cosine.
-        return (unit_rows(vectors) if self.distance == models.Distance.COSINE else vectors), rows
-
-    def tokens_of(self, page: Sequence[Record]) -> TokenBatch:
-        """Return the multivectors of points, which are a text's token vectors."""
-        size = self.token_size
-        matrices = (record.vectors.get(self.tokens or "") for record in page)
-        rows = [np.array([] if m is None else m, np.float32).reshape(-1, size) for m in matrices]
-        return TokenBatch.from_arrays(rows, size)
-
-    def facts(self) -> list[tuple[str, str]]:
-        """Names and values for `status`."""
-        named = repr(self.dense) if self.dense else "the one without a name"
-        lengths = "" if self.unit else ", not of length 1"
-        dense = f"{named}, {self.size} dimensions, {self.distance.value}{lengths}"
-        tokens = (
-            "none" if self.tokens is None else f"multivector {self.tokens!r}, {self.token_size} dimensions"
-        )
-        idf = ", with Qdrant's IDF" if self.idf else ""
-        return [
-            ("dense vector", dense if self.has_dense else "none: documents are found by MaxSim"),
-            ("token vectors", tokens),
-            ("sparse vector", "none" if self.sparse is None else f"{self.sparse!r}{idf}"),
-        ]
 
 
 def find_vectors(
@@ -400,10 +312,17 @@ def find_vectors(
     idf = sparse_name is not None and words[sparse_name].modifier == models.Modifier.IDF
     if not dense and vector is None and token_name is not None:
         distance = models.Distance(multi[token_name].distance)
-        if _SIMILARITIES[distance] != "dot":
+        if SIMILARITIES[distance] != "dot":
             raise DataError(f"{where}: {token_name!r} is compared by {distance.value}, not by Cosine or Dot")
         return VectorLayout(
-            token_name, token_size, distance, token_name, token_size, sparse=sparse_name, idf=idf
+            token_name,
+            token_size,
+            distance,
+            token_name,
+            token_size,
+            has_dense=False,
+            sparse=sparse_name,
+            idf=idf,
         )
     fitting = {name: params for name, params in dense.items() if params.size == size}
     chosen = _chosen("vector", vector, fitting if vector is None and len(fitting) == 1 else dense, where)

@@ -3,53 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
 from qdrant_client import models
 
-from surprise_rerank.candidates import Candidates, Field, Query
+from surprise_rerank.candidates import Candidates, Field
 from surprise_rerank.connectors.attached.enrichment import TOKENS, WORDS, Enrichment, behind
 from surprise_rerank.connectors.attached.layouts import (
     PayloadLayout,
-    VectorLayout,
     haystack_point,
     one_id,
     point_id,
     point_of,
 )
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine, PayloadChoice
-from surprise_rerank.connectors.qdrant.multivectors import query_vectors
-from surprise_rerank.connectors.qdrant.schema import PointId, Record
-from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search, no_tokens, not_stored
+from surprise_rerank.connectors.qdrant.schema import HASH, PointId, Record
+from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
+from surprise_rerank.connectors.qdrant.search.pools import Found, Pools, Search, not_stored
 from surprise_rerank.connectors.qdrant.search.queries import (
     InclusionQuestion,
     SearchOptions,
     Stage,
-    maxsim_stage,
-    nearest,
     request,
 )
-from surprise_rerank.core.arrays import Float32Array, Float64Array
+from surprise_rerank.core.arrays import Float64Array
 
 _ADDED = frozenset({WORDS, TOKENS})
 _FILTERED = 4  # times as many are asked for, where a filter is on another collection
 
 
-@dataclass(frozen=True)
 class ForeignPools(Pools):
-    """Makes candidate pools of a foreign collection; a key is the id of a point."""
+    """Makes candidate pools of a foreign collection; a key is the id of a point.
 
-    points: ClientEngine  # of the collection
-    vectors: VectorLayout  # which are compared
-    payloads: PayloadLayout  # how points become documents
-    enriched: Enrichment  # what was added
-    reads_added: bool  # whether token vectors were added that a question's can be compared with
+    Args:
+        points: of the collection.
+        layout: the vectors: the collection's, and those that were added where they are read.
+        payloads: how points become documents.
+        enriched: what was added.
+    """
 
-    @property
-    def where(self) -> str:
-        """The place, for messages."""
-        return self.points.where
+    def __init__(
+        self, points: ClientEngine, layout: VectorLayout, payloads: PayloadLayout, enriched: Enrichment
+    ) -> None:
+        self.points, self.layout, self.payloads, self.enriched = points, layout, payloads, enriched
+        self.where, self.reads_added = points.where, layout.tokens == TOKENS
+        self.marks = (HASH,) if self.reads_added else ()
 
     def ask(self, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
         """The points that each of several queries finds: in one request, two where some are beside."""
@@ -140,27 +138,6 @@ class ForeignPools(Pools):
         """A filter for these points."""
         return self.among([record.id for record in records])
 
-    def asked(self, query: Query) -> Float32Array:
-        """The question's dense vector; its (m, d) token vectors where documents have those only."""
-        return query.require_dense() if self.vectors.has_dense else query_vectors(query.require_tokens())
-
-    def near(self, dense: Float32Array, limit: int) -> Stage:
-        """The nearest as the collection compares its vectors."""
-        layout = self.vectors
-        if not layout.has_dense:
-            return maxsim_stage(dense, layout.dense, limit)
-        return Stage(nearest(dense), layout.using, f"{layout.score} of dense vectors", limit)
-
-    def nearness(self, records: Sequence[Record]) -> tuple[str, Float64Array]:
-        """What Qdrant compares by, as higher for nearer."""
-        layout = self.vectors
-        values = layout.scores(np.array([record.score for record in records], np.float32))
-        return layout.score, np.asarray(values, np.float64)
-
-    def dense_of(self, records: Sequence[Record]) -> Float32Array:
-        """(n, d) dense vectors of points that came with them."""
-        return self.vectors.dense_of(records)[0]
-
     def is_apart(self, vector: str) -> bool:
         """Whether a vector was added beside the collection."""
         return vector in _ADDED
@@ -175,7 +152,7 @@ class ForeignPools(Pools):
         self, records: Sequence[Record], fields: frozenset[Field], answers: Mapping[str, Sequence[Record]]
     ) -> list[Record]:
         """Return the points that have a dense vector, where that is asked for."""
-        layout = self.vectors
+        layout = self.layout
         if "dense" not in fields or not layout.has_dense:
             return list(records)
         return [record for record in records if record.vectors.get(layout.dense) is not None]
@@ -196,7 +173,7 @@ class ForeignPools(Pools):
             names = [self.payloads.document_id(record.id, record.payload) for record in records]
             if self.payloads.id and len(set(names)) < len(names):
                 raise one_id(self.where, self.payloads.id, names)
-        layout, points = self.vectors, [record.id for record in records]
+        layout, points = self.layout, [record.id for record in records]
         pool = Candidates(ids=tuple(names), scores=scores)
         if "documents" in fields:
             documents = (self.payloads.document(record.id, record.payload) for record in records)
@@ -207,26 +184,19 @@ class ForeignPools(Pools):
         if "dense" in fields and layout.has_dense:
             pool = replace(pool, dense=layout.dense_of(records)[0])
         if "tokens" in fields:
-            read = self.reads_added
-            tokens = self.enriched.tokens_of(points, added) if read else layout.tokens_of(records)
-            pool = replace(pool, tokens=tokens)
+            stored = self.enriched.tokens(points, added) if self.reads_added else records
+            pool = replace(pool, tokens=layout.tokens_of(stored))
         return pool
-
-    def inclusion(
-        self, question: InclusionQuestion, wanted: models.Filter, limit: int
-    ) -> models.QueryRequest:
-        """A request for inclusion of a question's tokens in what was added to points, or in their own."""
-        if self.reads_added:
-            return self.enriched.inclusion(question, wanted, limit)
-        return question.among(wanted, limit, self.vectors.tokens or "", ())
 
     def included(
         self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates with what was found by `inclusion`, and a note where that is of earlier texts."""
-        if self.reads_added:
-            return self.enriched.included(pool, points, question, records)
-        return replace(pool, inclusion=question.inclusion(records, points, None))
+        pool = super().included(pool, points, question, records)
+        if not self.reads_added:
+            return pool
+        notes = (*pool.notes, *behind(points, pool.documents, records))
+        return replace(pool, notes=tuple(dict.fromkeys(notes)))
 
     def points_of(self, ids: Sequence[str]) -> dict[str, PointId | None]:
         """The point of each document; None for what can be no document's id, or is none that is there."""
@@ -245,16 +215,6 @@ class ForeignPools(Pools):
     def payload_of(self, fields: frozenset[Field]) -> PayloadChoice:
         """What to fetch of points' payloads for candidates with these fields."""
         return None if "documents" in fields else self.payloads.id_fields
-
-    def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
-        """Names of the vectors to fetch for candidates with these fields."""
-        layout = self.vectors
-        names = [layout.dense] * ("dense" in fields and layout.has_dense)
-        if "tokens" in fields and not self.reads_added:
-            if layout.tokens is None:
-                raise no_tokens(self.where, "add them with enrich(tokens=True)")
-            names.append(layout.tokens)
-        return tuple(names)
 
     def _is_apart(self, search: Search) -> bool:
         return self.is_apart(search.plan(1)[0].using or "")

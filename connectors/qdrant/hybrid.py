@@ -308,7 +308,7 @@ class HybridRetriever(ExplainingRetriever):
         pools, options = self.index.pools, self.options.exactly() if self.exact else self.options
         # Third: how near all of them are.
         place = {record.id: row for row, record in enumerate(records)}
-        vectors = dict(zip([record.id for record in read], pools.dense_of(read), strict=True))
+        vectors = dict(zip([record.id for record in read], pools.layout.dense_of(read)[0], strict=True))
         best, others = (
             [record.id for record in part if record.id in vectors and record.id in place]
             for part in chosen_points

@@ -110,7 +110,7 @@ def of_index(index: DocumentIndex, tokens: bool, tenant: str | None = None) -> I
         yield from _of_passages(pages, pools)
         return
     for records, rows in pages:
-        kept = pools.tokens_of(records) if tokens else None
+        kept = pools.layout.tokens_of(records) if tokens else None
         yield [_named(record, pools) for record in records], rows, kept
 
 

@@ -50,7 +50,7 @@ def build_system(
             f"the system {name!r} needs {' and '.join(not_here)}, which only an evaluation has; "
             "compare it with rerank-eval"
         )
-    if "dense" in system.needs and not index.has_dense:
+    if "dense" in system.needs and not index.layout.has_dense:
         raise DataError(
             f"{index.where} has no dense vectors, which {name} reads; choose one of "
             f"{', '.join(possible_systems(index))}"
@@ -102,7 +102,7 @@ def possible_systems(index: SearchedCollection) -> list[str]:
     lacks = {"lucene", "judgements"}
     storage = index.storage
     lacks |= {"ensemble"} if storage is not None and storage.manifest.statistics is None else set()
-    lacks |= set() if index.has_dense else {"dense"}
+    lacks |= set() if index.layout.has_dense else {"dense"}
     lacks |= {"sparse"} if index.words is None else set()
     lacks |= set() if index.has_tokens else {"tokens"}
     able = {name for name, system in all_systems().items() if not system.needs & lacks}
@@ -183,7 +183,7 @@ def auto(inputs: SystemInputs, settings: SumSettings = AUTO) -> BuiltSystem:
 def _sum(name: str, inputs: SystemInputs, settings: SumSettings) -> BuiltSystem:
     """A sum of scorers over the pools of cosine and, where it can be asked, BM25; or over the given pool."""
     words, tokens = inputs.words, inputs.token_sample()
-    sample = inputs.sample() if inputs.index.has_dense else None
+    sample = inputs.sample() if inputs.index.layout.has_dense else None
     # Where Qdrant gives all scores of its own pool, nothing else travels. What it compares the vectors of
     # somebody else's collection by need not be the cosine.
     is_own_pool = words is not None and inputs.first_stage is None

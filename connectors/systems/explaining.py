@@ -57,7 +57,7 @@ def explain_ranking(
         shares = tuple(_of_sum(share, rows) for share in system.reranker.shares(query, candidates))
         names = tuple(share.name for share in shares)
     else:
-        names = tuple(name for name in _scorers(system) if name != "cosine" or index.has_dense)
+        names = tuple(name for name in _scorers(system) if name != "cosine" or index.layout.has_dense)
         shares = tuple(_share(system, name, pool, sample) for name in names)
     distributions = tuple(
         ScoreDistribution(name, sample.described(name), sample.similarities(name), sample.moments(name))

@@ -83,7 +83,7 @@ class SystemInputs:
     @property
     def compares_here(self) -> bool:
         """Whether token vectors are compared here; else Qdrant computes MaxSim."""
-        return self.of_texts or self.index.compares_tokens_here
+        return self.of_texts or self.index.layout.compares_tokens_here
 
     @property
     def lacks(self) -> str:

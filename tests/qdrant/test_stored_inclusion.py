@@ -60,7 +60,9 @@ def test_scores_inside_qdrant_are_the_inclusion_of_the_merged_tokens(open_index:
             assert asked is not None
             pool = index.fetch([d.id for d in own], frozenset())
             found = index.with_inclusion(pool, asked).require_inclusion()
-            merged = pooled_tokens(encoder.encode([d.content for d in own]).require_tokens(), index.pooling)
+            merged = pooled_tokens(
+                encoder.encode([d.content for d in own]).require_tokens(), index.layout.pooling
+            )
             places = {d.id: i for i, d in enumerate(own)}
             sample = merged.take([places[name] for name in names])
             assert found.lengths.tolist() == merged.token_counts.tolist()
@@ -136,7 +138,7 @@ def test_what_is_not_stored_is_said(open_index: Opener) -> None:
         index.sync(corpus(2, 5), background=False)
         with pytest.raises(DataError, match=r"has no token vectors, which dynamax compares; .*tokens=yes"):
             build_system("dynamax", index)
-        with pytest.raises(DataError, match=r"has no token vectors; rebuild it with the setting tokens"):
+        with pytest.raises(DataError, match=r"has no token vectors; store them"):
             index.fetch(["d1"], frozenset({"tokens"}))
         assert index.default_system == "auto"  # by its words
         assert "dynamax" not in possible_systems(index)

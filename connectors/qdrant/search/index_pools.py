@@ -7,22 +7,19 @@ from dataclasses import replace
 from itertools import chain
 from typing import ClassVar
 
-import numpy as np
 from qdrant_client import models
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Field, Unit
-from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS, stored_tokens
+from surprise_rerank.connectors.qdrant.multivectors import TOKEN_FIELDS
 from surprise_rerank.connectors.qdrant.schema import (
     ALL,
-    DENSE,
     DOCUMENT_FIELDS,
     ID,
     NUMBER,
     PASSAGE_FIELDS,
     PASSAGES,
     SOURCE,
-    TOKEN_VECTORS,
     PointId,
     Record,
     document_key,
@@ -31,28 +28,24 @@ from surprise_rerank.connectors.qdrant.schema import (
     to_document,
     to_passage,
 )
+from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.pools import (
     Asked,
     Found,
     Pools,
     Search,
-    no_tokens,
     not_stored,
-    scores_of,
 )
 from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
-    InclusionQuestion,
     SearchOptions,
     Stage,
     by_id,
-    dense_stage,
     rescored,
 )
 from surprise_rerank.connectors.qdrant.storage import Storage
 from surprise_rerank.connectors.qdrant.writing.inventory import UnusablePlace
-from surprise_rerank.core.arrays import Float32Array, Float64Array
-from surprise_rerank.core.tokens import TokenBatch
+from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
@@ -73,6 +66,7 @@ class IndexPools(Pools):
     def __init__(self, storage: Storage, density: float, tenant: str | None = None) -> None:
         self._density = density
         self.storage, self.tenant = storage, tenant
+        self.where, self.layout = storage.where, VectorLayout.of(storage.manifest)
         self._key_field = storage.manifest.options.key_field  # asked for some 2,000 times in a search
 
     @property
@@ -141,7 +135,7 @@ class IndexPools(Pools):
         options = self.storage.manifest.options
         if self.tenant is None and options.tenant is not None:
             raise DataError(
-                f"{self.storage.where} has tenants, and nobody says whose documents are searched; give "
+                f"{self.where} has tenants, and nobody says whose documents are searched; give "
                 f"tenant= (--tenant NAME), '' for those of no tenant, {ALL!r} for those of all"
             )
 
@@ -164,7 +158,7 @@ class IndexPools(Pools):
             whose = ""
             if self.storage.manifest.options.tenant is not None:
                 whose = " (say tenant=)" if self._is_of_all else f" of tenant {self.tenant!r}"
-            raise not_stored(self.storage.where, missing, whose)
+            raise not_stored(self.where, missing, whose)
         points = [
             point_id(keys[name], number)
             for name in ids
@@ -231,13 +225,6 @@ class IndexPools(Pools):
             options = options.among(stored_with.tenant_filter(self.tenant))
         return rescored(options, stored_with.quantization)
 
-    def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
-        """Names of the vectors that fields are made of; a DataError if the index stores none."""
-        if "tokens" in fields and not self.storage.manifest.options.tokens:
-            raise no_tokens(self.storage.where, "rebuild it with the setting tokens")
-        names: dict[Field, str] = {"dense": DENSE, "tokens": TOKEN_VECTORS}
-        return tuple(name for field, name in names.items() if field in fields)
-
     def payload_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
         """What to fetch of points' payloads for candidates with these fields."""
         names: tuple[str, ...] = DOCUMENT_FIELDS if "documents" in fields else (ID,)
@@ -285,8 +272,8 @@ class IndexPools(Pools):
         pool = Candidates(
             ids=tuple(p[name_field] for p in payloads),
             scores=scores,
-            dense=self.dense_of(records) if "dense" in fields else None,
-            tokens=self.tokens_of(records) if "tokens" in fields else None,
+            dense=self.layout.dense_of(records)[0] if "dense" in fields else None,
+            tokens=self.layout.tokens_of(records) if "tokens" in fields else None,
             documents=tuple(documents[self._document(record)] for record in records) if has_texts else None,
             unit=self.unit,
         )
@@ -320,48 +307,6 @@ class IndexPools(Pools):
     def these(self, records: Sequence[Record]) -> models.Filter:
         """A filter for these points."""
         return models.Filter(must=[models.HasIdCondition(has_id=[record.id for record in records])])
-
-    def near(self, dense: Float32Array, limit: int) -> Stage:
-        """The nearest by the cosine of dense vectors."""
-        return dense_stage(dense, limit)
-
-    def nearness(self, records: Sequence[Record]) -> tuple[str, Float64Array]:
-        """Cosines."""
-        return "cosine", scores_of(records)
-
-    def is_apart(self, vector: str) -> bool:
-        """All vectors are of the same points."""
-        return False
-
-    def inclusion(
-        self, question: InclusionQuestion, wanted: models.Filter, limit: int
-    ) -> models.QueryRequest:
-        """A request for inclusion of a question's tokens in points that a filter lets through."""
-        return question.among(wanted, limit)
-
-    def included(
-        self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
-    ) -> Candidates:
-        """Candidates with what was found by `inclusion`."""
-        return replace(pool, inclusion=question.inclusion(records, points))
-
-    def dense_of(self, records: Sequence[Record]) -> Float32Array:
-        """(n, d) dense vectors of points that came with them."""
-        vectors = np.array([record.vectors[DENSE] for record in records], dtype=np.float32)
-        return vectors.reshape(len(records), self.storage.manifest.dimension)
-
-    def tokens_of(self, records: Sequence[Record]) -> TokenBatch:
-        """The token vectors of points that came with them.
-
-        Raises:
-            DataError: if some are damaged; names the document.
-        """
-        return stored_tokens(
-            [record.vectors.get(TOKEN_VECTORS, ()) for record in records],
-            [record.payload for record in records],
-            self.storage.manifest.token_dimension,
-            [f"of document {record.payload[ID]!r}" for record in records],
-        )
 
     @property
     def _is_of_all(self) -> bool:

@@ -12,11 +12,15 @@ from qdrant_client import models
 
 from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.engines.client import PayloadChoice, payload_selector
+from surprise_rerank.connectors.qdrant.multivectors import query_vectors
 from surprise_rerank.connectors.qdrant.schema import NUMBER, Record
+from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.queries import (
     InclusionQuestion,
     SearchOptions,
     Stage,
+    maxsim_stage,
+    nearest,
     request,
 )
 from surprise_rerank.core.arrays import Float32Array, Float64Array
@@ -70,6 +74,9 @@ class Pools(ABC):
     """
 
     unit: ClassVar[Unit] = "document"  # what a line of a ranking of its candidates is
+    where: str  # the place, for messages
+    layout: VectorLayout  # the vectors, and how they are compared
+    marks: tuple[str, ...] = ()  # payload keys that tell which text the stored tokens are of
 
     @property
     def splits(self) -> bool:
@@ -89,9 +96,17 @@ class Pools(ABC):
     def payload_of(self, fields: frozenset[Field]) -> PayloadChoice:
         """What to fetch of points' payloads for candidates with these fields."""
 
-    @abstractmethod
     def vectors_of(self, fields: frozenset[Field]) -> tuple[str, ...]:
-        """Names of the vectors to fetch for candidates with these fields."""
+        """Names of the documents' vectors that fields are made of; a DataError if none are stored."""
+        layout = self.layout
+        if "tokens" in fields and layout.tokens is None:
+            raise DataError(
+                f"{self.where} has no token vectors; store them (rebuild an index with the setting tokens, "
+                "enrich another collection), or choose a system that needs none (cosine, bm25)"
+            )
+        wanted = {"dense": layout.dense if layout.has_dense else None, "tokens": layout.tokens}
+        names = [name for field, name in wanted.items() if field in fields and name is not None]
+        return tuple(name for name in names if not self.is_apart(name))
 
     @abstractmethod
     def prepared(self, options: SearchOptions) -> SearchOptions:
@@ -132,16 +147,19 @@ class Pools(ABC):
         """A filter for these points."""
 
     def asked(self, query: Query) -> Float32Array:
-        """What `near` takes: the question's dense vector; see `dense_vector`."""
-        return query.require_dense()
+        """What `near` takes: the question's dense vector, or its (m, d) tokens where documents have these."""
+        return query.require_dense() if self.layout.has_dense else query_vectors(query.require_tokens())
 
-    @abstractmethod
     def near(self, dense: Float32Array, limit: int) -> Stage:
-        """The nearest by dense vectors."""
+        """The nearest as the collection compares its vectors."""
+        layout = self.layout
+        if not layout.has_dense:
+            return maxsim_stage(dense, layout.dense, limit)
+        return Stage(nearest(dense), layout.using, f"{layout.score} of dense vectors", limit)
 
-    @abstractmethod
     def nearness(self, records: Sequence[Record]) -> tuple[str, Float64Array]:
         """What the scores of `near` are called, and (n,) those of points, higher for nearer."""
+        return self.layout.score, self.layout.nearness(records)
 
     def nearness_of(
         self, dense: Float32Array, points: models.Filter, count: int, options: SearchOptions
@@ -154,13 +172,9 @@ class Pools(ABC):
         chosen = self.prepared(narrowed)
         return (lambda limit: request([self.near(dense, limit)], limit, (), (), chosen)), count
 
-    @abstractmethod
-    def dense_of(self, records: Sequence[Record]) -> Float32Array:
-        """(n, d) dense vectors of points that came with them."""
-
-    @abstractmethod
     def is_apart(self, vector: str) -> bool:
         """Whether a vector is in another collection than the documents."""
+        return False
 
     def of_documents(self, keys: Sequence[str], fields: frozenset[Field]) -> tuple[Asked, int]:
         """A request for all points of some documents with these fields, for `every`."""
@@ -206,17 +220,19 @@ class Pools(ABC):
             answers: to `parts`.
         """
 
-    @abstractmethod
     def inclusion(
         self, question: InclusionQuestion, wanted: models.Filter, limit: int
     ) -> models.QueryRequest:
         """A request for inclusion of a question's tokens in points that a filter lets through."""
+        counts = self.layout.token_fields[:1]
+        return question.among(wanted, limit, self.layout.tokens or "", (*counts, *self.marks))
 
-    @abstractmethod
     def included(
         self, pool: Candidates, points: Sequence[str], question: InclusionQuestion, records: Sequence[Record]
     ) -> Candidates:
         """Candidates, which are n points, with what was found by `inclusion`."""
+        count = next(iter(self.layout.token_fields), None)
+        return replace(pool, inclusion=question.inclusion(records, points, count))
 
     def run(self, search: Search, name: str | None = None) -> Candidates:
         """The best documents of a search, with their score under a name; that of `near` where None."""
@@ -260,13 +276,6 @@ def not_stored(where: str, missing: Sequence[str], whose: str = "") -> NotStored
     return NotStoredError(
         f"{len(missing)} documents are not in {where}, such as {missing[0]!r}{whose}; sync it, or skip them: "
         "they may have been deleted meanwhile"
-    )
-
-
-def no_tokens(where: str, remedy: str) -> DataError:
-    """The error for token vectors that are wanted of a collection without them."""
-    return DataError(
-        f"{where} has no token vectors; {remedy}, or choose a system that needs none (cosine, bm25)"
     )
 
 

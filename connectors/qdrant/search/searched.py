@@ -18,6 +18,7 @@ from surprise_rerank.candidates import Candidates, Field, Query, Unit
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.location import EngineKind
 from surprise_rerank.connectors.qdrant.schema import ALL, PointId
+from surprise_rerank.connectors.qdrant.search.layout import VectorLayout
 from surprise_rerank.connectors.qdrant.search.pools import Pools, Search
 from surprise_rerank.connectors.qdrant.search.queries import NO_OPTIONS, InclusionQuestion, SearchOptions
 from surprise_rerank.connectors.qdrant.storage import Storage
@@ -72,10 +73,8 @@ class SearchedCollection(ABC):
     fingerprint: str  # what tells its weights apart; empty where it is not known
     id_key: str  # of a document's id in the payload, for filters; empty where the point's own id is it
     metadata_key: str  # of the metadata, for filters; empty where they are the payload
-    similarity: VectorSimilarity  # how dense vectors are compared
     files: Files  # what is kept beside the points: backgrounds, fitted weights
     storage: Storage | None = None  # of an index of ours; None of a collection that somebody else made
-    has_dense: bool = True  # whether documents have one each; else they are found by MaxSim of token vectors
     tenant: str | None = None  # whose documents they are, of one tenant's in an index
     # As this process last saw them; None before that.
     last_changes: Changes | None = None
@@ -109,13 +108,18 @@ class SearchedCollection(ABC):
 
     @property
     @abstractmethod
-    def has_tokens(self) -> bool:
-        """Whether token vectors of documents are stored that a question's can be compared with."""
+    def layout(self) -> VectorLayout:
+        """The vectors of documents that a question's can be compared with, and how they are compared."""
 
     @property
-    def compares_tokens_here(self) -> bool:
-        """Whether token vectors must be fetched, as Qdrant's MaxSim of them is not inclusion."""
-        return False
+    def similarity(self) -> VectorSimilarity:
+        """How dense vectors are compared."""
+        return self.layout.similarity
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there are token vectors."""
+        return self.layout.tokens is not None
 
     @property
     @abstractmethod
@@ -125,11 +129,6 @@ class SearchedCollection(ABC):
     @abstractmethod
     def remedy(self, what: str) -> str:
         """What one can do where there are no `words` or no `token vectors`."""
-
-    @property
-    @abstractmethod
-    def pooling(self) -> float:
-        """Tokens that are merged into one of the vectors that are fetched, on average."""
 
     @property
     @abstractmethod
