@@ -374,7 +374,7 @@ def test_the_command_writes_pairs_and_groups_by_their_suffix(tmp_path, source, s
         (["--out", "n.csv", "--groups", "n.csv"], "choose two places"),
         (["--out", "n.csv", "--set", "duplicate=.9"], "belongs to --groups"),
         (["--out", "n.csv", "-k", "0"], "k must be a whole number from 1 to 1000, got 0"),
-        (["--out", "n.csv", "--set", "workers=3"], "belongs to --set ray"),
+        (["--out", "n.csv", "--set", "workers=3"], "belongs to --ray"),
         (["--out", "n.csv", "--set", "search=graph"], "index must be there, got None; give one"),
         (["--out", "n.csv", "--set", "device=toaster"], "'toaster' cannot be used"),
     ],

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -72,26 +71,6 @@ def test_a_job_that_is_killed_again_and_again_gives_the_same_pairs(tmp_path, vec
     assert job(vectors, work, out).wait() == 0
     assert out.read_bytes() == whole.read_bytes()
     assert not work.exists()
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    ray = pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        environment.setenv("RAY_memory_monitor_refresh_ms", "0")
-        environment.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]))
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            object_store_memory=200 * 2**20,
-            _temp_dir=tempfile.mkdtemp(prefix="ray-"),  # short: the paths of its sockets have a limit
-            log_to_driver=False,
-        )
-        yield RayCluster(workers=2)
-        ray.shutdown()
 
 
 class Slow:
