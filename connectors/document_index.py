@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import os
 import threading
 import time
@@ -298,14 +299,16 @@ class DocumentIndex(NeverCopied, RankedCollection):
         """
         if ids is None and filter is None and tenant in (None, ALL):
             raise DataError("say what is to be deleted: give ids=, filter=, or the name of a tenant=")
-        self._density, key = None, self.manifest.options.key_field
-        records = IndexPools(self.storage, 1.0, tenant).first_points((key, PASSAGES), filter, ids)
-        passages, removed = [(record.payload[key], record.payload.get(PASSAGES, 1)) for record in records], 0
+        self._density, key, removed = None, self.manifest.options.key_field, 0
+        pools = IndexPools(self.storage, 1.0, tenant)
+        pools.require_tenant()
+        records = pools.first_points((key, PASSAGES), filter, ids)  # page by page, behind what is removed
         with self._changing_points() as points, self.counting_changes(lambda: removed):
-            for start in range(0, len(passages), _LOOKED_UP):
+            while part := list(itertools.islice(records, _LOOKED_UP)):
                 self.storage.engine.claim()  # who may not write has changed nothing
-                removed += len(part := passages[start : start + _LOOKED_UP])
-                delete_documents(points, part)
+                removed += len(part)
+                passages = [(record.payload[key], record.payload.get(PASSAGES, 1)) for record in part]
+                delete_documents(points, passages)
         return removed
 
     def ids(
@@ -316,10 +319,14 @@ class DocumentIndex(NeverCopied, RankedCollection):
     ) -> Iterator[str]:
         """Return the ids of all documents, or of those that a filter lets through, always in the same order.
 
-        A DataError if the index has tenants and none is given; those of `ALL` tenants are TENANT/ID.
+        They are read a thousand at a time, as they are asked for. A DataError if the index has tenants and
+        none is given; those of `ALL` tenants are TENANT/ID.
         """
         pools, fields = IndexPools(self.storage, 1.0, tenant), (ID, self.manifest.options.key_field)
-        return iter(list(pools.names(list(pools.first_points(fields, filter))).values()))
+        pools.require_tenant()
+        return (
+            name for record in pools.first_points(fields, filter) for name in pools.names([record]).values()
+        )
 
     @_exclusive
     def purge(self) -> None:

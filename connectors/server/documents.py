@@ -92,7 +92,7 @@ def add_documents(router: APIRouter, service: Service) -> None:
 def _documents(index: DocumentIndex, body: DocumentsRequest, tenant: str | None) -> list[Document]:
     """The documents of a request, which are the tenant's if the token has one; refused if an id is twice."""
     with _refusing():
-        documents = [Document(**document.model_dump()) for document in body.documents]
+        documents = [Document(**dict(document)) for document in body.documents]
         if tenant is not None:
             documents = [index.manifest.options.owned(document, tenant) for document in documents]
         keys = list(map(index.manifest.options.key_of, documents))

@@ -24,6 +24,7 @@ from surprise_rerank.answers import OPTION_NAMES, SearchSettings
 from surprise_rerank.candidates import Status, Unit
 from surprise_rerank.connectors.server.options import MOST_DOCUMENTS
 from surprise_rerank.documents import encodable, stripped_question
+from surprise_rerank.places import Place
 
 # Levels of fields that come back: writing them goes as deep as they are.
 _DEEPEST = 100
@@ -184,6 +185,10 @@ class NewDocument(BaseModel):
     text: Text
     title: Text = ""
     metadata: Annotated[dict[str, Any], AfterValidator(_shallow)] = Field(default_factory=dict)
+    source: Text = Field("", description="What it was read from: `index --prune` of that removes it.")
+    places: tuple[tuple[StrictInt, Place], ...] = Field(
+        (), description="Where its text stands in that: offsets, ascending, and the place from each on."
+    )
 
 
 class DocumentsRequest(BaseModel):

@@ -141,8 +141,11 @@ def test_a_nightly_index_of_a_folder_that_is_served_goes_to_the_server(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TOKEN_VARIABLE, "a-long-random-one")
-    (tmp_path / "night.jsonl").write_text('{"id": "night", "text": "wings lift at night"}')
-    nightly = ["index", str(tmp_path / "night.jsonl"), "--index", str(index)]
+    letters = tmp_path / "letters"
+    letters.mkdir()
+    (letters / "night.md").write_text("# Birds\n\n## Flight\n\nwings lift at night\n")
+    nightly = ["index", str(letters), "--index", str(index)]
+    headers = {"Authorization": "Bearer a-long-random-one"}
     with Server("--index", str(index), **{TOKEN_VARIABLE: "a-long-random-one"}) as server:
         url = server.event("listening")["url"]
         wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200, 60)
@@ -150,16 +153,21 @@ def test_a_nightly_index_of_a_folder_that_is_served_goes_to_the_server(
         assert done.exception is None, done.exception
         assert json.loads(done.stdout)["added"] == 1, done.output
         assert f"is being served: the documents go to {url}" in done.output
+        searched = httpx.post(f"{url}/v1/search", json={"query": "wings lift at night"}, headers=headers)
+        places = {hit["id"]: hit["place"] for hit in searched.json()["results"]}
+        assert places["night.md"]["heading"] == "Flight"
         refused = CliRunner().invoke(command, [*nightly, "--prune"])
-        assert (
-            refused.exit_code,
-            f"--prune: the server has the index; leave it out while it serves at {url}"
-            in " ".join(refused.output.split()),
-        ) == (2, True)
+        said = f"--prune: the server has the index; leave it out while it serves at {url}"
+        assert (refused.exit_code, said in " ".join(refused.output.split())) == (2, True)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 0
-    assert "1 unchanged" in CliRunner().invoke(command, nightly).output
     assert not (index / "served.json").exists()
+    assert "1 unchanged" in CliRunner().invoke(command, nightly).output
+    (letters / "night.md").rename(letters / "day.md")  # what was sent is known to be of this folder
+    assert (
+        "1 added, 0 updated, 0 unchanged, 1 removed"
+        in CliRunner().invoke(command, [*nightly, "--prune"]).output
+    )
 
 
 def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:

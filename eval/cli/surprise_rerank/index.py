@@ -305,7 +305,7 @@ def _send_to_who_serves(
         raise error
     _require_reading(settings, f"leave it out while it serves at {url}, or end it", {"target"})
     out.note(f"{location} is being served: the documents go to {url}")
-    send(url, documents, out)
+    send(url, documents, out, is_here=True)
 
 
 def _require_reading(settings: SetValues, advice: str, also: Set[str] = frozenset()) -> None:
