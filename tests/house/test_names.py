@@ -17,7 +17,7 @@ CLEAN = (
     *sorted({str(path.parent.relative_to(ROOT)) for top in PRODUCT for path in (ROOT / top).rglob("*.py")}),
     "benchmarks",
     *("tests", "tests/adapters", "tests/commands", "tests/core", "tests/house", "tests/rerank"),
-    *("tests/similarities", "tests/surprise", "tests/thresholds"),
+    *("tests/server", "tests/similar", "tests/similarities", "tests/surprise", "tests/thresholds"),
 )
 
 

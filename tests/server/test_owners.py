@@ -190,18 +190,18 @@ def test_a_tenant_of_the_server_is_every_tokens(
 
 def test_every_route_of_the_server_is_in_the_table(service: Service) -> None:
     probes = {"/", "/health", "/ready", "/v2/rerank", "/v1/score"}
-    routes = {(method, own.path) for own in service_app(service).routes for method in own.methods or ()}
-    known = {
+    routes = {(method, route.path) for route in service_app(service).routes for method in route.methods or ()}
+    expected = {
         (method, path.partition("?")[0].replace("none", "{id:path}").replace("nobody", "{id}"))
         for method, path, _ in RIGHTS
     }
-    unknown = {route for route in routes - known if route[0] != "HEAD" and route[1] not in probes}
+    unknown = {route for route in routes - expected if route[0] != "HEAD" and route[1] not in probes}
     assert {path for _, path in unknown} <= {"/page/style.css", "/page/script.js", "/page/icon.svg"}
 
 
 def test_a_tenants_token_sees_and_changes_the_tenants_documents_alone(client: TestClient) -> None:
-    found = asked(client, "acme", "POST", "/v1/search", QUERY).json()["results"]
-    assert {(hit["id"], hit["metadata"]["customer"]) for hit in found} == {(str(i), "acme") for i in range(3)}
+    hits = asked(client, "acme", "POST", "/v1/search", QUERY).json()["results"]
+    assert {(hit["id"], hit["metadata"]["customer"]) for hit in hits} == {(str(i), "acme") for i in range(3)}
     every = asked(client, "owner", "POST", "/v1/search", {**QUERY, "tenant": ALL}).json()["results"]
     assert {hit["id"] for hit in every} == {f"{name}/{i}" for name in TENANTS for i in range(3)}
     assert asked(client, "acme", "GET", "/info").json()["documents"] == 3
@@ -250,8 +250,8 @@ def test_agents_see_the_tenants_documents_alone(service: Service) -> None:
         return answer.json()["result"] if answer.status_code == 200 else answer.status_code
 
     with client_of(service_app(service, mcp.mcp_routes(service))) as client:
-        found = called(client, TOKENS["acme"], "search", question="cats")["structuredContent"]["results"]
-        assert len(found) == 3
+        hits = called(client, TOKENS["acme"], "search", question="cats")["structuredContent"]["results"]
+        assert len(hits) == 3
         refused = called(client, TOKENS["acme"], "search", question="cats", tenant="bolt")
         assert refused["isError"]
         assert "of another tenant" in refused["content"][0]["text"]
@@ -282,10 +282,10 @@ def test_two_tokens_are_valid_while_one_is_replaced(tmp_path: Path, monkeypatch:
         owner = tokens.owner(f"Bearer {token}")
         return None if owner is None else owner.name
 
-    assert [name(own) for own in ("old-one", "new-one", "old", "old-one new-one")] == ["", "", None, None]
-    assert [name(own) for own in ("acme-token-00000000", "acme-token-of-before")] == ["acme", "acme"]
+    assert [name(token) for token in ("old-one", "new-one", "old", "old-one new-one")] == ["", "", None, None]
+    assert [name(token) for token in ("acme-token-00000000", "acme-token-of-before")] == ["acme", "acme"]
     private(file, FILE.replace(', "acme-token-of-before"', ""))
-    assert [name(own) for own in ("acme-token-00000000", "acme-token-of-before")] == ["acme", None]
+    assert [name(token) for token in ("acme-token-00000000", "acme-token-of-before")] == ["acme", None]
     private(file, "[acme")
     assert name("acme-token-00000000") == "acme"
     file.unlink()

@@ -91,17 +91,17 @@ def test_an_index_of_rays_workers_is_that_of_one_process_also_when_one_is_killed
 
     with (
         DocumentIndex.open(tmp_path / "here", encoder) as here,
-        DocumentIndex.open(tmp_path / "ray", encoder) as there,
+        DocumentIndex.open(tmp_path / "ray", encoder) as clustered,
     ):
-        assert set(there.ids()) == {row.id for row in rows}
-        assert points(there) == points(here)
+        assert set(clustered.ids()) == {row.id for row in rows}
+        assert points(clustered) == points(here)
         for name in ("points", "filled", "terms", "counts"):
-            ours, theirs = (getattr(index.term_statistics(), name) for index in (here, there))
+            ours, theirs = (getattr(index.term_statistics(), name) for index in (here, clustered))
             np.testing.assert_array_equal(theirs, ours)
         questions = [row.text[:40] for row in rows[:100]]
         # Not `auto`: two folders filled alike differ in it, as whose feedback counts may turn on a rounding.
         for system in ("cosine", "bm25", "dynamax"):
-            pipelines = [index.pipeline(system) for index in (here, there)]
+            pipelines = [index.pipeline(system) for index in (here, clustered)]
             orders = [[pipeline.search(question).ids for question in questions] for pipeline in pipelines]
             assert orders[0] == orders[1]
 

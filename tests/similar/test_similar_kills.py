@@ -34,9 +34,9 @@ write = comparing._Comparer.write
 comparing._Comparer.write = lambda self, number: (time.sleep(0.02), write(self, number))
 x = np.load(sys.argv[1])
 print("begun", flush=True)
-found = similar_documents((range(len(x)), x), SimilaritySettings(k=5), folder=sys.argv[2])
-found.write(sys.argv[3])
-found.forget()
+similar = similar_documents((range(len(x)), x), SimilaritySettings(k=5), folder=sys.argv[2])
+similar.write(sys.argv[3])
+similar.forget()
 """
 
 
@@ -99,20 +99,20 @@ def test_a_worker_of_ray_that_is_killed_changes_nothing(tmp_path, vectors, clust
     processes.mkdir()
 
     def kill() -> None:
-        while not (found := list(processes.iterdir())):
+        while not (running := list(processes.iterdir())):
             time.sleep(0.05)
         time.sleep(0.5)
-        os.kill(int(found[0].name), signal.SIGKILL)
+        os.kill(int(running[0].name), signal.SIGKILL)
 
     def run(make, numbers, advance):
         cluster.run(Slow(make, str(processes)), numbers, advance)
 
     thread = threading.Thread(target=kill)
     thread.start()
-    found = similar_documents((range(len(x)), x), settings, folder=tmp_path / "work", run=run)
+    similar = similar_documents((range(len(x)), x), settings, folder=tmp_path / "work", run=run)
     thread.join()
     assert len(list(processes.iterdir())) >= 2
-    assert found.table().equals(here)
+    assert similar.table().equals(here)
 
 
 def broken():
