@@ -39,18 +39,16 @@ from surprise_rerank.connectors.server.service import OpenedIndex, Service
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.extras import importing
 from surprise_rerank.core.json_values import finite
 from surprise_rerank.encoders.base import shown_model
-from surprise_rerank.errors import DataError, MissingExtraError, did_you_mean
+from surprise_rerank.errors import DataError, did_you_mean
 
-try:
+with importing("mcp"):
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-except ImportError as error:
-    raise MissingExtraError(f"the packages of MCP are not installed: run {pip_line('mcp')}") from error
 
 if TYPE_CHECKING:
     import anyio
