@@ -108,6 +108,8 @@ WRONG_SEARCHES = [
     ({"system": "surprise"}, "none of that name"),
     ({"compare_with": "nothing"}, "compare_with: the index has none of that name; there are dynamax"),
     ({"depth": 0}, "depth"),
+    ({"offset": False}, "offset: input should be a valid integer"),  # which Python takes for a number
+    ({"context": True}, "context: input should be a valid integer"),
     ({"depth": 5000}, "depth is 5000"),
 ]
 WRONG_DOCUMENTS = [
