@@ -252,7 +252,9 @@ def test_without_a_token_other_names_are_refused_by_every_route(token: str | Non
     routes.append(("GET", "/no/such/path"))
     expected = {"/", "/health", "/info", "/metrics", "/openapi.json", "/v1/search", "/mcp"}
     assert expected <= {path for _, path in routes}
-    for headers, (method, path) in itertools.product((*FOREIGN, *OWN), routes):
+    everywhere = itertools.product((FOREIGN[0], FOREIGN[-1], OWN[0]), routes)
+    every_name = itertools.product((*FOREIGN, *OWN), [("GET", "/info"), ("POST", "/mcp")])
+    for headers, (method, path) in (*everywhere, *every_name):
         answer = client.request(method, path, headers=headers)
         refused = answer.status_code == 403 and (method == "HEAD" or "no name of this" in answer.text)
         assert refused == (headers in FOREIGN and token is None), (headers, method, path, answer.status_code)
