@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, get_args
 
 import numpy as np
@@ -158,10 +158,7 @@ class DocumentIndex(NeverCopied, RankedCollection):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.storage.location.folder == MEMORY:
-            raise StoreError(
-                "an index in memory cannot be pickled, as no other process sees it; open it in a folder or "
-                "on a server"
-            )
+            raise StoreError("an index in memory cannot be pickled; open it in a folder or on a server")
         return _opened_again, (type(self), self.storage.location, self._encoder)
 
     def close(self) -> None:
@@ -300,15 +297,12 @@ class DocumentIndex(NeverCopied, RankedCollection):
         if ids is None and filter is None and tenant in (None, ALL):
             raise DataError("say what is to be deleted: give ids=, filter=, or the name of a tenant=")
         self._density, key, removed = None, self.manifest.options.key_field, 0
-        pools = IndexPools(self.storage, 1.0, tenant)
-        pools.require_tenant()
-        records = pools.first_points((key, PASSAGES), filter, ids)  # page by page, behind what is removed
+        records = IndexPools(self.storage, 1.0, tenant).first_points((key, PASSAGES), filter, ids)
         with self._changing_points() as points, self.counting_changes(lambda: removed):
-            while part := list(itertools.islice(records, _LOOKED_UP)):
+            while part := list(islice(records, _LOOKED_UP)):
                 self.storage.engine.claim()  # who may not write has changed nothing
                 removed += len(part)
-                passages = [(record.payload[key], record.payload.get(PASSAGES, 1)) for record in part]
-                delete_documents(points, passages)
+                delete_documents(points, [(r.payload[key], r.payload.get(PASSAGES, 1)) for r in part])
         return removed
 
     def ids(
@@ -319,14 +313,10 @@ class DocumentIndex(NeverCopied, RankedCollection):
     ) -> Iterator[str]:
         """Return the ids of all documents, or of those that a filter lets through, always in the same order.
 
-        They are read a thousand at a time, as they are asked for. A DataError if the index has tenants and
-        none is given; those of `ALL` tenants are TENANT/ID.
+        A DataError if the index has tenants and none is given; those of `ALL` tenants are TENANT/ID.
         """
         pools, fields = IndexPools(self.storage, 1.0, tenant), (ID, self.manifest.options.key_field)
-        pools.require_tenant()
-        return (
-            name for record in pools.first_points(fields, filter) for name in pools.names([record]).values()
-        )
+        return chain.from_iterable(pools.names([r]).values() for r in pools.first_points(fields, filter))
 
     @_exclusive
     def purge(self) -> None:
