@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar, get_args
 
 from qdrant_client import models
@@ -155,10 +156,7 @@ class DocumentIndex(NeverCopied, RankedCollection):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.storage.location.folder == MEMORY:
-            raise StoreError(
-                "an index in memory cannot be pickled, as no other process sees it; open it in a folder or "
-                "on a server"
-            )
+            raise StoreError("an index in memory cannot be pickled; open it in a folder or on a server")
         return _opened_again, (type(self), self.storage.location, self._encoder)
 
     def close(self) -> None:
@@ -291,14 +289,13 @@ class DocumentIndex(NeverCopied, RankedCollection):
         """
         if ids is None and filter is None and tenant in (None, ALL):
             raise DataError("say what is to be deleted: give ids=, filter=, or the name of a tenant=")
-        self._density, key = None, self.manifest.options.key_field
+        self._density, key, removed = None, self.manifest.options.key_field, 0
         records = IndexPools(self.storage, 1.0, tenant).first_points((key, PASSAGES), filter, ids)
-        passages, removed = [(record.payload[key], record.payload.get(PASSAGES, 1)) for record in records], 0
         with self._changing_points() as points, self.counting_changes(lambda: removed):
-            for start in range(0, len(passages), _LOOKED_UP):
+            while part := list(islice(records, _LOOKED_UP)):
                 self.storage.engine.claim()  # who may not write has changed nothing
-                removed += len(part := passages[start : start + _LOOKED_UP])
-                delete_documents(points, part)
+                removed += len(part)
+                delete_documents(points, [(r.payload[key], r.payload.get(PASSAGES, 1)) for r in part])
         return removed
 
     def ids(
@@ -312,7 +309,7 @@ class DocumentIndex(NeverCopied, RankedCollection):
         A DataError if the index has tenants and none is given; those of `ALL` tenants are TENANT/ID.
         """
         pools, fields = IndexPools(self.storage, 1.0, tenant), (ID, self.manifest.options.key_field)
-        return iter(list(pools.names(list(pools.first_points(fields, filter))).values()))
+        return chain.from_iterable(pools.names([r]).values() for r in pools.first_points(fields, filter))
 
     @_exclusive
     def purge(self) -> None:

@@ -39,18 +39,16 @@ from surprise_rerank.connectors.server.service import OpenedIndex, Service
 from surprise_rerank.connectors.server.work import RequestEncoder
 from surprise_rerank.connectors.systems.explaining import explain_ranking
 from surprise_rerank.connectors.systems.inputs import BuiltSystem
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.extras import importing
 from surprise_rerank.core.json_values import finite
 from surprise_rerank.encoders.base import shown_model
-from surprise_rerank.errors import DataError, MissingExtraError, did_you_mean
+from surprise_rerank.errors import DataError, did_you_mean
 
-try:
+with importing("mcp"):
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
     from mcp.server.transport_security import TransportSecuritySettings
-except ImportError as error:
-    raise MissingExtraError(f"the packages of MCP are not installed: run {pip_line('mcp')}") from error
 
 if TYPE_CHECKING:
     import anyio
@@ -336,7 +334,7 @@ def _explained(
 ) -> dict[str, Any]:
     """A ranking with how it came about, as `explained_answer` reads it."""
     system = call.system or opened.system
-    pipeline = replace(opened.pipeline_of(system), encoder=encoder.as_encoder)
+    pipeline = replace(opened.pipeline_of(system), encoder=encoder)
     if opened.index is None:
         raise RefusedError(404, "there is no index whose rankings could be explained")
     condition = ranking.condition_of(call.filter, conditions)
@@ -347,9 +345,7 @@ def _explained(
     wanted = list(dict.fromkeys(call.ids)) if call.ids is not None else list(places)[: call.top_k]
     rows = sorted(places[line_id] for line_id in wanted if line_id in places)
     built = BuiltSystem(system, pipeline.retriever, pipeline.reranker)
-    explanation = explain_ranking(
-        built, encoder.as_encoder, query, answer.pool, order, rows, answer.background
-    )
+    explanation = explain_ranking(built, encoder, query, answer.pool, order, rows, answer.background)
     documents = [
         {**candidate, "line_id": line_id, "title": hit.title, "score": hit.score, "citation": hit.citation}
         for candidate, hit, line_id in zip(

@@ -17,7 +17,6 @@ from surprise_rerank.connectors.server.door import (
     DEADLINE,
     RequestGate,
     json_response,
-    label_of,
     record_of,
     route_path,
 )
@@ -44,13 +43,13 @@ from surprise_rerank.connectors.server.schemas import (
 )
 from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.server.work import RequestEncoder
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.extras import importing
 from surprise_rerank.encoders.base import Encoder, shown_model
-from surprise_rerank.errors import MissingExtraError, StoreError
+from surprise_rerank.errors import StoreError
 from surprise_rerank.pipeline import Pipeline
 from surprise_rerank.text_reranker import TextReranker
 
-try:
+with importing("server"):
     import prometheus_client
     import uvicorn  # noqa: F401 - is missed here, before anything is made
     from fastapi import APIRouter, Depends, FastAPI, Request, Response
@@ -59,8 +58,6 @@ try:
     from starlette.exceptions import HTTPException
     from starlette.middleware.cors import CORSMiddleware
     from starlette.routing import Route
-except ImportError as error:
-    raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -157,7 +154,7 @@ def service_app(service: Service, inside: Starlette | None = None) -> FastAPI:
 
 async def _computed(service: Service, request: Request, encoder: Encoder, compute: Callable[..., T]) -> T:
     """What `compute(encoder=, note=)` of this request gives, in a worker's thread."""
-    note = functools.partial(service.metrics.note, label_of(request.scope))
+    note = functools.partial(service.metrics.note, record_of(request.scope).route)
     return await service.workers.run(
         lambda stop: compute(encoder=RequestEncoder(encoder, stop), note=note), request.receive
     )
@@ -165,11 +162,11 @@ async def _computed(service: Service, request: Request, encoder: Encoder, comput
 
 def _count(service: Service, request: Request, documents: int, verdict: Mapping[str, Any] | None) -> None:
     """Remember how many documents an answer is about, and what became of the question."""
-    metrics, route = service.metrics, label_of(request.scope)
-    record_of(request.scope).documents = documents
-    metrics.documents.labels(route).inc(documents)
+    record = record_of(request.scope)
+    record.documents = documents
+    service.metrics.documents.labels(record.route).inc(documents)
     if verdict is not None:
-        metrics.verdicts.labels(route, verdict["status"]).inc()
+        service.metrics.verdicts.labels(record.route, verdict["status"]).inc()
 
 
 def _add_reranking(router: APIRouter, service: Service) -> None:

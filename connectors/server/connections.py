@@ -10,13 +10,11 @@ import sys
 from typing import Any
 
 from surprise_rerank.connectors.server.options import ServerOptions
-from surprise_rerank.core.extras import pip_line
-from surprise_rerank.errors import DataError, MissingExtraError
+from surprise_rerank.core.extras import importing
+from surprise_rerank.errors import DataError
 
-try:
+with importing("server"):
     from uvicorn.protocols.http.h11_impl import H11Protocol
-except ImportError as error:
-    raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
 
 if sys.platform != "win32":
     import resource

@@ -25,14 +25,12 @@ from surprise_rerank.connectors.server.schemas import (
 )
 from surprise_rerank.connectors.server.service import Service
 from surprise_rerank.connectors.server.work import Job
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.extras import importing
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError, IndexMismatchError, MissingExtraError
+from surprise_rerank.errors import DataError, IndexMismatchError
 
-try:
+with importing("server"):
     from fastapi import APIRouter, Request, Response
-except ImportError as error:
-    raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
 
 _COUNTS = ("added", "updated", "unchanged")
 _PART = 64  # documents of a job that are stored together, while what others send waits
@@ -92,7 +90,7 @@ def add_documents(router: APIRouter, service: Service) -> None:
 def _documents(index: DocumentIndex, body: DocumentsRequest, tenant: str | None) -> list[Document]:
     """The documents of a request, which are the tenant's if the token has one; refused if an id is twice."""
     with _refusing():
-        documents = [Document(**document.model_dump()) for document in body.documents]
+        documents = [Document(**dict(document)) for document in body.documents]
         if tenant is not None:
             documents = [index.manifest.options.owned(document, tenant) for document in documents]
         keys = list(map(index.manifest.options.key_of, documents))

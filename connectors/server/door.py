@@ -16,16 +16,14 @@ from surprise_rerank.connectors.server.logs import REQUEST_ID, EventLog
 from surprise_rerank.connectors.server.owners import ANYBODY, Owner, Right
 from surprise_rerank.connectors.server.page import PAGE_ROUTES
 from surprise_rerank.connectors.server.work import AbandonedError
-from surprise_rerank.core.extras import pip_line
+from surprise_rerank.core.extras import importing
 from surprise_rerank.core.tracing import continuing
-from surprise_rerank.errors import MissingExtraError, StoreError
+from surprise_rerank.errors import StoreError
 
-try:
+with importing("server"):
     from starlette.datastructures import Headers
     from starlette.responses import Response
     from starlette.routing import Match
-except ImportError as error:
-    raise MissingExtraError(f"the server's packages are not installed: run {pip_line('server')}") from error
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -63,9 +61,14 @@ _RIGHTS: dict[str, Right | None] = {
 
 @dataclass(slots=True)
 class Record:
-    """A request's id and owner, its answer's status once it has begun, and how many documents it is about."""
+    """A request's id, route and owner, its answer's status once it has begun, and how many documents.
+
+    The route is as in log and metrics; what the application does not have is `other`.
+    """
 
     request_id: str
+    route: str = "other"
+    takes_method: bool = False  # whether the route is for the request's method
     owner: Owner = ANYBODY
     seconds: float = 0.0  # for the answer
     status: int | None = None
@@ -94,17 +97,13 @@ def route_path(scope: Scope) -> str:
     return path.removeprefix(root) if path == root or path.startswith(f"{root}/") else path
 
 
-def label_of(scope: Scope) -> str:
-    """A request's route in log and metrics; those that the application does not have are counted together."""
-    return _matched(scope)[1]
-
-
-def _matched(scope: Scope) -> tuple[Match, str]:
-    """How far a route of the application fits a request, and the route that fits best."""
-    routes = scope["app"].routes
-    fits = ((route.matches(scope)[0], str(getattr(route, "path", "other"))) for route in routes)
-    best = max(fits, key=lambda fit: fit[0].value)
-    return best if best[0] is not Match.NONE else (Match.NONE, "other")
+def _new_record(scope: Scope, headers: Headers) -> Record:
+    """The record of a request, by the route that fits it best."""
+    fits = [(route.matches(scope)[0], getattr(route, "path", "other")) for route in scope["app"].routes]
+    match, route = max(fits, key=lambda fit: fit[0].value)
+    request_id = headers.get("x-request-id", "")
+    request_id = request_id if _ID.fullmatch(request_id) else str(uuid.uuid4())
+    return Record(request_id, "other" if match is Match.NONE else route, match is Match.FULL)
 
 
 class RequestGate:
@@ -123,9 +122,7 @@ class RequestGate:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        request_id = headers.get("x-request-id", "")
-        record = scope[_KEY] = Record(request_id if _ID.fullmatch(request_id) else str(uuid.uuid4()))
-
+        record = scope[_KEY] = _new_record(scope, headers)
         REQUEST_ID.set(record.request_id)
 
         async def tagged(message: Message) -> None:
@@ -188,7 +185,7 @@ class RequestGate:
                 "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN'",
                 {"WWW-Authenticate": 'Bearer realm="surprise-rerank"'},
             )
-        route = label_of(scope)
+        route = record_of(scope).route
         right = _RIGHTS.get(route, "search")
         if right is not None:
             owner.require(right, route)
@@ -198,7 +195,7 @@ class RequestGate:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         # Also what keeps web pages out of a server on this machine: browsers ask before they send JSON.
         # What no route takes is refused as that.
-        reads = scope["method"] != "DELETE" and _matched(scope)[0] is Match.FULL
+        reads = scope["method"] != "DELETE" and record_of(scope).takes_method
         if reads and kind != "application/json":
             raise RefusedError(415, "the body must be JSON; send the header 'Content-Type: application/json'")
         with self._service.metrics.in_flight.track_inprogress():
@@ -272,7 +269,7 @@ class RequestGate:
         return bytes(body)
 
     def _write(self, scope: Scope, record: Record, seconds: float) -> None:
-        route, status = label_of(scope), record.status or 0
+        route, status = record.route, record.status or 0
         owner: dict[str, Any] = {"owner": record.owner.name} if record.owner.name else {}
         self._service.metrics.requests.labels(route, str(status)).inc()
         self._service.metrics.seconds.labels(route).observe(seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from surprise_rerank.answers import Answer
 from surprise_rerank.thresholds.background import QuestionBackground
@@ -17,51 +18,28 @@ class Metrics:
     def __init__(self) -> None:
         from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-        registry = self.registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
-        route, status = ["route"], ["route", "status"]
-        name = "surprise_rerank_{}".format
-        self.requests = Counter(name("requests"), "Answered requests.", status, registry=registry)
-        self.seconds = Histogram(
-            name("request_seconds"),
-            "From a request's head to its end.",
-            route,
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.documents = Counter(
-            name("documents"), "Documents that were ranked or found.", route, registry=registry
-        )
-        self.verdicts = Counter(name("verdicts"), "Questions by verdict.", status, registry=registry)
-        self.in_flight = Gauge(
-            name("in_flight"), "Requests that are read, wait or are worked on.", registry=registry
-        )
-        self.rejections = Counter(
-            name("queue_rejections"), "Requests refused because of too many others.", registry=registry
-        )
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
 
-        self.stages = Histogram(
-            name("stage_seconds"),
-            "Of a question: encoding, retrieval (asking Qdrant) and re-ranking.",
-            ["route", "stage"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.pools = Histogram(
-            name("pool_size"), "Candidates of a question.", route, buckets=_SIZES, registry=registry
-        )
-        model = ["model", "system", "version"]
-        self.model = Gauge(name("model_info"), "What is served; the value is 1.", model, registry=registry)
-        kept = ["system"]
-        self.stale = Gauge(
-            name("background_stale"), "Whether a background must be measured again.", kept, registry=registry
-        )
-        self.changed = Gauge(
-            name("background_changed_documents"),
-            "Documents that came or went since.",
-            kept,
-            registry=registry,
-        )
+        def metric(kind: Any, name: str, says: str, labels: str = "", **more: Any) -> Any:
+            return kind(f"surprise_rerank_{name}", says, labels.split(), registry=self.registry, **more)
+
+        self.requests = metric(Counter, "requests", "Answered requests.", "route status")
+        seconds = "From a request's head to its end."
+        self.seconds = metric(Histogram, "request_seconds", seconds, "route", buckets=_SECONDS)
+        self.documents = metric(Counter, "documents", "Documents that were ranked or found.", "route")
+        self.verdicts = metric(Counter, "verdicts", "Questions by verdict.", "route status")
+        self.in_flight = metric(Gauge, "in_flight", "Requests that are read, wait or are worked on.")
+        refused = "Requests refused because of too many others."
+        self.rejections = metric(Counter, "queue_rejections", refused)
+        stages = "Of a question: encoding, retrieval (asking Qdrant) and re-ranking."
+        self.stages = metric(Histogram, "stage_seconds", stages, "route stage", buckets=_SECONDS)
+        self.pools = metric(Histogram, "pool_size", "Candidates of a question.", "route", buckets=_SIZES)
+        self.model = metric(Gauge, "model_info", "What is served; the value is 1.", "model system version")
+        stale = "Whether a background must be measured again."
+        self.stale = metric(Gauge, "background_stale", stale, "system")
+        changed = "Documents that came or went since."
+        self.changed = metric(Gauge, "background_changed_documents", changed, "system")
 
     def note(self, route: str, answer: Answer) -> None:
         """Count what an answer took, and how large its pool was."""

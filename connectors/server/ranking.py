@@ -83,7 +83,7 @@ def tei_rerank(
 
 def scores(opened: OpenedIndex, body: ScoreRequest, encoder: RequestEncoder, note: Note) -> dict[str, Any]:
     """Similarities of pairs, from 0 to 1, on one scale: no index and no background has a part in them."""
-    ranks = replace(opened.bounded, encoder=encoder.as_encoder, options=SearchOptions(), background=None)
+    ranks = replace(opened.bounded, encoder=encoder, options=SearchOptions(), background=None)
     data = []
     for question, texts in body.pairs.items():
         with refusing():
@@ -119,7 +119,7 @@ def _of_texts(
         if is_own and not may_be_stored:
             continue
         options = SearchOptions() if plain else ranks.options
-        ranks = replace(ranks, encoder=encoder.as_encoder, options=options)
+        ranks = replace(ranks, encoder=encoder, options=options)
         with refusing():
             answer = ranks.answer(question, texts, ids=ids, top_k=top_k, **settings)
         if not is_own or not answer.pool.outside:
@@ -137,7 +137,7 @@ def search(
     settings["filter"] = condition_of(body.filter, conditions)
     if body.min_percentile is None:  # the server's holds for every system
         settings["min_percentile"] = opened.pipeline_of().options.min_percentile
-    pipeline = replace(opened.pipeline_of(body.system), encoder=encoder.as_encoder)
+    pipeline = replace(opened.pipeline_of(body.system), encoder=encoder)
     other = None if body.compare_with is None else opened.pipeline_of(body.compare_with, "compare_with")
     with refusing():
         answer = pipeline.answer(body.query, body.top_k, **settings)
@@ -151,7 +151,7 @@ def search(
         settings["min_percentile"] = 0.0
     query = answer.query
     if query.dense is None:  # words alone ranked first
-        query = replace(other, encoder=encoder.as_encoder).encoded([body.query])[0]
+        query = replace(other, encoder=encoder).encoded([body.query])[0]
     compared = other.answer(query, body.top_k, **settings)
     ranks = {name: rank for rank, name in enumerate(compared.ranking.line_ids, start=1)}
     for hit in shown["results"]:

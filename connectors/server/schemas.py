@@ -24,6 +24,7 @@ from surprise_rerank.answers import OPTION_NAMES, SearchSettings
 from surprise_rerank.candidates import Status, Unit
 from surprise_rerank.connectors.server.options import MOST_DOCUMENTS
 from surprise_rerank.documents import encodable, stripped_question
+from surprise_rerank.places import Place
 
 # Levels of fields that come back: writing them goes as deep as they are.
 _DEEPEST = 100
@@ -54,7 +55,8 @@ Text: TypeAlias = Annotated[StrictStr, AfterValidator(encodable)]
 Question: TypeAlias = Annotated[
     Text, AfterValidator(stripped_question), Field(description="In words, as a person would ask.")
 ]
-_Count: TypeAlias = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=1)]
+_Whole: TypeAlias = Annotated[StrictInt, BeforeValidator(_whole), Field(ge=0)]
+_Count: TypeAlias = Annotated[_Whole, Field(ge=1)]
 _Depth: TypeAlias = Annotated[_Count, Field(le=MOST_DOCUMENTS)]
 _Share: TypeAlias = Annotated[StrictFloat, Field(ge=0, le=1, allow_inf_nan=False)]
 
@@ -163,11 +165,11 @@ class SearchRequest(Extensions):
     system: Text | None = None
     tenant: Text | None = None
     depth: _Depth | None = None
-    offset: Annotated[int, Field(ge=0, le=MOST_DOCUMENTS)] = 0
+    offset: Annotated[_Whole, Field(le=MOST_DOCUMENTS)] = 0
     keep_refused: StrictBool = False
     unit: Unit | None = None
     max_per_document: _Count | None = None
-    context: Annotated[int, Field(ge=0, le=100)] | None = None
+    context: Annotated[_Whole, Field(le=100)] | None = None
     tokens: _Count | None = Field(
         None, description="Pack the results for a language model, in so many tokens."
     )
@@ -184,6 +186,10 @@ class NewDocument(BaseModel):
     text: Text
     title: Text = ""
     metadata: Annotated[dict[str, Any], AfterValidator(_shallow)] = Field(default_factory=dict)
+    source: Text = Field("", description="What it was read from: `index --prune` of that removes it.")
+    places: tuple[tuple[_Whole, Place], ...] = Field(
+        (), description="Where its text stands in that: offsets, ascending, and the place from each on."
+    )
 
 
 class DocumentsRequest(BaseModel):
@@ -321,7 +327,7 @@ class ListRequest(BaseModel):
     filter: dict[str, Any] | None = None
     tenant: Text | None = None
     limit: _Depth = 1000
-    offset: Annotated[int, Field(ge=0)] = 0
+    offset: _Whole = 0
 
 
 class IdsResponse(BaseModel):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 from surprise_rerank.core.computing import using_threads
 from surprise_rerank.encoders.base import Encoded, Encoder, Kind, Progress, token_dimension
@@ -210,8 +210,3 @@ class RequestEncoder:
         counts = map(len, self.token_spans(texts, kind)) if tokens is None else tokens.lengths
         self.tokens += int(sum(counts))
         return encoded
-
-    @property
-    def as_encoder(self) -> Encoder:
-        """The same, as types know it."""
-        return cast(Encoder, self)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from surprise_rerank.connectors.similar.cluster import RayCluster as RayCluster
     from surprise_rerank.connectors.similar.job import SimilarDocuments as SimilarDocuments
     from surprise_rerank.connectors.similar.job import similar_documents as similar_documents
+    from surprise_rerank.connectors.similar.ray_encoder import RayEncoder as RayEncoder
     from surprise_rerank.connectors.similar.settings import SimilaritySettings as SimilaritySettings
 
 __getattr__, __all__ = lazy_names(
@@ -17,6 +18,7 @@ __getattr__, __all__ = lazy_names(
     {
         "cluster": "RayCluster",
         "job": "SimilarDocuments similar_documents",
+        "ray_encoder": "RayEncoder",
         "settings": "SimilaritySettings",
     },
 )

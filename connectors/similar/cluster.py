@@ -34,7 +34,7 @@ class RayCluster:
 
     def __init__(self, address: str | None = None, *, workers: int = 2, num_gpus: float = 0) -> None:
         import_extra("ray.data", EXTRA)
-        self._address = address or os.environ.get("RAY_ADDRESS") or "local"
+        self._address = address
         self._workers, self._gpus = workers, num_gpus
 
     def run(self, make: Make, numbers: Iterable[int], advance: Callable[[int], None]) -> None:
@@ -44,8 +44,7 @@ class RayCluster:
             SurpriseRerankError: that a worker raises.
             StoreError: if Ray cannot be reached, or gives up.
         """
-        data, ray = import_extra("ray.data", EXTRA), import_extra("ray", EXTRA)
-        self._connect(ray)
+        data, ray = import_extra("ray.data", EXTRA), connect(self._address)
         context = data.DataContext.get_current()
         context.enable_progress_bars = False
         wanted = list(numbers)
@@ -66,20 +65,29 @@ class RayCluster:
             first = str(error).strip().partition("\n")[0]
             raise StoreError(f"Ray gave up ({first}); what is done stays, run the same again") from error
 
-    def _connect(self, ray: Any) -> None:
-        if ray.is_initialized():
-            return
-        place = self._address if "//" in self._address else f"//{self._address}"
-        try:
-            if (parts := urlsplit(place)).port:
-                socket.create_connection((str(parts.hostname), parts.port), _PATIENCE).close()
-            with kept_handlers():  # of a Java in this process
-                ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-            raise StoreError(
-                f"Ray cannot be reached at {self._address!r}; start a cluster there with `ray start --head`, "
-                "or give 'local' for one of this machine's own"
-            ) from error
+
+def connect(address: str | None) -> Any:
+    """Return Ray, connected: to an address, else to RAY_ADDRESS, else to one of this machine's own.
+
+    Raises:
+        MissingExtraError: if Ray is not installed.
+        StoreError: if it cannot be reached.
+    """
+    ray, address = import_extra("ray", EXTRA), address or os.environ.get("RAY_ADDRESS") or "local"
+    if ray.is_initialized():
+        return ray
+    place = address if "//" in address else f"//{address}"
+    try:
+        if (parts := urlsplit(place)).port:
+            socket.create_connection((str(parts.hostname), parts.port), _PATIENCE).close()
+        with kept_handlers():  # of a Java in this process
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        raise StoreError(
+            f"Ray cannot be reached at {address!r}; start a cluster there with `ray start --head`, "
+            "or give 'local' for one of this machine's own"
+        ) from error
+    return ray
 
 
 class _Worker:

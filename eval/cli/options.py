@@ -63,6 +63,11 @@ model_option = click.option(
     help="The model of a collection made by others; or the index's, if it is not where it was: a name, a "
     "folder or a file.",
 )
+ray_option = click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Let Ray's workers compute: `local`, `auto`, or a cluster's address such as head:6379.",
+)
 filled_with = click.argument("sources", metavar="SOURCE...", nargs=-1, type=click.Path())
 format_option = click.option(
     "--format", "form", type=click.Choice(FORMATS), help="What files are, if their names do not show it."

@@ -108,7 +108,7 @@ USES = [
     ("similar two.jsonl --out n.csv --model words.txt", "'1' is empty, or of two texts"),
     ("similar docs.jsonl --out n.csv --model words.txt --index http://localhost:1/papers", "cannot reach"),
     ("similar docs.jsonl --out n.csv --model words.txt --set device=toaster", "'toaster' cannot be used"),
-    ("similar docs.jsonl --out n.csv --model words.txt --set workers=2", "belongs to --set ray"),
+    ("similar docs.jsonl --out n.csv --model words.txt --set workers=2", "belongs to --ray"),
     ("indx docs.jsonl", "No such command 'indx'. Did you mean 'index'?"),
     ("rerank-eval --dataset no/such", "'no/such' is not 'demo', no folder, and no id of ir_datasets"),
     ("rerank-eval --dataset demo --model nothing.txt", "cannot load the model 'nothing.txt'"),

@@ -16,7 +16,7 @@ PRODUCT = ("surprise_rerank", "connectors", "eval")
 CLEAN = (
     *sorted({str(path.parent.relative_to(ROOT)) for top in PRODUCT for path in (ROOT / top).rglob("*.py")}),
     *("benchmarks", "benchmarks/study", "tests", "tests/adapters", "tests/commands", "tests/core"),
-    *("tests/evaluation", "tests/house", "tests/rerank"),
+    *("tests/evaluation", "tests/house", "tests/rerank", "tests/server", "tests/similar"),
     *("tests/similarities", "tests/surprise", "tests/thresholds"),
 )
 

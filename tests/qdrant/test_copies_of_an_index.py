@@ -8,10 +8,10 @@ import pytest
 from conftest import Opener
 from words import WordEncoder
 
-from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions
+from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, Location
 from surprise_rerank.connectors.qdrant.writing.copying import copy_index
 from surprise_rerank.documents import Document
-from surprise_rerank.errors import DataError
+from surprise_rerank.errors import DataError, NoIndexError, StoreError
 from surprise_rerank.surprise.ensemble import Ensemble
 
 DOCUMENTS = [
@@ -72,3 +72,33 @@ def test_an_interrupted_copy_is_not_seen_and_is_gone_on_with(tmp_path: Path, mon
         assert copy_index(first.storage, tmp_path / "copy") == len(DOCUMENTS)
         with DocumentIndex.open(tmp_path / "copy", encoder) as copied:
             assert answers(copied) == answers(first)
+
+
+@pytest.mark.parametrize("lost", [slice(0, 0), slice(0, 60)])
+def test_a_copy_that_fails_leaves_no_index(
+    open_index: Opener, tmp_path: Path, monkeypatch, lost: slice
+) -> None:
+    """Neither one without points, nor one that lacks some."""
+    encoder = WordEncoder()
+    with DocumentIndex.open(tmp_path / "first", encoder) as first:
+        first.sync(DOCUMENTS, background=False)
+        scroll = first.storage.engine.scroll
+
+        def failing(*arguments, **options):
+            for records in scroll(*arguments, **options):
+                if not records[lost]:
+                    raise StoreError("the disk of the index failed")
+                yield records[lost]
+
+        monkeypatch.setattr(first.storage.engine, "scroll", failing)
+        with open_index(encoder) as empty:
+            place = empty.storage.location
+            empty.storage.discard()
+        if str(place.folder) == ":memory:":
+            place = Location(tmp_path / "copy")
+        with pytest.raises(StoreError, match=r"the disk of the index failed|got 116 points and not 120"):
+            copy_index(first.storage, place)
+        with pytest.raises(NoIndexError):
+            DocumentIndex.open(place, None)
+        monkeypatch.undo()
+        assert copy_index(first.storage, place) == len(DOCUMENTS)

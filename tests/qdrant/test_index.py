@@ -10,6 +10,7 @@ import pytest
 from conftest import Opener
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from qdrant_client import models
 from words import WordEncoder, interrupted
 
 from surprise_rerank.candidates import Query
@@ -296,3 +297,25 @@ def test_the_ids_of_a_pass_are_on_disk_and_not_in_memory() -> None:
         sizes.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert max(sizes) < 2**16
+
+
+def test_ids_are_read_as_they_are_wanted_and_deleted_as_they_are_read(
+    open_index: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ids of an index may not fit into memory."""
+    with open_index(WordEncoder()) as index:
+        index.sync([Document(f"d{i}", f"word{i}", metadata={"odd": i % 2}) for i in range(2500)])
+        scroll, pages = index.storage.engine.scroll, []
+
+        def counted(*arguments, **options):
+            for records in scroll(*arguments, **options):
+                pages.append(len(records))
+                yield records
+
+        monkeypatch.setattr(index.storage.engine, "scroll", counted)
+        assert next(index.ids()).startswith("d")
+        assert pages == [1000]
+        odd = models.FieldCondition(key="metadata.odd", match=models.MatchValue(value=1))
+        assert index.delete(filter=models.Filter(must=[odd])) == 1250
+        assert {int(name[1:]) % 2 for name in index.ids()} == {0}
+        assert len(index) == 1250

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from words import WordEncoder
 from surprise_rerank.connectors.qdrant import DocumentIndex, IndexOptions, SparseRetriever
 from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.schema import point_id
+from surprise_rerank.connectors.qdrant.storage.files import FolderFiles
 from surprise_rerank.connectors.qdrant.storage.folder import FolderStorage
 from surprise_rerank.connectors.qdrant.writing import kept_terms
 from surprise_rerank.connectors.qdrant.writing.kept_terms import FILE, KeptTerms
@@ -343,3 +345,13 @@ def test_passages_count_each(open_index: Opener) -> None:
         index.delete(["long"])
         assert index.term_statistics().points == 40
         assert_right(index)
+
+
+def test_a_table_that_was_replaced_takes_no_place(tmp_path: Path) -> None:
+    """The file was three times as large as what was in it."""
+    files = FolderFiles(tmp_path)
+    for table in ("one", "two", "three"):
+        files.write_parts(table, {number: bytes(6000) for number in range(300)})
+    files.delete_tables({"three"})
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1.5 * 300 * 6000
+    assert len(files.read_parts("three", range(300))) == 300

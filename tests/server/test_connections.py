@@ -132,8 +132,8 @@ def test_an_answer_that_nobody_reads_is_given_up_and_one_that_is_read_slowly_is_
     with served(app, options) as url:
         port = httpx.URL(url).port
         assert port is not None
-        asked = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        unread, slow = connected(port, asked), connected(port, asked)
+        request = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        unread, slow = connected(port, request), connected(port, request)
         received, end = 0, time.monotonic() + 4
         while time.monotonic() < end:
             received += len(slow.recv(2**19))

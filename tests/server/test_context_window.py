@@ -53,7 +53,7 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize("character", HIDDEN, ids=lambda own: f"{ord(own):04X}")
+@pytest.mark.parametrize("character", HIDDEN, ids=lambda sign: f"{ord(sign):04X}")
 def test_what_nobody_sees_is_gone_wherever_it_stands(character: str) -> None:
     for text in (f"ab{character}cd", f"{character}abcd", f"abcd{character}", f"a{character * 5}bcd"):
         assert cleaned(text).replace("\ufffd", "") == "abcd"

@@ -104,7 +104,10 @@ def by_host(host: Host) -> Callable[[DocumentIndex, dict[str, Any]], list[Line]]
         unit = settings.pop("unit", "document")  # a retriever gives passages by default
         retriever = host.retriever(index.pipeline(SYSTEM, **settings), unit=unit, **most)
         documents = host.retrieve(retriever, QUESTION)
-        return [Line(own.id, own.score, own.meta.get("percentile"), own.text) for own in documents]
+        return [
+            Line(document.id, document.score, document.meta.get("percentile"), document.text)
+            for document in documents
+        ]
 
     return ask
 
@@ -203,7 +206,7 @@ def test_groups_are_those_of_python_and_of_the_command(place: Place) -> None:
     arguments += ["--set", "group_by=metadata.year", "--set", "group_size=2"]
     answer = place.bench.json("search", QUESTION, "--index", place.bench.index, *arguments)
     expected = [(value, list(hits.ids)) for value, hits in groups.items()]
-    assert [(own["value"], [hit["id"] for hit in own["hits"]]) for own in answer["groups"]] == expected
+    assert [(group["value"], [hit["id"] for hit in group["hits"]]) for group in answer["groups"]] == expected
 
 
 def test_passages_of_a_document_are_lines_that_share_no_text(place: Place) -> None:
@@ -213,8 +216,8 @@ def test_passages_of_a_document_are_lines_that_share_no_text(place: Place) -> No
     stretches: dict[str, list[tuple[int, int]]] = {}
     for hit in ranking:
         stretches.setdefault(hit.id, []).append((hit.passage.start, hit.passage.end))
-    for own in stretches.values():
-        ends = sorted(own)
+    for stretch in stretches.values():
+        ends = sorted(stretch)
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(ends))
 
 
@@ -226,9 +229,9 @@ def test_groups_of_passages_are_those_of_documents(place: Place) -> None:
     arguments += ["--set", "group_by=document", "--set", "group_size=2"]
     answer = place.bench.json("search", QUESTION, "--index", place.bench.index, *arguments)
     assert len(groups) == 3
-    for (value, hits), own in zip(groups.items(), answer["groups"], strict=True):
-        assert own["value"] == value
-        assert [hit["text"] for hit in own["hits"]] == [hit.text for hit in hits]
+    for (value, hits), group in zip(groups.items(), answer["groups"], strict=True):
+        assert group["value"] == value
+        assert [hit["text"] for hit in group["hits"]] == [hit.text for hit in hits]
         assert set(hits.ids) == {value}
 
 

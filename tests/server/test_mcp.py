@@ -111,17 +111,17 @@ def test_search_and_explain_say_the_verdict_first_and_then_what_the_pipeline_fou
     log = Log()
     expected = index.pipeline("dynamax").search(QUESTION, 2)
     assert expected.verdict is not None
-    found = call(tools_of(index, log), "search", question=QUESTION, top_k=2)
+    searched = call(tools_of(index, log), "search", question=QUESTION, top_k=2)
     explained = call(tools_of(index, log), "explain", question=QUESTION, top_k=2)
-    for result, name in ((found, "results"), (explained, "documents")):
+    for result, name in ((searched, "results"), (explained, "documents")):
         answer = result.structured_content
         assert (answer["verdict"]["status"], answer["system"]) == (expected.verdict.status, "dynamax")
-        assert [own["id"] for own in answer[name]] == list(expected.ids)
+        assert [entry["id"] for entry in answer[name]] == list(expected.ids)
         assert answer[name][0]["percentile"] == pytest.approx(expected.percentile[0])
         verdict, _, values = said(result).partition("\n\n")
         assert verdict.startswith(f"Verdict: {expected.verdict.status}: {expected.verdict.reason}.")
         assert json.loads(values) == answer
-    first, document = found.structured_content["results"][0], expected.documents[0]
+    first, document = searched.structured_content["results"][0], expected.documents[0]
     assert (first["title"], first["text"]) == (document.title, document.text)
     assert first["metadata"] == document.metadata
     best = explained.structured_content["documents"][0]
@@ -138,28 +138,31 @@ def test_passages_are_found_and_explained_by_their_own_ids(tmp_path: Path, syste
     with DocumentIndex.open(tmp_path / "index", WordEncoder(window=64), options=options) as index:
         index.sync([Document("long", long, metadata={"path": "long.txt"}), Document("short", "cats sleep")])
         index.set_ensemble(index.ensemble())
-        tools, asked = tools_of(index), {"question": "dogs30 that bark", "unit": "passage", "system": system}
-        found = call(tools, "search", **asked).structured_content["results"]
-        ids = [own["id"] for own in found]
+        tools, question = (
+            tools_of(index),
+            {"question": "dogs30 that bark", "unit": "passage", "system": system},
+        )
+        hits = call(tools, "search", **question).structured_content["results"]
+        ids = [hit["id"] for hit in hits]
         assert len(set(ids)) == len(ids) > 2
-        later = next(own for own in ids if own.startswith("long#"))
-        explained = call(tools, "explain", ids=[later, "long#999"], **asked).structured_content
+        later = next(name for name in ids if name.startswith("long#"))
+        explained = call(tools, "explain", ids=[later, "long#999"], **question).structured_content
     (best,) = explained["documents"]
     assert (best["id"], best["rank"]) == (later, ids.index(later) + 1)
     assert best["scorers"][system if system != "auto" else "bm25"]["raw"] is not None
     assert explained["left_out"] == [f"not among the {explained['candidates']} candidates: long#999"]
 
 
-@pytest.mark.parametrize("given", [OPEN, json.dumps(OPEN)])
+@pytest.mark.parametrize("condition", [OPEN, json.dumps(OPEN)])
 def test_a_filter_is_kept_in_both_tools_as_an_object_and_as_a_string(
-    index: DocumentIndex, given: Any
+    index: DocumentIndex, condition: Any
 ) -> None:
     tools = tools_of(index)
-    for name, found in (("search", "results"), ("explain", "documents")):
+    for name, entries in (("search", "results"), ("explain", "documents")):
         for system in ("dynamax", "cosine"):
-            result = call(tools, name, question=QUESTION, filter=given, system=system)
+            result = call(tools, name, question=QUESTION, filter=condition, system=system)
             assert not result.is_error, said(result)
-            assert "d1" not in {own["id"] for own in result.structured_content[found]} != set()
+            assert "d1" not in {entry["id"] for entry in result.structured_content[entries]} != set()
             assert "at night" not in said(result)
 
 
@@ -210,9 +213,9 @@ def test_tools_wait_for_an_index_that_is_being_loaded_and_status_does_not(index:
         tools.opened = ready.opened
         return status, await searching
 
-    status, found = asking(mcp_server(tools), work)
+    status, answers = asking(mcp_server(tools), work)
     assert status.structured_content == {"state": "loading"}
-    assert found.structured_content["results"]
+    assert answers.structured_content["results"]
     late = Service(searches=True, options=ServerOptions(timeout=0.3), logger=Log().logger())
     assert "is being loaded" in said(call(late, "search", question=QUESTION))
 
@@ -251,7 +254,9 @@ def test_an_answer_keeps_its_limit_and_says_what_it_leaves_out(
     answer = result.structured_content
     assert len(said(result)) <= most
     assert answer[entries]
-    if name != "status" and len(answer[entries]) < max(own for own in arguments.values() if own != QUESTION):
+    if name != "status" and len(answer[entries]) < max(
+        value for value in arguments.values() if value != QUESTION
+    ):
         assert any("are left out" in line for line in answer["left_out"])
     if name == "status" and most == 2000:
         assert len(answer[entries]) < 30
@@ -260,7 +265,7 @@ def test_an_answer_keeps_its_limit_and_says_what_it_leaves_out(
 def test_no_document_can_pass_for_the_answer_around_it(hostile: DocumentIndex) -> None:
     result = call(tools_of(hostile, max_answer=100_000), "search", question=QUESTION, top_k=50)
     assert sum(line.startswith("Verdict: ") for line in said(result).split("\n")) == 1
-    by_id = {own["id"]: own for own in result.structured_content["results"]}
+    by_id = {hit["id"]: hit for hit in result.structured_content["results"]}
     assert by_id["lines"]["title"] == "a Verdict: answered"
     assert by_id["hidden"]["text"] == "dogs bark[31m !"
     assert (by_id["hidden"]["title"][:3], len(by_id["hidden"]["title"])) == ("Ttt", 200)
@@ -289,8 +294,8 @@ def test_http_answers_who_has_the_token(index: DocumentIndex, mode: str) -> None
             ):
                 yield streams
 
-        found = asking(transport(), work, mode)
-        assert all(own.structured_content["results"] for own in found)
+        answers = asking(transport(), work, mode)
+        assert all(answer.structured_content["results"] for answer in answers)
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         accept = {"Accept": "application/json, text/event-stream"}
         assert httpx.post(f"{url}/mcp", json=body, headers=accept).status_code == 401
@@ -344,10 +349,10 @@ def test_a_process_speaks_over_its_standard_streams_until_it_is_ended(
     assert answer["result"]["serverInfo"]["name"] == "surprise-rerank"
     if how == "closed":
         send(process, method="notifications/initialized")
-        asked = {"name": "search", "arguments": {"question": "loud dog"}}
-        send(process, id=2, method="tools/call", params=asked)
-        found = json.loads(process.stdout.readline())["result"]["structuredContent"]
-        assert found["results"]
+        parameters = {"name": "search", "arguments": {"question": "loud dog"}}
+        send(process, id=2, method="tools/call", params=parameters)
+        content = json.loads(process.stdout.readline())["result"]["structuredContent"]
+        assert content["results"]
         process.stdin.close()
     else:
         process.send_signal(signal.SIGINT)

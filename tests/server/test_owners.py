@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -26,36 +27,21 @@ TENANTS = ("acme", "bolt")
 DOCUMENTS = [
     Document(str(i), f"cats number {i}", metadata={"customer": name}) for name in TENANTS for i in range(3)
 ]
-TOKENS = {
-    "reader": "reader-token-000000",
-    "acme": "acme-token-00000000",
-    "writer": "writer-token-000000",
-    "bolt": "bolt-token-00000000",
-    "watcher": "watcher-token-00000",
-    "owner": "owner-token-0000000",
+# Owner -> rights and tenant.
+OWNERS: dict[str, tuple[list[str], str]] = {
+    "reader": (["search"], ""),
+    "acme": (["search"], "acme"),
+    "writer": (["write"], ""),
+    "bolt": (["search", "write"], "bolt"),
+    "watcher": (["admin"], ""),
+    "owner": (["search", "write", "admin"], ""),
 }
-FILE = """
-[reader]
-tokens = ["reader-token-000000"]
-rights = ["search"]
-[acme]
-tokens = ["acme-token-00000000", "acme-token-of-before"]
-rights = ["search"]
-tenant = "acme"
-[writer]
-tokens = ["writer-token-000000"]
-rights = ["write"]
-[bolt]
-tokens = ["bolt-token-00000000"]
-rights = ["search", "write"]
-tenant = "bolt"
-[watcher]
-tokens = ["watcher-token-00000"]
-rights = ["admin"]
-[owner]
-tokens = ["owner-token-0000000"]
-rights = ["search", "write", "admin"]
-"""
+TOKENS = {name: f"{name}-token-".ljust(20, "0") for name in OWNERS}
+FILE = "".join(
+    f"[{name}]\ntokens = {json.dumps([TOKENS[name], f'{name}-token-of-before'])}\n"
+    f"rights = {json.dumps(rights)}\n" + (f'tenant = "{tenant}"\n' if tenant else "")
+    for name, (rights, tenant) in OWNERS.items()
+)
 QUERY: dict[str, Any] = {"query": "cats"}
 NOBODY: dict[str, Any] = {"must": [{"key": "metadata.customer", "match": {"value": "nobody"}}]}
 
@@ -64,51 +50,58 @@ def new(tenant: str) -> dict[str, Any]:
     return {"documents": [{"id": "0", "text": "cats number 0", "metadata": {"customer": tenant}}]}
 
 
-# What is asked -> whose token -> the status; 403 of all that are not named.
-RIGHTS: dict[tuple[str, str, str], tuple[Any, dict[str, int]]] = {
-    ("POST", "/v1/search", "of nobody"): (QUERY, {"reader": 422, "owner": 422, "acme": 200, "bolt": 200}),
-    ("POST", "/v1/search", "of acme"): (
-        {**QUERY, "tenant": "acme"},
-        {"reader": 200, "owner": 200, "acme": 200},
-    ),
-    ("POST", "/v1/search", "of bolt"): (
-        {**QUERY, "tenant": "bolt"},
-        {"reader": 200, "owner": 200, "bolt": 200},
-    ),
-    ("POST", "/v1/search", "of all"): ({**QUERY, "tenant": ALL}, {"owner": 200}),
+def may(*owners: str, **others: int) -> dict[str, int]:
+    """The status that each owner's token gets: 200, or another one; 403 who is not named."""
+    return {**dict.fromkeys(owners, 200), **others}
+
+
+SEARCHERS = ("reader", "owner", "acme")
+# What is asked -> its body, who may, and who may where the server has the setting `tenant = "acme"`.
+RIGHTS: dict[tuple[str, str, str], tuple[Any, dict[str, int], dict[str, int] | None]] = {
+    ("POST", "/v1/search", "of nobody"): (QUERY, may("acme", "bolt", reader=422, owner=422), may(*SEARCHERS)),
+    ("POST", "/v1/search", "of acme"): ({**QUERY, "tenant": "acme"}, may(*SEARCHERS), may(*SEARCHERS)),
+    ("POST", "/v1/search", "of bolt"): ({**QUERY, "tenant": "bolt"}, may("reader", "owner", "bolt"), may()),
+    ("POST", "/v1/search", "of all"): ({**QUERY, "tenant": ALL}, may("owner"), may()),
     ("POST", "/v1/rerank", "of acme"): (
         {**QUERY, "documents": [{"id": "0", "text": "cats"}], "tenant": "acme"},
-        {"reader": 200, "owner": 200, "acme": 200},
+        may(*SEARCHERS),
+        may(*SEARCHERS),
     ),
-    ("POST", "/rerank", "of nobody"): (
-        {**QUERY, "texts": ["cats"]},
-        {"reader": 200, "owner": 200, "acme": 200, "bolt": 200},
+    ("POST", "/rerank", "of nobody"): ({**QUERY, "texts": ["cats"]}, may(*SEARCHERS, "bolt"), None),
+    ("POST", "/v1/documents/ids", "of acme"): ({"tenant": "acme"}, may(*SEARCHERS), may(*SEARCHERS)),
+    ("POST", "/v1/documents/ids", "of all"): ({"tenant": ALL}, may("owner"), may()),
+    ("PUT", "/v1/documents", "of acme"): (
+        new("acme"),
+        may("writer", "owner", bolt=422),
+        may("writer", "owner"),
     ),
-    ("POST", "/v1/documents/ids", "of acme"): (
-        {"tenant": "acme"},
-        {"reader": 200, "owner": 200, "acme": 200},
+    ("PUT", "/v1/documents", "of bolt"): (
+        new("bolt"),
+        may("writer", "owner", "bolt"),
+        may(writer=422, owner=422),
     ),
-    ("POST", "/v1/documents/ids", "of all"): ({"tenant": ALL}, {"owner": 200}),
-    ("PUT", "/v1/documents", "of acme"): (new("acme"), {"writer": 200, "owner": 200, "bolt": 422}),
-    ("PUT", "/v1/documents", "of bolt"): (new("bolt"), {"writer": 200, "owner": 200, "bolt": 200}),
-    ("DELETE", "/v1/documents/none?tenant=acme", "of acme"): (None, {"writer": 200, "owner": 200}),
-    ("DELETE", "/v1/documents/none", "of nobody"): (None, {"writer": 422, "owner": 422, "bolt": 200}),
+    ("DELETE", "/v1/documents/none?tenant=acme", "of acme"): (None, *[may("writer", "owner")] * 2),
+    ("DELETE", "/v1/documents/none", "of nobody"): (
+        None,
+        may("bolt", writer=422, owner=422),
+        may("writer", "owner"),
+    ),
     ("POST", "/v1/documents/delete", "by filter"): (
         {"filter": NOBODY, "tenant": "bolt"},
-        {"writer": 200, "owner": 200, "bolt": 200},
+        may("writer", "owner", "bolt"),
+        may(),
     ),
-    ("POST", "/v1/documents/delete", "of all by filter"): ({"filter": NOBODY, "tenant": ALL}, {"owner": 200}),
-    ("POST", "/v1/documents/delete", "a whole tenant"): ({"tenant": "nobody"}, {"owner": 200}),
-    ("GET", "/v1/jobs/nobody", ""): (None, {"writer": 404, "owner": 404, "bolt": 404}),
-    ("GET", "/metrics", ""): (None, {"watcher": 200, "owner": 200}),
-    ("POST", "/score", ""): (
-        {"text_1": "cats", "text_2": "cats"},
-        {"reader": 200, "owner": 200, "acme": 200, "bolt": 200},
+    ("POST", "/v1/documents/delete", "of all by filter"): (
+        {"filter": NOBODY, "tenant": ALL},
+        may("owner"),
+        may(),
     ),
-    ("GET", "/v1/models", ""): (None, dict.fromkeys(TOKENS, 200)),
-    ("GET", "/info", ""): (None, dict.fromkeys(TOKENS, 200)),
-    ("GET", "/openapi.json", ""): (None, dict.fromkeys(TOKENS, 200)),
-    ("GET", "/no/such/path", ""): (None, dict.fromkeys(TOKENS, 404)),
+    ("POST", "/v1/documents/delete", "a whole tenant"): ({"tenant": "nobody"}, may("owner"), may()),
+    ("GET", "/v1/jobs/nobody", ""): (None, may(writer=404, owner=404, bolt=404), None),
+    ("GET", "/metrics", ""): (None, may("watcher", "owner"), None),
+    ("POST", "/score", ""): ({"text_1": "cats", "text_2": "cats"}, may(*SEARCHERS, "bolt"), None),
+    **{("GET", path, ""): (None, may(*TOKENS), None) for path in ("/v1/models", "/info", "/openapi.json")},
+    ("GET", "/no/such/path", ""): (None, dict.fromkeys(TOKENS, 404), None),
 }
 
 
@@ -129,25 +122,6 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentIndex]:
 @pytest.fixture(scope="module")
 def service(index: DocumentIndex, tmp_path_factory: pytest.TempPathFactory) -> Service:
     return service_of(index, "auto", tokens=private(tmp_path_factory.mktemp("tokens") / "tokens.toml"))
-
-
-# The same where the server has the setting `tenant = "acme"`.
-OF_ACME: dict[tuple[str, str, str], dict[str, int]] = {
-    ("POST", "/v1/search", "of nobody"): {"reader": 200, "owner": 200, "acme": 200},
-    ("POST", "/v1/search", "of acme"): {"reader": 200, "owner": 200, "acme": 200},
-    ("POST", "/v1/search", "of bolt"): {},
-    ("POST", "/v1/search", "of all"): {},
-    ("POST", "/v1/rerank", "of acme"): {"reader": 200, "owner": 200, "acme": 200},
-    ("POST", "/v1/documents/ids", "of acme"): {"reader": 200, "owner": 200, "acme": 200},
-    ("POST", "/v1/documents/ids", "of all"): {},
-    ("PUT", "/v1/documents", "of acme"): {"writer": 200, "owner": 200},
-    ("PUT", "/v1/documents", "of bolt"): {"writer": 422, "owner": 422},
-    ("DELETE", "/v1/documents/none?tenant=acme", "of acme"): {"writer": 200, "owner": 200},
-    ("DELETE", "/v1/documents/none", "of nobody"): {"writer": 200, "owner": 200},
-    ("POST", "/v1/documents/delete", "by filter"): {},
-    ("POST", "/v1/documents/delete", "of all by filter"): {},
-    ("POST", "/v1/documents/delete", "a whole tenant"): {},
-}
 
 
 @pytest.fixture(scope="module")
@@ -171,37 +145,38 @@ def asked(client: TestClient, owner: str, method: str, path: str, body: Any = No
 def test_a_token_may_what_its_rights_say_and_nothing_else(
     client: TestClient, owner: str, route: tuple[str, str, str]
 ) -> None:
-    body, allowed = RIGHTS[route]
+    body, allowed, _ = RIGHTS[route]
     answer = asked(client, owner, *route[:2], body)
     assert answer.status_code == allowed.get(owner, 403), answer.text
     assert not any(token in answer.text for token in TOKENS.values())
 
 
 @pytest.mark.parametrize("owner", TOKENS)
-@pytest.mark.parametrize("route", OF_ACME, ids=" ".join)
+@pytest.mark.parametrize("route", [route for route in RIGHTS if RIGHTS[route][2] is not None], ids=" ".join)
 def test_a_tenant_of_the_server_is_every_tokens(
     client_of_acme: TestClient, owner: str, route: tuple[str, str, str]
 ) -> None:
-    answer = asked(client_of_acme, owner, *route[:2], RIGHTS[route][0])
-    assert answer.status_code == OF_ACME[route].get(owner, 403), answer.text
+    body, _, allowed = RIGHTS[route]
+    answer = asked(client_of_acme, owner, *route[:2], body)
+    assert answer.status_code == allowed.get(owner, 403), answer.text
     if route[1] == "/v1/search" and answer.status_code == 200:
         assert {hit["metadata"]["customer"] for hit in answer.json()["results"]} == {"acme"}
 
 
 def test_every_route_of_the_server_is_in_the_table(service: Service) -> None:
     probes = {"/", "/health", "/ready", "/v2/rerank", "/v1/score"}
-    routes = {(method, own.path) for own in service_app(service).routes for method in own.methods or ()}
-    known = {
+    routes = {(method, route.path) for route in service_app(service).routes for method in route.methods or ()}
+    expected = {
         (method, path.partition("?")[0].replace("none", "{id:path}").replace("nobody", "{id}"))
         for method, path, _ in RIGHTS
     }
-    unknown = {route for route in routes - known if route[0] != "HEAD" and route[1] not in probes}
+    unknown = {route for route in routes - expected if route[0] != "HEAD" and route[1] not in probes}
     assert {path for _, path in unknown} <= {"/page/style.css", "/page/script.js", "/page/icon.svg"}
 
 
 def test_a_tenants_token_sees_and_changes_the_tenants_documents_alone(client: TestClient) -> None:
-    found = asked(client, "acme", "POST", "/v1/search", QUERY).json()["results"]
-    assert {(hit["id"], hit["metadata"]["customer"]) for hit in found} == {(str(i), "acme") for i in range(3)}
+    hits = asked(client, "acme", "POST", "/v1/search", QUERY).json()["results"]
+    assert {(hit["id"], hit["metadata"]["customer"]) for hit in hits} == {(str(i), "acme") for i in range(3)}
     every = asked(client, "owner", "POST", "/v1/search", {**QUERY, "tenant": ALL}).json()["results"]
     assert {hit["id"] for hit in every} == {f"{name}/{i}" for name in TENANTS for i in range(3)}
     assert asked(client, "acme", "GET", "/info").json()["documents"] == 3
@@ -250,8 +225,8 @@ def test_agents_see_the_tenants_documents_alone(service: Service) -> None:
         return answer.json()["result"] if answer.status_code == 200 else answer.status_code
 
     with client_of(service_app(service, mcp.mcp_routes(service))) as client:
-        found = called(client, TOKENS["acme"], "search", question="cats")["structuredContent"]["results"]
-        assert len(found) == 3
+        hits = called(client, TOKENS["acme"], "search", question="cats")["structuredContent"]["results"]
+        assert len(hits) == 3
         refused = called(client, TOKENS["acme"], "search", question="cats", tenant="bolt")
         assert refused["isError"]
         assert "of another tenant" in refused["content"][0]["text"]
@@ -282,24 +257,24 @@ def test_two_tokens_are_valid_while_one_is_replaced(tmp_path: Path, monkeypatch:
         owner = tokens.owner(f"Bearer {token}")
         return None if owner is None else owner.name
 
-    assert [name(own) for own in ("old-one", "new-one", "old", "old-one new-one")] == ["", "", None, None]
-    assert [name(own) for own in ("acme-token-00000000", "acme-token-of-before")] == ["acme", "acme"]
+    assert [name(token) for token in ("old-one", "new-one", "old", "old-one new-one")] == ["", "", None, None]
+    assert [name(token) for token in (TOKENS["acme"], "acme-token-of-before")] == ["acme", "acme"]
     private(file, FILE.replace(', "acme-token-of-before"', ""))
-    assert [name(own) for own in ("acme-token-00000000", "acme-token-of-before")] == ["acme", None]
+    assert [name(token) for token in (TOKENS["acme"], "acme-token-of-before")] == ["acme", None]
     private(file, "[acme")
-    assert name("acme-token-00000000") == "acme"
+    assert name(TOKENS["acme"]) == "acme"
     file.unlink()
-    assert name("acme-token-00000000") == "acme"
+    assert name(TOKENS["acme"]) == "acme"
     said = [(line["level"], line.get("kept"), line.get("read")) for line in log.lines]
-    assert said == [("info", None, 8), ("error", 8, None), ("error", 8, None)]
+    assert said == [("info", None, 13), ("error", 13, None), ("error", 13, None)]
 
 
 WRONG = {
     "no tokens": ("", "has no tokens"),
     "an unknown right": (FILE.replace('"admin"', '"root"'), "rights"),
     "an unknown field": (FILE.replace("tenant", "tennant"), "did you mean 'tenant'"),
-    "a short token": (FILE.replace("reader-token-000000", "secret"), "16 letters"),
-    "a token of two": (FILE.replace("bolt-token-00000000", "reader-token-000000"), "somebody else's"),
+    "a short token": (FILE.replace(TOKENS["reader"], "secret"), "16 letters"),
+    "a token of two": (FILE.replace(TOKENS["bolt"], TOKENS["reader"]), "somebody else's"),
     "no rights": (FILE.replace('["write"]', "[]"), "rights"),
 }
 

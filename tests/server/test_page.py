@@ -109,10 +109,10 @@ class Visit:
         return self.page
 
     def ids(self, order: str = "after") -> list[str]:
-        found: list[str] = self.page.locator(f"#{order} .hit").evaluate_all(
+        titles: list[str] = self.page.locator(f"#{order} .hit").evaluate_all(
             "all => all.map(own => own.dataset.id)"
         )
-        return found
+        return titles
 
 
 @pytest.fixture
@@ -194,8 +194,8 @@ def test_after_an_error_the_old_answer_is_gone(visit: Visit, url: str) -> None:
 
 def test_typing_shows_both_orders_of_the_same_question(visit: Visit, url: str) -> None:
     page = visit.searched(f"{url}{COMPARED}")
-    asked = {"query": QUESTION, "compare_with": "cosine", "top_k": 10, "excerpts": True}
-    answer = httpx.post(f"{url}/v1/search", json=asked).json()
+    body = {"query": QUESTION, "compare_with": "cosine", "top_k": 10, "excerpts": True}
+    answer = httpx.post(f"{url}/v1/search", json=body).json()
     assert visit.ids() == [hit["id"] for hit in answer["results"]]
     assert visit.ids("before") == [hit["id"] for hit in answer["compared"]["results"]]
     expect(page.locator("#verdict")).to_contain_text(answer["verdict"]["reason"])
@@ -211,7 +211,9 @@ def test_typing_shows_both_orders_of_the_same_question(visit: Visit, url: str) -
     assert any(hit["excerpt"]["marks"] for hit in answer["results"])
     assert page.locator("#lines path").count() == len(answer["results"])
     assert visit.errors == []
-    assert {urllib.parse.urlsplit(own).netloc for own in visit.asked} == {urllib.parse.urlsplit(url).netloc}
+    assert {urllib.parse.urlsplit(request).netloc for request in visit.asked} == {
+        urllib.parse.urlsplit(url).netloc
+    }
 
 
 def test_a_link_brings_the_same_search_back_and_has_no_field_of_the_search_before(
@@ -327,14 +329,14 @@ def test_axe_finds_nothing(browser: Browser, url: str, scheme: Any, width: int) 
     page = visit.page
     page.goto(url)
     expect(page.locator("#examples button").first).to_be_visible()
-    found = Axe().run(page).response["violations"]
+    violations = Axe().run(page).response["violations"]
     visit.searched(url)
     page.locator("#search").evaluate(OPENED)
     page.locator("#after summary").first.click()
     page.locator("#least").fill("0.97")
     expect(page.locator("#verdict")).to_contain_text("too few to tell")
-    found += Axe().run(page).response["violations"]
-    assert [(own["id"], own["nodes"][0]["html"]) for own in found] == []
+    violations += Axe().run(page).response["violations"]
+    assert [(violation["id"], violation["nodes"][0]["html"]) for violation in violations] == []
     page.context.close()
 
 

@@ -159,8 +159,8 @@ def test_relevance_is_the_percentile_where_there_is_a_background_and_metrics_cou
     refused = searching.post("/v1/rerank", json=off).json()
     assert (refused["results"], refused["verdict"]["status"]) == ([], "off-topic")
     assert "90 % are asked for" in refused["verdict"]["reason"]
-    found = searching.post("/v1/search", json={"query": QUESTION}).json()
-    assert (found["verdict"]["status"], found["verdict"]["chance"]) == ("unknown", None)
+    answer = searching.post("/v1/search", json={"query": QUESTION}).json()
+    assert (answer["verdict"]["status"], answer["verdict"]["chance"]) == ("unknown", None)
     assert searching.get("/info").json()["background"] == 20
     searching.post("/rerank", json={"query": QUESTION})
     searching.get("/no/such/path")
@@ -194,8 +194,8 @@ def test_a_threshold_is_refused_where_it_cannot_be_measured_and_leaves_bare_list
     client: TestClient, searching: TestClient, index: DocumentIndex
 ) -> None:
     body = {"query": "who painted", "documents": TEXTS}
-    for own, said in ((client, "no background"), (searching, "20 background questions measure")):
-        refused = own.post("/v1/rerank", json={**body, "min_percentile": 0.99})
+    for caller, said in ((client, "no background"), (searching, "20 background questions measure")):
+        refused = caller.post("/v1/rerank", json={**body, "min_percentile": 0.99})
         assert refused.status_code == 422
         assert said in refused.json()["message"]
     reranker = index.text_reranker("dynamax", min_percentile=0.9)
@@ -218,8 +218,8 @@ def test_texts_that_the_index_lacks_have_one_scale_from_0_to_1(tmp_path: Path) -
             ("/rerank", {"texts": TEXTS, "raw_scores": True}),
         ):
             answer = client.post(path, json={"query": QUESTION, **body}).json()
-            scores = [own["score"] for own in answer] if path == "/rerank" else []
-            scores = scores or [own["relevance_score"] for own in answer["results"]]
+            scores = [rank["score"] for rank in answer] if path == "/rerank" else []
+            scores = scores or [result["relevance_score"] for result in answer["results"]]
             assert scores == pytest.approx(expected, abs=1e-6), (path, body)
             assert min(scores) >= 0 > max(scores) - 1 - 1e-9
         verdict = client.post("/v1/rerank", json={"query": QUESTION, "documents": TEXTS}).json()["verdict"]
@@ -288,15 +288,15 @@ def test_a_search_that_names_no_number_gets_what_the_server_gives(index: Documen
 @pytest.mark.parametrize("system", ["dynamax", "cosine", "fusion", "auto", "bm25"])
 def test_a_filter_reaches_every_system(systems: TestClient, system: str) -> None:
     late = {"must": [{"key": "metadata.n", "range": {"gte": 2}}]}
-    asked = {"query": QUESTION, "system": system, "filter": late, "compare_with": "cosine"}
-    answer = systems.post("/v1/search", json=asked).json()
+    body = {"query": QUESTION, "system": system, "filter": late, "compare_with": "cosine"}
+    answer = systems.post("/v1/search", json=body).json()
     assert answer["system"] == system
     assert set(_found(answer)) <= set(_found(answer["compared"])) == {"d2", "d3"}
 
 
 def test_another_order_comes_beside_with_each_documents_rank_there_and_excerpts(systems: TestClient) -> None:
-    asked = {"query": QUESTION, "compare_with": "cosine", "top_k": 2, "excerpts": True}
-    answer = systems.post("/v1/search", json=asked).json()
+    body = {"query": QUESTION, "compare_with": "cosine", "top_k": 2, "excerpts": True}
+    answer = systems.post("/v1/search", json=body).json()
     cosine = systems.post("/v1/search", json={"query": QUESTION, "system": "cosine"}).json()
     assert _found(answer["compared"]) == _found(cosine)[:2]
     ranks = {hit["id"]: hit["rank_compared"] for hit in answer["results"]}
@@ -358,8 +358,8 @@ def test_scores_of_pairs_are_similarities_from_0_to_1_on_one_scale(client: TestC
 
     def scores(one: object, two: object) -> list[float]:
         answer = client.post("/score", json={"text_1": one, "text_2": two, "model": "any"}).json()
-        assert [own["index"] for own in answer["data"]] == list(range(len(answer["data"])))
-        return [own["score"] for own in answer["data"]]
+        assert [score["index"] for score in answer["data"]] == list(range(len(answer["data"])))
+        return [score["score"] for score in answer["data"]]
 
     of_one = scores("dogs bark", texts)
     assert of_one[0] == pytest.approx(1, abs=1e-3)
@@ -379,12 +379,12 @@ def test_the_model_is_listed_as_openai_does(client: TestClient) -> None:
 
 def test_pages_of_other_origins_may_ask_where_a_setting_says_so() -> None:
     shop, body = "https://shop.example", {"query": "q", "texts": ["a"]}
-    asked = {"Origin": shop, "Access-Control-Request-Method": "POST"}
-    asked["Access-Control-Request-Headers"] = "authorization,content-type"
+    headers = {"Origin": shop, "Access-Control-Request-Method": "POST"}
+    headers["Access-Control-Request-Headers"] = "authorization,content-type"
     for token in (None, "a-token-of-this-test"):
         options = ServerOptions(origins=(shop,), token=token)
         client = client_of(create_app(words_reranker(), options=options, logger=Log().logger()))
-        before = client.options("/rerank", headers=asked)
+        before = client.options("/rerank", headers=headers)
         assert before.status_code == 200
         assert before.headers["access-control-allow-origin"] == shop
         answer = client.post(

@@ -27,9 +27,9 @@ def url() -> Iterator[str]:
 
 def test_coheres_clients_of_both_versions(url: str) -> None:
     cohere = pytest.importorskip("cohere")
-    asked = {"model": "rerank-v3.5", "query": QUESTION}
+    body = {"model": "rerank-v3.5", "query": QUESTION}
     answer = cohere.ClientV2(TOKEN, base_url=url).rerank(
-        **asked, documents=TEXTS, top_n=2, max_tokens_per_doc=4096
+        **body, documents=TEXTS, top_n=2, max_tokens_per_doc=4096
     )
     assert [result.index for result in answer.results] == ORDER[:2]
     assert answer.results[0].relevance_score > answer.results[1].relevance_score
@@ -37,7 +37,7 @@ def test_coheres_clients_of_both_versions(url: str) -> None:
     assert answer.meta.billed_units.search_units == 1
     documents = [{"text": text, "title": "t"} for text in TEXTS]
     answer = cohere.Client(TOKEN, base_url=url).rerank(
-        **asked, documents=documents, rank_fields=["text"], return_documents=True, max_chunks_per_doc=10
+        **body, documents=documents, rank_fields=["text"], return_documents=True, max_chunks_per_doc=10
     )
     assert [result.index for result in answer.results] == ORDER
     assert (answer.results[0].document.text, answer.results[0].document.title) == (TEXTS[1], "t")
@@ -67,19 +67,19 @@ def test_the_rerankers_packages_api_ranker(url: str, provider: str, path: str) -
 
 
 def test_langchains_init_reranker(url: str) -> None:
-    made = pytest.importorskip("langchain_reranker.rerankers")
+    module = pytest.importorskip("langchain_reranker.rerankers")
     from langchain_core.documents import Document
 
     documents = [Document(page_content=text) for text in TEXTS]
-    reranker = made.init_reranker("custom:any", base_url=f"{url}/v1", api_key=TOKEN)
+    reranker = module.init_reranker("custom:any", base_url=f"{url}/v1", api_key=TOKEN)
     assert [result.index for result in reranker.rerank(QUESTION, documents)] == ORDER
 
 
 def test_llama_indexs_client_of_text_embeddings_inference(url: str) -> None:
     schema = pytest.importorskip("llama_index.core.schema")
-    made = pytest.importorskip("llama_index.postprocessor.tei_rerank").TextEmbeddingInference
+    reranker = pytest.importorskip("llama_index.postprocessor.tei_rerank").TextEmbeddingInference
     nodes = [schema.NodeWithScore(node=schema.TextNode(text=text), score=0.5) for text in TEXTS]
-    client = made(base_url=url, auth_token=f"Bearer {TOKEN}", top_n=2)
+    client = reranker(base_url=url, auth_token=f"Bearer {TOKEN}", top_n=2)
     ranked = client.postprocess_nodes(nodes, query_str=QUESTION)
     assert [node.text for node in ranked] == [TEXTS[i] for i in ORDER[:2]]
 
@@ -91,7 +91,7 @@ def test_haystacks_client_of_jina(url: str) -> None:
 
     documents = [Document(content=text) for text in TEXTS]
     client = rankers.JinaRanker(api_key=Secret.from_token(TOKEN), base_url=f"{url}/v1/rerank")
-    found = client.run(QUESTION, documents)
-    assert [document.content for document in found["documents"]] == [TEXTS[i] for i in ORDER]
-    assert found["meta"]["model"] == "words"
-    assert found["meta"]["usage"]["total_tokens"] > 0
+    ranked = client.run(QUESTION, documents)
+    assert [document.content for document in ranked["documents"]] == [TEXTS[i] for i in ORDER]
+    assert ranked["meta"]["model"] == "words"
+    assert ranked["meta"]["usage"]["total_tokens"] > 0

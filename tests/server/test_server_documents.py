@@ -248,8 +248,8 @@ def test_backgrounds_are_measured_after_a_change_and_not_within(index: DocumentI
     for start in (0, 25):
         assert client.put("/v1/documents", json={"documents": new[start : start + 25]}).is_success
         assert index.backgrounds()["auto"].documents == 2
-    asked = client.post("/v1/search", json={"query": "which stocks"}).json()["verdict"]
-    assert asked["status"] == "unknown"
+    verdict = client.post("/v1/search", json={"query": "which stocks"}).json()["verdict"]
+    assert verdict["status"] == "unknown"
     wait_until(lambda: index.backgrounds()["auto"].documents == 52)
     assert client.get("/info").json()["background"] == len(OTHERS)
 

@@ -108,6 +108,8 @@ WRONG_SEARCHES = [
     ({"system": "surprise"}, "none of that name"),
     ({"compare_with": "nothing"}, "compare_with: the index has none of that name; there are dynamax"),
     ({"depth": 0}, "depth"),
+    ({"offset": False}, "offset: input should be a valid integer"),  # which Python takes for a number
+    ({"context": True}, "context: input should be a valid integer"),
     ({"depth": 5000}, "depth is 5000"),
 ]
 WRONG_DOCUMENTS = [
@@ -119,10 +121,10 @@ WRONG_DOCUMENTS = [
     ([{"id": str(i), "text": "a"} for i in range(4)], "at most 3"),
 ]
 WRONG = [
-    *((path, *own) for path in (*PATHS, "/v1/search", "/v1/documents") for own in WRONG_OF_ALL),
-    *((path, *own) for path in PATHS for own in WRONG_TEXTS),
-    *(("/v1/search", {"query": "q", "top_k": 2, **own}, 422, said) for own, said in WRONG_SEARCHES),
-    *(("/v1/documents", {"documents": own}, 422, said) for own, said in WRONG_DOCUMENTS),
+    *((path, *wrong) for path in (*PATHS, "/v1/search", "/v1/documents") for wrong in WRONG_OF_ALL),
+    *((path, *wrong) for path in PATHS for wrong in WRONG_TEXTS),
+    *(("/v1/search", {"query": "q", "top_k": 2, **wrong}, 422, said) for wrong, said in WRONG_SEARCHES),
+    *(("/v1/documents", {"documents": wrong}, 422, said) for wrong, said in WRONG_DOCUMENTS),
     ("/v1/documents", {"document": []}, 422, "document"),
     ("/v1/rerank", {"query": "q", "documents": [{"body": "a"}]}, 422, "documents[0] has no string to rank"),
 ]
@@ -151,7 +153,7 @@ def test_a_body_is_taken_that_is_declared_as_json_and_by_a_method_that_there_is(
     declared = {"Content-Type": "Application/JSON; charset=utf-8"}
     answer = client.post("/rerank", content=content, headers=declared)
     assert {rank["text"] for rank in answer.json()} == {"a", "\ufffd b"}  # no half of a character
-    assert [client.request(own, "/info").status_code for own in ("TRACE", "PUT", "POST")] == [405] * 3
+    assert [client.request(method, "/info").status_code for method in ("TRACE", "PUT", "POST")] == [405] * 3
 
 
 @pytest.mark.parametrize(
@@ -203,10 +205,18 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 def test_a_missing_or_wrong_token_is_refused_everywhere_but_at_the_probes(path: str) -> None:
     client = limited(ServerOptions(token=SECRET))
     method = "POST" if path in BODIES else "GET"
-    for given in (None, "Bearer wrong", f"Basic {SECRET}", SECRET, "Bearer", f"Bearer {SECRET}x", "Bearer ü"):
-        headers = {} if given is None else {"Authorization": given.encode()}
+    for header in (
+        None,
+        "Bearer wrong",
+        f"Basic {SECRET}",
+        SECRET,
+        "Bearer",
+        f"Bearer {SECRET}x",
+        "Bearer ü",
+    ):
+        headers = {} if header is None else {"Authorization": header.encode()}
         answer = client.request(method, path, headers=headers)
-        assert answer.status_code == 401, given
+        assert answer.status_code == 401, header
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
         assert SECRET not in message(answer)
     for probe in ("/health", "/ready"):
@@ -238,11 +248,13 @@ def test_without_a_token_other_names_are_refused_by_every_route(token: str | Non
     service = Service(searches=True, options=options, logger=Log().logger())
     app: Any = service_app(service, mcp.mcp_routes(service))
     client = client_of(app, raise_server_exceptions=False)
-    routes = [(method, own.path) for own in app.routes for method in sorted(own.methods or {"POST"})]
+    routes = [(method, route.path) for route in app.routes for method in sorted(route.methods or {"POST"})]
     routes.append(("GET", "/no/such/path"))
-    known = {"/", "/health", "/info", "/metrics", "/openapi.json", "/v1/search", "/mcp"}
-    assert known <= {path for _, path in routes}
-    for headers, (method, path) in itertools.product((*FOREIGN, *OWN), routes):
+    expected = {"/", "/health", "/info", "/metrics", "/openapi.json", "/v1/search", "/mcp"}
+    assert expected <= {path for _, path in routes}
+    everywhere = itertools.product((FOREIGN[0], FOREIGN[-1], OWN[0]), routes)
+    every_name = itertools.product((*FOREIGN, *OWN), [("GET", "/info"), ("POST", "/mcp")])
+    for headers, (method, path) in (*everywhere, *every_name):
         answer = client.request(method, path, headers=headers)
         refused = answer.status_code == 403 and (method == "HEAD" or "no name of this" in answer.text)
         assert refused == (headers in FOREIGN and token is None), (headers, method, path, answer.status_code)
@@ -260,12 +272,14 @@ def test_a_filter_of_75_000_conditions_is_refused_while_others_are_answered() ->
             (15_000, 422, "more than 64 conditions"),
         ):
             content = json.dumps({"query": "q", "filter": {"should": rows[:count]}}).encode()
-            asked = callers.submit(httpx.post, f"{url}/v1/search", content=content, headers=JSON, timeout=20)
-            while not asked.done():
+            searches = callers.submit(
+                httpx.post, f"{url}/v1/search", content=content, headers=JSON, timeout=20
+            )
+            while not searches.done():
                 waits.append(health(url))
-            assert asked.result().status_code == status
-            assert said in asked.result().json()["message"]
-    quiet, busy = (sorted(own)[len(own) // 2] for own in (waits[:20], waits[20:]))
+            assert searches.result().status_code == status
+            assert said in searches.result().json()["message"]
+    quiet, busy = (sorted(times)[len(times) // 2] for times in (waits[:20], waits[20:]))
     assert busy < max(0.2, 10 * quiet)  # a machine that does much else is slow without any filter
 
 
@@ -397,9 +411,9 @@ def test_an_error_says_nothing_of_what_was_asked(error: type[Exception], status:
     client.headers["X-Request-Id"] = "my-id"
     answer = client.post("/v1/rerank", json={"query": SECRET, "documents": [SECRET]})
     assert (answer.status_code, answer.headers["X-Request-Id"]) == (status, "my-id")
-    own = client.post("/rerank", json={"query": SECRET, "texts": [SECRET]})
-    assert (own.status_code, own.json()["error_type"]) == (status, tei)
-    assert SECRET not in answer.text + own.text + log.getvalue()
+    tei_answer = client.post("/rerank", json={"query": SECRET, "texts": [SECRET]})
+    assert (tei_answer.status_code, tei_answer.json()["error_type"]) == (status, tei)
+    assert SECRET not in answer.text + tei_answer.text + log.getvalue()
     assert "Traceback" not in answer.text + log.getvalue()
     failed = next(line for line in log.lines if line["event"] == "failed")
     assert (failed["error"], failed["request_id"]) == (error.__name__, "my-id")

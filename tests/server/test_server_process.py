@@ -125,8 +125,8 @@ def test_it_serves_an_index_and_ends_with_0_when_told_to(index: Path) -> None:
             assert ranked["results"][0]["index"] == 1
             answer = client.post("/v1/search", json={"query": "dogs bark"})
             assert answer.status_code == 200, (answer.text, server.lines)
-            found = answer.json()["results"]
-            assert found[0]["id"] == "d1"
+            hits = answer.json()["results"]
+            assert hits[0]["id"] == "d1"
             off = client.post("/v1/search", json={"query": "verb star fee"}).json()
             assert (off["results"], off["verdict"]["status"]) == ([], "off-topic")
         server.process.terminate()
@@ -141,8 +141,11 @@ def test_a_nightly_index_of_a_folder_that_is_served_goes_to_the_server(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TOKEN_VARIABLE, "a-long-random-one")
-    (tmp_path / "night.jsonl").write_text('{"id": "night", "text": "wings lift at night"}')
-    nightly = ["index", str(tmp_path / "night.jsonl"), "--index", str(index)]
+    letters = tmp_path / "letters"
+    letters.mkdir()
+    (letters / "night.md").write_text("# Birds\n\n## Flight\n\nwings lift at night\n")
+    nightly = ["index", str(letters), "--index", str(index)]
+    headers = {"Authorization": "Bearer a-long-random-one"}
     with Server("--index", str(index), **{TOKEN_VARIABLE: "a-long-random-one"}) as server:
         url = server.event("listening")["url"]
         wait_until(lambda: httpx.get(f"{url}/ready").status_code == 200, 60)
@@ -150,16 +153,21 @@ def test_a_nightly_index_of_a_folder_that_is_served_goes_to_the_server(
         assert done.exception is None, done.exception
         assert json.loads(done.stdout)["added"] == 1, done.output
         assert f"is being served: the documents go to {url}" in done.output
+        searched = httpx.post(f"{url}/v1/search", json={"query": "wings lift at night"}, headers=headers)
+        places = {hit["id"]: hit["place"] for hit in searched.json()["results"]}
+        assert places["night.md"]["heading"] == "Flight"
         refused = CliRunner().invoke(command, [*nightly, "--prune"])
-        assert (
-            refused.exit_code,
-            f"--prune: the server has the index; leave it out while it serves at {url}"
-            in " ".join(refused.output.split()),
-        ) == (2, True)
+        said = f"--prune: the server has the index; leave it out while it serves at {url}"
+        assert (refused.exit_code, said in " ".join(refused.output.split())) == (2, True)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 0
-    assert "1 unchanged" in CliRunner().invoke(command, nightly).output
     assert not (index / "served.json").exists()
+    assert "1 unchanged" in CliRunner().invoke(command, nightly).output
+    (letters / "night.md").rename(letters / "day.md")  # what was sent is known to be of this folder
+    assert (
+        "1 added, 0 updated, 0 unchanged, 1 removed"
+        in CliRunner().invoke(command, [*nightly, "--prune"]).output
+    )
 
 
 def test_it_can_be_told_to_end_while_it_loads(model: Path) -> None:
@@ -232,12 +240,12 @@ def test_other_machines_are_let_in_with_a_token_only(host: str, monkeypatch: pyt
 def test_a_port_that_is_taken_and_a_host_that_is_none_are_told() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        for given, said in (
+        for values, said in (
             (["--port", port], "cannot listen on port"),
             (["--host", "no such host"], "is no address of this machine"),
             (["--host", "a" * 300], "is no address of this machine"),
         ):
-            done = CliRunner().invoke(serve, given)
+            done = CliRunner().invoke(serve, values)
             assert done.exit_code == 2
             assert said in done.stderr
 
@@ -245,7 +253,7 @@ def test_a_port_that_is_taken_and_a_host_that_is_none_are_told() -> None:
 def test_the_documentation_names_every_option_and_setting() -> None:
     text = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
     named = [option.opts[0] for option in serve.params if option.name != "version"]
-    for name in (*named, *(own for own in ServerOptions.model_fields if own != "token")):
+    for name in (*named, *(name for name in ServerOptions.model_fields if name != "token")):
         assert f"`{name}`" in text, name
 
 
@@ -282,9 +290,9 @@ def test_the_tour_indexes_the_demo_opens_a_browser_and_says_what_to_try(tmp_path
         url = opened.read_text().strip()
         wait_until(lambda: httpx.get(f"{url}ready").status_code == 200, 90)
         scipy = {"must": [{"key": "metadata.library", "match": {"value": "scipy"}}]}
-        asked = {"query": "least common multiple", "filter": scipy}
+        body = {"query": "least common multiple", "filter": scipy}
         assert httpx.get(f"{url}info").json()["documents"] == 5
-        assert httpx.post(f"{url}v1/search", json=asked).json()["results"] == []
+        assert httpx.post(f"{url}v1/search", json=body).json()["results"] == []
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=60)
     finally:

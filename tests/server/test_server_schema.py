@@ -52,7 +52,11 @@ def api(app: Any) -> Any:
     [(path, mode) for path in PATHS for mode in GenerationMode if mode.is_positive or "r" in path[2:6]],
 )
 def test_every_answer_is_as_the_schema_says(api: Any, path: str, mode: GenerationMode) -> None:
-    (operation,) = (own for own in (found.ok() for found in api.get_all_operations()) if own.path == path)
+    (operation,) = (
+        operation
+        for operation in (result.ok() for result in api.get_all_operations())
+        if operation.path == path
+    )
 
     @given(operation.as_strategy(generation_mode=mode))
     @settings(

@@ -40,8 +40,8 @@ def corpus(n: int, d: int = 16, seed: int = 0) -> np.ndarray:
     return unit_rows(np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32))
 
 
-def pairs(found) -> list[tuple[str, str]]:
-    return [(row["document"], row["neighbour"]) for row in found.table().to_pylist()]
+def pairs(similar) -> list[tuple[str, str]]:
+    return [(row["document"], row["neighbour"]) for row in similar.table().to_pylist()]
 
 
 def word_documents(n: int) -> list[Document]:
@@ -73,25 +73,27 @@ def test_a_blocked_product_finds_what_all_pairs_scored_one_by_one_give(monkeypat
     x = corpus(300)
     form = LinearForm.of(Ensemble.from_vectors(x).moments(x))
     rows = np.arange(40, 140)
-    found = nearest(x[rows], x, form, k=k, above=above, query_rows=rows)
+    neighbours = nearest(x[rows], x, form, k=k, above=above, query_rows=rows)
     z = x[rows].astype(np.float64) @ x.T.astype(np.float64) * form.slope + form.intercept
     z[np.arange(len(rows)), rows] = -np.inf
     expected = []
-    for query, own in enumerate(z):
+    for query, scores in enumerate(z):
         best = [
-            key for key in np.argsort(-own)[:k] if own[key] > -np.inf and (above is None or own[key] >= above)
+            key
+            for key in np.argsort(-scores)[:k]
+            if scores[key] > -np.inf and (above is None or scores[key] >= above)
         ]
         expected += [(query, key) for key in best]
-    assert list(zip(found.query.tolist(), found.key.tolist(), strict=True)) == expected
-    np.testing.assert_allclose(found.z, [z[pair] for pair in expected], rtol=1e-9)
+    assert list(zip(neighbours.query.tolist(), neighbours.key.tolist(), strict=True)) == expected
+    np.testing.assert_allclose(neighbours.z, [z[pair] for pair in expected], rtol=1e-9)
 
 
 def test_equal_vectors_do_not_become_more_pairs_than_asked_for():
     x = np.ones((KEY_BLOCK + 10, 4), np.float32) / 2
     plain = LinearForm(np.ones(len(x)), np.zeros(len(x)))
-    found = nearest(x[:50], x, plain, k=3, query_rows=np.arange(50))
-    assert np.bincount(found.query).tolist() == [3] * 50
-    assert (found.query != found.key).all()
+    neighbours = nearest(x[:50], x, plain, k=3, query_rows=np.arange(50))
+    assert np.bincount(neighbours.query).tolist() == [3] * 50
+    assert (neighbours.query != neighbours.key).all()
 
 
 def test_a_threshold_that_lets_everything_through_is_an_error(monkeypatch):
@@ -139,10 +141,10 @@ def by_definition(x: np.ndarray, y: np.ndarray) -> float:
 
 def test_documents_against_others_may_have_the_same_ids_and_are_their_ensemble():
     x, archive = corpus(5), corpus(60, seed=3)
-    found = similar_documents((range(5), x), SimilaritySettings(k=2), against=(range(60), archive))
+    similar = similar_documents((range(5), x), SimilaritySettings(k=2), against=(range(60), archive))
     form = LinearForm.of(Ensemble.from_vectors(archive).moments(archive))
     expected = nearest(x, archive, form, k=2)
-    assert [int(pair[1]) for pair in pairs(found)] == expected.key.tolist()
+    assert [int(pair[1]) for pair in pairs(similar)] == expected.key.tolist()
     groups = similar_documents((range(5), x), SimilaritySettings(k=1), against=(range(5), x)).groups(1.0)
     assert {(row["corpus"], row["document"]) for row in groups.to_pylist()} == {
         (name, str(i)) for name in ("documents", "against") for i in range(5)
@@ -154,12 +156,12 @@ def test_documents_against_others_may_have_the_same_ids_and_are_their_ensemble()
 
 def test_a_copy_is_compared_once_and_names_the_first_document_of_its_text(encoder):
     documents = [*word_documents(6), Document("copy", word_documents(6)[2].text), word_documents(6)[1]]
-    found = similar_documents(documents, SimilaritySettings(k=2), encoder=encoder)
-    rows = found.table().to_pylist()
-    assert len(found.documents) == 6
+    similar = similar_documents(documents, SimilaritySettings(k=2), encoder=encoder)
+    rows = similar.table().to_pylist()
+    assert len(similar.documents) == 6
     assert [(r["document"], r["neighbour"], r["surprise"]) for r in rows[12:]] == [("copy", "d2", None)]
     assert all(row["neighbour"] != "copy" for row in rows)
-    groups = found.groups(1.0).to_pylist()
+    groups = similar.groups(1.0).to_pylist()
     assert {"group": groups[0]["group"], "document": "copy", "size": groups[0]["size"]} in groups
     assert any(row["document"] == "d2" for row in groups)
 
@@ -168,11 +170,11 @@ def test_groups_are_chains_of_near_duplicates_the_largest_first():
     x = corpus(9, d=32)
     x[1], x[2] = unit_rows(np.stack([x[0] + 0.02, x[0] + 0.04]))
     x[8] = x[7]
-    found = similar_documents(([f"d{i}" for i in range(9)], x), SimilaritySettings(k=1))
-    rows = [(r["group"], r["document"], r["size"]) for r in found.groups(0.9).to_pylist()]
+    similar = similar_documents(([f"d{i}" for i in range(9)], x), SimilaritySettings(k=1))
+    rows = [(r["group"], r["document"], r["size"]) for r in similar.groups(0.9).to_pylist()]
     assert rows == [(1, "d0", 3), (1, "d1", 3), (1, "d2", 3), (2, "d7", 2), (2, "d8", 2)]
     with pytest.raises(DataError, match=r"the threshold of duplicates must be a number above 0, got 0\.0"):
-        found.groups(0.0)
+        similar.groups(0.0)
 
 
 # Parts.
@@ -180,8 +182,8 @@ def test_groups_are_chains_of_near_duplicates_the_largest_first():
 
 def test_parts_that_are_there_are_not_done_again(tmp_path, monkeypatch):
     monkeypatch.setitem(SimilaritySettings.__init__.__globals__["_PART_ROWS"], "surprise", 32)
-    given = ([str(i) for i in range(100)], corpus(100))
-    whole = pairs(similar_documents(given, SimilaritySettings(k=3), folder=tmp_path / "one"))
+    source = ([str(i) for i in range(100)], corpus(100))
+    whole = pairs(similar_documents(source, SimilaritySettings(k=3), folder=tmp_path / "one"))
     done: list[int] = []
     write = comparing_module._Comparer.write
 
@@ -193,18 +195,18 @@ def test_parts_that_are_there_are_not_done_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(comparing_module._Comparer, "write", stopped)
     with pytest.raises(KeyboardInterrupt):
-        similar_documents(given, SimilaritySettings(k=3), folder=tmp_path / "two")
+        similar_documents(source, SimilaritySettings(k=3), folder=tmp_path / "two")
     monkeypatch.setattr(
         comparing_module._Comparer, "write", lambda self, number: (done.append(number), write(self, number))
     )
-    assert pairs(similar_documents(given, SimilaritySettings(k=3), folder=tmp_path / "two")) == whole
+    assert pairs(similar_documents(source, SimilaritySettings(k=3), folder=tmp_path / "two")) == whole
     assert done == [0, 1, 2, 3]
     files = [path for path in (tmp_path / "two").rglob("*") if path.is_file()]
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "said"),
     [
         (lambda ids, x: ((ids, x), SimilaritySettings(k=4)), "k was 3, now 4"),
         (lambda ids, x: ((ids, x), SimilaritySettings(k=3, similarity="cosine")), "similarity was"),
@@ -215,12 +217,12 @@ def test_parts_that_are_there_are_not_done_again(tmp_path, monkeypatch):
         (lambda ids, x: ((ids, x[::-1]), SimilaritySettings(k=3)), "vectors of documents have changed"),
     ],
 )
-def test_a_folder_of_another_job_is_refused(tmp_path, change, told):
+def test_a_folder_of_another_job_is_refused(tmp_path, change, said):
     ids, x = [str(i) for i in range(10)], corpus(10)
     similar_documents((ids, x), SimilaritySettings(k=3), folder=tmp_path / "work")
-    given, settings = change(ids, x)
-    with pytest.raises(StoreError, match=told):
-        similar_documents(given, settings, folder=tmp_path / "work")
+    source, settings = change(ids, x)
+    with pytest.raises(StoreError, match=said):
+        similar_documents(source, settings, folder=tmp_path / "work")
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path, monkeypatch):
@@ -237,15 +239,15 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("documents", "told"),
+    ("documents", "said"),
     [
         ([], "no documents"),
         ([("a", "one"), ("a", "two")], "'a' is empty, or of two texts"),
         ((["a"], corpus(2)), "the number of ids must be 2, got 1"),
     ],
 )
-def test_documents_that_cannot_be_compared_are_refused(documents, told, encoder):
-    with pytest.raises(DataError, match=told):
+def test_documents_that_cannot_be_compared_are_refused(documents, said, encoder):
+    with pytest.raises(DataError, match=said):
         similar_documents(documents, encoder=encoder)
 
 
@@ -280,9 +282,9 @@ def test_an_index_gives_the_pairs_of_its_documents(index, encoder, similarity):
         graph = similar_documents(None, replace(settings, search="graph"), index=index)
         assert_alike(graph.table().to_pylist(), expected, similarity, 1e-4)
     new = [Document("new", word_documents(30)[4].text + " dogs")]
-    found = similar_documents(new, SimilaritySettings(k=1), index=index, encoder=encoder)
-    assert pairs(found)[0][0] == "new"
-    assert len(found.against) == 30
+    similar = similar_documents(new, SimilaritySettings(k=1), index=index, encoder=encoder)
+    assert pairs(similar)[0][0] == "new"
+    assert len(similar.against) == 30
 
 
 def assert_alike(rows: list[dict], others: list[dict], column: str, within: float) -> None:
@@ -305,11 +307,14 @@ def test_of_split_documents_the_means_of_their_passages_are_compared(tmp_path, e
         ids = [d.id for d in whole]
         stored = opened.pools.fetch(ids, frozenset({"dense"}))
         assert len(stored.ids) > 2 * len(whole)
-        rows = [unit_rows(stored.dense[[own == name for own in stored.ids]]).mean(axis=0) for name in ids]
+        rows = [
+            unit_rows(stored.dense[[stored_id == name for stored_id in stored.ids]]).mean(axis=0)
+            for name in ids
+        ]
     settings = SimilaritySettings(k=3)
     expected = similar_documents((ids, np.array(rows)), settings)
-    found = similar_documents(None, settings, index=str(tmp_path / "split"))
-    assert_alike(found.table().to_pylist(), expected.table().to_pylist(), "surprise", 1e-4)
+    similar = similar_documents(None, settings, index=str(tmp_path / "split"))
+    assert_alike(similar.table().to_pylist(), expected.table().to_pylist(), "surprise", 1e-4)
     # The graph finds passages, whose documents are compared: it can miss one.
     graph = similar_documents(None, replace(settings, search="graph"), index=str(tmp_path / "split"))
     assert len({*pairs(graph)} & {*pairs(expected)}) >= 0.95 * 90
@@ -366,7 +371,7 @@ def test_the_command_writes_pairs_and_groups_by_their_suffix(tmp_path, source, s
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "said"),
     [
         (["--out", "n.xlsx"], "choose .parquet, .csv, .jsonl"),
         (["--out", "no/n.csv"], "there is no folder no"),
@@ -374,14 +379,14 @@ def test_the_command_writes_pairs_and_groups_by_their_suffix(tmp_path, source, s
         (["--out", "n.csv", "--groups", "n.csv"], "choose two places"),
         (["--out", "n.csv", "--set", "duplicate=.9"], "belongs to --groups"),
         (["--out", "n.csv", "-k", "0"], "k must be a whole number from 1 to 1000, got 0"),
-        (["--out", "n.csv", "--set", "workers=3"], "belongs to --set ray"),
+        (["--out", "n.csv", "--set", "workers=3"], "belongs to --ray"),
         (["--out", "n.csv", "--set", "search=graph"], "index must be there, got None; give one"),
         (["--out", "n.csv", "--set", "device=toaster"], "'toaster' cannot be used"),
     ],
 )
-def test_the_command_refuses_before_it_computes(source, monkeypatch, arguments, told):
+def test_the_command_refuses_before_it_computes(source, monkeypatch, arguments, said):
     monkeypatch.chdir(source.parent)
     code, _, err = command("docs.jsonl", *arguments, "--model", "words.txt")
     assert code == 2
-    assert told in err
+    assert said in err
     assert not (source.parent / "n.csv.work").exists()

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -35,9 +34,9 @@ write = comparing._Comparer.write
 comparing._Comparer.write = lambda self, number: (time.sleep(0.02), write(self, number))
 x = np.load(sys.argv[1])
 print("begun", flush=True)
-found = similar_documents((range(len(x)), x), SimilaritySettings(k=5), folder=sys.argv[2])
-found.write(sys.argv[3])
-found.forget()
+similar = similar_documents((range(len(x)), x), SimilaritySettings(k=5), folder=sys.argv[2])
+similar.write(sys.argv[3])
+similar.forget()
 """
 
 
@@ -74,26 +73,6 @@ def test_a_job_that_is_killed_again_and_again_gives_the_same_pairs(tmp_path, vec
     assert not work.exists()
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    ray = pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        environment.setenv("RAY_memory_monitor_refresh_ms", "0")
-        environment.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parents[1]), *sys.path]))
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            object_store_memory=200 * 2**20,
-            _temp_dir=tempfile.mkdtemp(prefix="ray-"),  # short: the paths of its sockets have a limit
-            log_to_driver=False,
-        )
-        yield RayCluster(workers=2)
-        ray.shutdown()
-
-
 class Slow:
     """Sleeps in every part and tells its process, so that a test can kill it."""
 
@@ -120,20 +99,20 @@ def test_a_worker_of_ray_that_is_killed_changes_nothing(tmp_path, vectors, clust
     processes.mkdir()
 
     def kill() -> None:
-        while not (found := list(processes.iterdir())):
+        while not (running := list(processes.iterdir())):
             time.sleep(0.05)
         time.sleep(0.5)
-        os.kill(int(found[0].name), signal.SIGKILL)
+        os.kill(int(running[0].name), signal.SIGKILL)
 
     def run(make, numbers, advance):
         cluster.run(Slow(make, str(processes)), numbers, advance)
 
     thread = threading.Thread(target=kill)
     thread.start()
-    found = similar_documents((range(len(x)), x), settings, folder=tmp_path / "work", run=run)
+    similar = similar_documents((range(len(x)), x), settings, folder=tmp_path / "work", run=run)
     thread.join()
     assert len(list(processes.iterdir())) >= 2
-    assert found.table().equals(here)
+    assert similar.table().equals(here)
 
 
 def broken():

@@ -51,6 +51,7 @@ if sys.platform != "win32":
 # A page of Edge's payload storage is 32 MiB, mapped into memory: writing to one that the disk has no room
 # for kills the process, so room for the next pages is asked for before every write.
 _ROOM = 256 * 2**20
+_FULL = ("os error 28", "No space left", "Not enough space")  # as Edge says that a disk is full
 
 # Whether folders can be locked and linked; elsewhere a shard is open once, as Edge alone has it.
 CAN_SHARE = sys.platform != "win32"
@@ -272,7 +273,7 @@ class Shard:
                 raise
             kind: type[StoreError] = StoreError
             text = str(error).replace("\n", " ")[:300]
-            if "os error 28" in text or "No space left" in text:
+            if any(said in text for said in _FULL):
                 text = "the disk is full; free some space and run again, what is stored stays"
             elif "os error 30" in text or "os error 13" in text:
                 text = "it is read-only; choose another folder"

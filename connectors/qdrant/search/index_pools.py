@@ -196,21 +196,23 @@ class IndexPools(Pools):
     def first_points(
         self, fields: Sequence[str], condition: models.Filter | None = None, ids: Iterable[str] | None = None
     ) -> Iterator[Record]:
-        """Yield the first points of documents: of those that a filter lets through, and of these ids.
+        """Return the first points of documents: of those that a filter lets through, and of these ids.
+
+        They are read page by page.
 
         Raises:
             DataError: if the index has tenants and nobody says whose documents these are.
         """
         self.require_tenant()
         engine, options = self.storage.engine, NO_OPTIONS.among(condition).among(self.firsts())
-        if ids is None:
-            yield from chain.from_iterable(engine.scroll(fields, condition=options.filter))
-            return
-        points = [point_id(key) for key in self.keys(border.texts("ids", ids)).values()]
-        for start in range(0, len(points), _LOOKED_UP):
-            named = models.HasIdCondition(has_id=list(points[start : start + _LOOKED_UP]))
-            wanted = options.among(models.Filter(must=[named])).filter
-            yield from chain.from_iterable(engine.scroll(fields, condition=wanted))
+        conditions: Iterable[models.Filter | None] = [options.filter]
+        if ids is not None:
+            points = [point_id(key) for key in self.keys(border.texts("ids", ids)).values()]
+            parts = (points[start : start + _LOOKED_UP] for start in range(0, len(points), _LOOKED_UP))
+            named = (models.Filter(must=[models.HasIdCondition(has_id=[*part])]) for part in parts)
+            conditions = (options.among(those).filter for those in named)
+        pages = chain.from_iterable(engine.scroll(fields, condition=wanted) for wanted in conditions)
+        return chain.from_iterable(pages)
 
     def points_of(self, pool: Candidates) -> list[PointId]:
         """The points of candidates."""

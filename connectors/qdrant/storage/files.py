@@ -161,6 +161,7 @@ class FolderFiles(Files):
             path.touch(mode=0o600)
         with database_errors(self._where), closing(sqlite3.connect(path)) as database, database:
             database.execute("PRAGMA secure_delete = ON")
+            database.execute("PRAGMA auto_vacuum = FULL")  # of a new file: deleted tables take no place
             database.execute(
                 "CREATE TABLE IF NOT EXISTS parts (belongs, number, content, UNIQUE (belongs, number))"
             )

@@ -181,10 +181,10 @@ class FolderStorage(NeverCopied, FolderFiles):
                 if path.is_dir() and path.name.isdecimal() and path != self._own:
                     shutil.rmtree(path, ignore_errors=True)
 
-    def discard(self) -> None:
-        """Delete the index, if it holds no points; whatever else is in the folder stays."""
+    def discard(self, *, with_points: bool = False) -> None:
+        """Delete the index, if it holds no points, or may; whatever else is in the folder stays."""
         self.engine.claim()
-        if self.engine.count():
+        if self.engine.count() and not with_points:
             return
         with disk_errors(self.where):
             # In this order, and before the lock is released: who comes meanwhile finds the whole of it, is

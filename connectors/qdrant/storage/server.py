@@ -205,14 +205,15 @@ class ServerStorage(NeverCopied, CollectionFiles):
             if version != self._version and _number(version) <= _number(self._version):
                 self._points(name).drop()
 
-    def discard(self) -> None:
-        """Delete the collection, if this process has made it and it holds no points.
+    def discard(self, *, with_points: bool = False) -> None:
+        """Delete the collections, if this process has made them and they hold no points, or may.
 
         A server keeps nobody out: what another process stores between the two requests is lost, and its next
         request fails. So a collection that another process made is never deleted.
         """
-        if self._is_made_here and not self.engine.count():
+        if self._is_made_here and (with_points or not self.engine.count()):
             self.engine.drop()
+            self.kept.drop()
 
     def close(self) -> None:
         """Close the connection; a version that is not in use leaves that of its predecessor open."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -57,8 +57,8 @@ def copy_index(
 ) -> int:
     """Copy an index with its vectors, backgrounds and weights to a folder or server; nothing is encoded.
 
-    The other place has no documents. An interrupted copy is not seen there, and another call continues it.
-    Returns how many points there are.
+    The other place has no documents. An interrupted copy is not seen there, and another call continues it;
+    one that failed before a point was copied, or lacks points, is taken away. Returns how many there are.
 
     Raises:
         DataError: if there are documents.
@@ -78,19 +78,40 @@ def copy_index(
         raise
     try:
         with Terminal(quiet=not show_progress).bar("copying", source.engine.count(), "points") as advance:
-            count = _copy_points(source, version, lambda points: advance(points, points))
-        version.promote()
-        storage.release()
-        version.drop_others()
+            _copy_points(source, version, lambda points: advance(points, points))
+        expected, count = source.engine.count(), version.engine.count()
+        if count == expected:
+            _copy_files(source, version)
+            version.promote()
+            storage.release()
+            version.drop_others()
+            return count
+        _take_away(storage, version)
+        raise StoreError(
+            f"{version.where} got {count} points and not {expected}: the index was changed meanwhile, or no "
+            "request holds a document; copy it again"
+        )
+    except BaseException:
+        with suppress(StoreError):
+            if not version.engine.count():
+                _take_away(storage, version)
+        raise
     finally:
         version.close()
         storage.close()
-    return count
 
 
-def _copy_points(source: Storage, target: Storage, on_progress: Callable[[int], object]) -> int:
-    manifest = source.reload()
-    options = manifest.options
+def _take_away(storage: Storage, version: Storage) -> None:
+    """Remove a copy that nobody can use, and the empty index that it was to replace."""
+    version.discard(with_points=True)
+    storage.discard()
+    if (folder := storage.location.folder) is not None:
+        with suppress(OSError):  # it has something else in it
+            os.rmdir(folder)
+
+
+def _copy_points(source: Storage, target: Storage, on_progress: Callable[[int], object]) -> None:
+    options = source.reload().options
     wanted = {TOKEN_VECTORS: options.tokens, BM25: options.bm25, SURPRISE: options.surprise_vector}
     names = [DENSE, *(name for name, is_stored in wanted.items() if is_stored)]
     writing = KeptTerms(target).changing() if options.bm25 else nullcontext(PointWriter(target.engine, None))
@@ -101,18 +122,14 @@ def _copy_points(source: Storage, target: Storage, on_progress: Callable[[int], 
                 upsert_in_halves(points.upsert, batch)
             on_progress(len(records))
     target.engine.finish()
-    expected, count = source.engine.count(), target.engine.count()
-    if count != expected:
-        raise StoreError(
-            f"{target.where} has {count} points and not {expected}: the index was changed meanwhile, a copy "
-            "of another one had begun there, or no request holds a document; delete it and copy again"
-        )
+
+
+def _copy_files(source: Storage, target: Storage) -> None:
     for name in source.file_names():
         content = None if name == FILE else source.read_file(name)
         if content is not None:
             target.write_file(name, content)
-    target.save(replace(manifest, files=target.manifest.files))
-    return count
+    target.save(replace(source.manifest, files=target.manifest.files))
 
 
 def _point(record: Record) -> Point:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from typing import Protocol, runtime_checkable
 
 from surprise_rerank import border
 from surprise_rerank.border import instances
@@ -55,6 +56,7 @@ _CHUNK, _CHUNK_CHARACTERS = 8192, 8 * 2**20
 # Texts are encoded a window at a time: an interruption loses two, and a window's float32 tokens stay under
 # 50 MiB; three windows are in memory.
 _WINDOW = 128
+_QUEUED = 1  # windows beside the one that is stored: their vectors are in memory
 _PRUNED = 1000  # documents that are removed together
 
 
@@ -121,8 +123,9 @@ class Indexer:
         reads_on: bool,
         prune: bool,
     ) -> None:
-        row = 0
-        with Writer(self.points) as writer:
+        row, encoder = 0, self.maker.encoder
+        windows = encoder.windows if isinstance(encoder, PointWorkers) else _QUEUED
+        with Writer(self.points, windows) as writer:
             while chunk := _chunk_of(source):
                 try:
                     if not row:
@@ -226,7 +229,7 @@ class Indexer:
                 )
             self.work(len(rows), effort)
             return partial(self.maker.points, pieces, encoded.take(rows))
-        points = partial(self.maker.points, pieces, self._encoded(pieces))
+        points = self._begun(pieces)
         self.work(len(rows), effort)
         return points
 
@@ -247,19 +250,23 @@ class Indexer:
         points: list[Point] = []
         for start in range(0, len(pieces), _WINDOW):
             part = pieces[start : start + _WINDOW]
-            encoded = partial(self.maker.points, part, self._encoded(part))
+            points_of_part = self._begun(part)
             if job.before:
-                points += encoded()
+                points += points_of_part()
             else:
                 some = replace(job, is_last=False)
-                writer.put(partial(_with_points, [some], encoded))
+                writer.put(partial(_with_points, [some], points_of_part))
             share = len(part) / len(pieces)
             self.work(share, effort * share)
         writer.put(lambda: [replace(job, points=points)])
 
-    def _encoded(self, pieces: Sequence[Piece]) -> Encoded:
+    def _begun(self, pieces: Sequence[Piece]) -> Callable[[], list[Point]]:
+        """Encode pieces, or begin to elsewhere; returns what makes their points, or waits for them."""
         self.engine.claim()  # before the work, not after it
-        return encode_documents(self.maker.encoder, [piece.text for piece in pieces])
+        encoder = self.maker.encoder
+        if isinstance(encoder, PointWorkers):
+            return encoder.begin(self.maker, pieces)
+        return partial(self.maker.points, pieces, self.maker.encoded(pieces))
 
     def _unique_keys(self, documents: Sequence[Document], inventory: Inventory) -> list[str]:
         """Return what each document is known by.
@@ -372,6 +379,10 @@ class PointMaker:
             for d, passages, shown in zip(documents, split, texts, strict=True)
         ]
 
+    def encoded(self, pieces: Sequence[Piece]) -> Encoded:
+        """The vectors of pieces."""
+        return encode_documents(self.encoder, [piece.text for piece in pieces])
+
     def points(self, pieces: Sequence[Piece], encoded: Encoded) -> list[Point]:
         """The points of n pieces, from their encodings.
 
@@ -425,6 +436,20 @@ class PointMaker:
         if self.options.surprise_vector:
             for named, vector in zip(vectors, self.statistics.augmented(dense, moments), strict=True):
                 named[SURPRISE] = vector
+
+
+@runtime_checkable
+class PointWorkers(Protocol):
+    """An encoder whose documents become points in other processes.
+
+    Attributes:
+        windows: how many windows of documents may be on their way at once.
+    """
+
+    windows: int
+
+    def begin(self, maker: PointMaker, pieces: Sequence[Piece]) -> Callable[[], list[Point]]:
+        """Begin to make the points of pieces; returns what waits for them."""
 
 
 def _payload(piece: Piece) -> Payload:

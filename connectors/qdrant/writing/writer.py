@@ -29,7 +29,6 @@ _Named: TypeAlias = tuple[str, Point]  # with the document's key
 # Of a request: a quarter of what a Qdrant server accepts.
 UPSERT_POINTS = 64
 UPSERT_BYTES = 8 * 2**20
-_QUEUED = 1  # beside the window that is stored: its vectors are in memory
 _NAMED = 5  # ids that an error shows
 
 
@@ -56,12 +55,12 @@ class Writer:
     """A thread that makes the points of windows, and stores them in their order.
 
     Tokens are merged here, while the next window is encoded. An error stops the thread; one of the
-    store is raised as an `IndexingError`.
+    store is raised as an `IndexingError`. So many windows wait, beside the one that is stored.
     """
 
-    def __init__(self, points: PointWriter) -> None:
+    def __init__(self, points: PointWriter, windows: int) -> None:
         self._points = points
-        self._queue: queue.Queue[Callable[[], Sequence[Job]] | None] = queue.Queue(_QUEUED)
+        self._queue: queue.Queue[Callable[[], Sequence[Job]] | None] = queue.Queue(windows)
         self._thread = threading.Thread(target=self._run, name="surprise-rerank-writer", daemon=True)
         self._error: BaseException | None = None
         self._missing: dict[str, None] = {}  # ids that are not known to be stored, in their order

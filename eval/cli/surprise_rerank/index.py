@@ -24,6 +24,7 @@ from surprise_rerank.eval.cli.options import (
     json_option,
     location_of,
     quiet_option,
+    ray_option,
     require_place,
     text_option,
 )
@@ -47,6 +48,7 @@ Examples:
       --set payload_indexes.metadata.year=integer
   surprise-rerank index letters/ --index my-index --rebuild --set passages.tokens=128
   surprise-rerank index papers.parquet --index http://localhost:6333/papers --set shards=6
+  surprise-rerank index papers.parquet --index http://localhost:6333/papers --ray head:6379
   surprise-rerank index http://localhost:6333/old --index my-index
   surprise-rerank index --delete 17 --index my-index
   surprise-rerank index --copy-of my-index --index http://localhost:6333/papers
@@ -79,6 +81,8 @@ class IndexSettings:
         shards: parts of the collection on a server; one for each node by default.
         replicas: copies of each shard, on as many nodes; 1 by default.
         write_consistency: copies that a write waits for; 1 by default.
+        workers: how many of Ray; 2 by default.
+        gpus: graphics processors of a worker of Ray, or a part of one.
     """
 
     precision: Precision | None = None
@@ -94,6 +98,8 @@ class IndexSettings:
     shards: int | None = None
     replicas: int | None = None
     write_consistency: int | None = None
+    workers: int | None = None
+    gpus: float | None = None
 
     def of_collection(self, location: Location) -> dict[str, int]:
         """As `collection_settings` of `DocumentIndex.open`.
@@ -110,6 +116,11 @@ class IndexSettings:
         if min(values.values(), default=1) < 1:
             raise click.UsageError(f"{keys}: give numbers from 1")
         return {names[key]: value for key, value in values.items()}
+
+    def require_ray(self, address: str | None) -> None:
+        """A usage error if something is said of Ray's workers, and there are none."""
+        if address is None and (self.workers, self.gpus) != (None, None):
+            raise click.UsageError("--set workers and --set gpus belong to --ray ADDRESS")
 
 
 def _kinds() -> tuple[type, ...]:
@@ -176,6 +187,7 @@ def _kinds() -> tuple[type, ...]:
     metavar="URL",
     help="Send the documents to a running `serve`, in place of --index. Token: $SURPRISE_RERANK_TOKEN.",
 )
+@ray_option
 @set_option(_kinds, but=("tenant",))
 @index_option
 @json_option
@@ -197,6 +209,7 @@ def index(
     original: str | None,
     rebuild: bool,
     tenant: str | None,
+    ray: str | None,
     settings: SetValues,
     as_json: bool,
     quiet: bool,
@@ -210,6 +223,7 @@ def index(
     What an index stores is settled when it is made; one that exists keeps that until it is rebuilt.
     """
     filling = settings.of(IndexSettings) if settings else IndexSettings()
+    filling.require_ray(ray)
     out = Output(as_json=as_json, quiet=quiet)
     if server is not None:
         from surprise_rerank.eval.cli.surprise_rerank.sending import send
@@ -260,6 +274,7 @@ def index(
                 filling.precision or (existing.precision if existing and not rebuild else DEFAULTS.precision),
                 documents,
             )
+    encoder = _on_ray(encoder, ray, filling)
     begun = time.perf_counter()
     progress: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
     anew = {"options": options, "collection_settings": of_collection, **progress}
@@ -294,7 +309,7 @@ def _send_to_who_serves(
         raise error
     _require_reading(settings, f"leave it out while it serves at {url}, or end it", {"target"})
     out.note(f"{location} is being served: the documents go to {url}")
-    send(url, documents, out)
+    send(url, documents, out, is_here=True)
 
 
 def _require_reading(settings: SetValues, advice: str, also: Set[str] = frozenset()) -> None:
@@ -460,6 +475,15 @@ def _encoder(model: str, precision: str, sources: Sources) -> Encoder:
         return load_model(model, precision)
     sample = [document.content for document in itertools.islice(sources, CALIBRATION_TEXTS)]
     return load_model(model, precision, sample or None)
+
+
+def _on_ray(encoder: Encoder, address: str | None, filling: IndexSettings) -> Encoder:
+    """The encoder; with Ray's workers for documents where an address is given."""
+    if address is None:
+        return encoder
+    from surprise_rerank.connectors.similar import RayEncoder
+
+    return RayEncoder(encoder, address, workers=filling.workers or 2, num_gpus=filling.gpus or 0)
 
 
 def _report(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import httpx
 
@@ -18,12 +19,15 @@ from surprise_rerank.eval.cli.sources import Sources, skipped_lines
 
 # Documents and characters of a request; a server encodes them before it answers.
 _SENT, _CHARACTERS = 64, 500_000
+_PLACE = 60  # characters of a place
 _SECONDS = 120.0
 _COUNTS = ("documents", "added", "updated", "unchanged")  # of an answer
 
 
-def send(url: str, sources: Sources, out: Output) -> None:
+def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> None:
     """Store documents by requests; what is stored already and unchanged costs a server nothing.
+
+    What they were read from is sent to a server on this machine alone: another one's paths mean other files.
 
     Raises:
         StoreError: if no server answers, or it fails.
@@ -35,8 +39,8 @@ def send(url: str, sources: Sources, out: Output) -> None:
     with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as client:
         terminal = Terminal(quiet=not out.shows_progress)
         with terminal.bar("sending", sources.expected(), "documents") as advance:
-            for batch in in_batches(sources, lambda document: len(document.content), _CHARACTERS, _SENT):
-                answer = _put(client, url, batch)
+            for batch in in_batches(sources, _size, _CHARACTERS, _SENT):
+                answer = _put(client, url, [_json(document, is_here=is_here) for document in batch])
                 stored = answer.pop("documents")
                 done.update(answer)
                 advance(len(batch))
@@ -46,16 +50,23 @@ def send(url: str, sources: Sources, out: Output) -> None:
     out.result(values, [f"{url}: {counts}; {stored} documents", *skipped_lines(skipped)])
 
 
-def _put(client: httpx.Client, url: str, batch: Sequence[Document]) -> dict[str, int]:
-    documents = [
-        {
-            "id": document.id,
-            "text": document.text,
-            "title": document.title,
-            "metadata": dict(document.metadata),
-        }
-        for document in batch
-    ]
+def _size(document: Document) -> int:
+    return len(document.content) + _PLACE * len(document.places)
+
+
+def _json(document: Document, *, is_here: bool) -> dict[str, Any]:
+    """A document as the server reads it, with where its text stands in what it was read from."""
+    return {
+        "id": document.id,
+        "text": document.text,
+        "title": document.title,
+        "metadata": dict(document.metadata),
+        "source": document.source if is_here else "",
+        "places": [[offset, place.to_json()] for offset, place in document.places],
+    }
+
+
+def _put(client: httpx.Client, url: str, documents: Sequence[dict[str, Any]]) -> dict[str, int]:
     try:
         answer = client.put("/v1/documents", json={"documents": documents})
         values = answer.json()

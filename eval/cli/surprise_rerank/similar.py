@@ -17,6 +17,7 @@ from surprise_rerank.eval.cli.options import (
     id_option,
     json_option,
     quiet_option,
+    ray_option,
     text_option,
 )
 from surprise_rerank.eval.cli.output.console import Output, shortened
@@ -34,7 +35,7 @@ Examples:
   surprise-rerank similar papers.jsonl --out pairs.csv --groups duplicates.csv
   surprise-rerank similar new.csv --against archive.jsonl --out matches.jsonl -k 3
   surprise-rerank similar --index http://localhost:6333/papers --out pairs.parquet --set search=graph
-  surprise-rerank similar papers.parquet --out pairs.parquet --set ray=head:6379 --set workers=32
+  surprise-rerank similar papers.parquet --out pairs.parquet --ray head:6379 --set workers=32
 """
 
 
@@ -48,7 +49,6 @@ class SimilarOptions:
         candidates: documents that dynamax compares token by token.
         tenant: whose documents of the index are compared; those of all by default.
         title_field: column of titles.
-        ray: let Ray's workers do it, `local`, `auto`, or at an address such as head:6379.
         workers: how many of Ray.
         device: cpu, cuda, ...; a GPU by default where there is one.
     """
@@ -58,7 +58,6 @@ class SimilarOptions:
     candidates: int = 100
     tenant: str | None = None
     title_field: str | None = None
-    ray: str | None = None
     workers: int | None = None
     device: str | None = None
 
@@ -90,6 +89,7 @@ class SimilarOptions:
 @format_option
 @id_option
 @text_option
+@ray_option
 @set_option(lambda: (SimilarOptions,))
 @json_option
 @quiet_option
@@ -121,8 +121,8 @@ def similar(
         raise click.UsageError(f"--out and --groups are both {out}; choose two places")
     if how.duplicate is not None and groups is None:
         raise click.UsageError("--set duplicate belongs to --groups FILE")
-    if how.workers is not None and how.ray is None:
-        raise click.UsageError("--set workers belongs to --set ray=ADDRESS")
+    if how.workers is not None and options["ray"] is None:
+        raise click.UsageError("--set workers belongs to --ray ADDRESS")
     if not sources and not options["index"]:
         raise click.UsageError("what is to be compared? give files, folders, data sets, or --index")
     comparing = SimilaritySettings(
@@ -174,7 +174,9 @@ def _similar(
 
     fields = Fields(id=options["id_field"], title=how.title_field, text=options["text_field"])
     gpus = 1 if str(how.device).startswith("cuda") else 0
-    run = run_here if how.ray is None else RayCluster(how.ray, workers=how.workers or 2, num_gpus=gpus).run
+    run, address = run_here, options["ray"]
+    if address is not None:
+        run = RayCluster(address, workers=how.workers or 2, num_gpus=gpus).run
     opened = [
         Sources.opened(names, options["form"], fields) if names else None
         for names in (sources, options["against"])
