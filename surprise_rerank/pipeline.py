@@ -22,7 +22,13 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
 from surprise_rerank.rerank.fusion import FusionReranker
-from surprise_rerank.rerank.grouping import at_most_of_each, merged_chunks, merged_neighbours, with_neighbours
+from surprise_rerank.rerank.grouping import (
+    at_most_of_each,
+    merged_chunks,
+    merged_neighbours,
+    with_neighbours,
+    with_texts_around,
+)
 from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.rerank.weight_fitting import WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -230,12 +236,8 @@ class Pipeline:
             shown = _first_of(ranking, pool, options, last, chunks)
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))
-            passages = getattr(pipeline.retriever, "passages", None)
             if options.context and len(shown):
-                if passages is None or shown.passages is None:
-                    shown = replace(shown, notes=(*shown.notes, NO_NEIGHBOURS))
-                else:
-                    shown = with_neighbours(shown, passages(shown.ids), options.context)
+                shown = _with_context(shown, pipeline.retriever, options.context)
             verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
             counts.update({"surprise_rerank.documents": len(shown), **verdict})
         times = (encoded - started, retrieved - encoded, time.perf_counter() - retrieved)
@@ -472,6 +474,18 @@ def _with_texts(shown: Ranking, documents: Mapping[str, Document]) -> Ranking:
     """The lines with their documents, without those of documents that were deleted meanwhile."""
     kept = shown.take([row for row, name in enumerate(shown.ids) if name in documents])
     return replace(kept, documents=tuple(documents[name] for name in kept.ids))
+
+
+def _with_context(shown: Ranking, retriever: Retriever, count: int) -> Ranking:
+    """The lines with so many neighbours of each: of passages the text between, of others' chunks theirs."""
+    passages, texts_around = (getattr(retriever, name, None) for name in ("passages", "texts_around"))
+    if passages is not None and shown.passages is not None:
+        return with_neighbours(shown, passages(shown.ids), count)
+    documents = dict(zip(shown.ids, shown.documents or (), strict=False))
+    around = {} if texts_around is None else texts_around(documents, count)
+    if around:
+        return with_texts_around(shown, around)
+    return replace(shown, notes=(*shown.notes, NO_NEIGHBOURS))
 
 
 def _as_retrieved(pool: Candidates) -> Ranking:
