@@ -43,10 +43,20 @@ def pdf_places(raw: bytes, text: str, starts: Mapping[int, int]) -> Places:
 def structure_places(
     text: str, nodes: Sequence[Mapping[str, Any]], title: str, *, is_workbook: bool
 ) -> Places:
-    """The headings of a document, or the sheets of a workbook, found one after the other in its text."""
-    marks, position = [], 0
+    """The headings and tables of a document, or the sheets and rows of a workbook, in their order."""
+    marks, tables, position = list[tuple[int, int, str]](), list[tuple[int, Place]](), 0
     for node in nodes:
         content = node["content"]
+        if content["node_type"] == "table":
+            head, last = _rows(content["grid"]["cells"])
+            start, end = text.find(head, position), text.find(last, position)
+            if head and 0 <= start < end:
+                row = 1 if is_workbook else None
+                body = start + len(head) + 1
+                tables += [(start, Place(line=row)), (body, Place(line=row and row + 1, table=head))]
+                position = end + len(last)
+                tables.append((position, Place()))
+            continue
         line = str(content.get("text") or "").strip().partition("\n")[0].strip()
         start = text.find(line, position) if line else -1
         if start < 0:
@@ -54,9 +64,20 @@ def structure_places(
         position = start + len(line)
         if content["node_type"] == "heading":
             marks.append((start, int(content.get("level") or 1), line))
-    if is_workbook:
-        return tuple((start, Place(sheet=line)) for start, _, line in marks)
-    return headed(marks, title)
+    sheets = tuple((start, Place(sheet=line)) for start, _, line in marks)
+    return combined(sheets if is_workbook else headed(marks, title), tuple(tables))
+
+
+def _rows(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """The first row of a table, where that is its head, and the last one, as they are in the text."""
+    rows: dict[int, list[str]] = {}
+    for cell in cells:
+        rows.setdefault(cell["row"], []).append(cell["content"])
+    is_headed = any(cell["is_header"] for cell in cells)
+    first, last = (
+        " ".join(rows.get(number, ())).strip() for number in (min(rows, default=0), max(rows, default=0))
+    )
+    return (first if is_headed else ""), last
 
 
 def _page(number: int, labels: Sequence[str]) -> Place:
