@@ -50,9 +50,10 @@ def office_text(suffix: str, raw: bytes) -> ExtractedText:
     try:
         result = kreuzberg.extract_bytes_sync(raw, _OFFICE[suffix], config=config)
     except kreuzberg.KreuzbergError as error:
+        reasons = ("damaged", f"is damaged: {' '.join(str(error).split())[:_SHOWN]}")
         if "password" in str(error):
-            raise RefusedError("encrypted", "is encrypted; save it without a password") from error
-        raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:_SHOWN]}") from error
+            reasons = ("encrypted", "is encrypted; save it without a password")
+        raise RefusedError(*reasons) from error
     text, starts = page_starts(result.content.replace("\r\n", "\n"))
     about = result.metadata
     if suffix in (".eml", ".msg"):
@@ -141,9 +142,11 @@ class Extractor:
             self._process = None
             process.communicate()
             # faulthandler ends a process with 1, and so does what a library throws.
-            if time.monotonic() - begun >= SECONDS:
-                raise RefusedError(f"not read in {SECONDS} s", f"was not read in {SECONDS} s")
-            raise RefusedError("its reader crashed", "is damaged or too complex: its reader crashed")
+            is_late = time.monotonic() - begun >= SECONDS
+            late, crashed = f"not read in {SECONDS} s", "its reader crashed"
+            raise RefusedError(
+                late if is_late else crashed, f"is damaged or too complex: {late if is_late else crashed}"
+            )
         kind, *values = json.loads(answer)
         if kind == "text":
             text, title, metadata, places = values
