@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,8 @@ from surprise_rerank.connectors.qdrant import (
     SearchOptions,
     SurpriseRetriever,
 )
+from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.passages import Passages
@@ -118,6 +121,34 @@ def test_pools_count_documents(open_index: Opener) -> None:
         found = index.search(query, 5, options=SearchOptions(filter=models.Filter(must=[books])))
         assert set(found.ids) == {"long"}
         assert len(found) > 5
+
+
+def test_a_search_of_few_among_long_documents_reads_few_passages(
+    open_index: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = [
+        Document(f"b{n}", " ".join(f"Sentence {i} speaks of topic{i} in book{n}." for i in range(90)))
+        for n in range(6)
+    ]
+    index = open_index(encoder(), options=OPTIONS)
+    index.sync(books, background=False)
+    read: list[int] = []
+    ask = IndexPools.ask
+
+    def counted(pools: IndexPools, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+        answers = ask(pools, requests)
+        read.extend(map(len, answers))
+        return answers
+
+    monkeypatch.setattr(IndexPools, "ask", counted)
+    pipeline = index.pipeline("cosine")
+    few = pipeline.search("speaks of topic7", top_k=2, depth=2).ids
+    assert read == [8 * 2 + 1]
+    read.clear()
+    assert pipeline.search("topic7 in book3", top_k=6, depth=6).ids[0] == "b3"
+    # Not all of six are among the best: then all passages are, in one request more.
+    assert (len(read), read[-1]) in ((1, 49), (2, index.status().points))
+    assert len(few) == 2
 
 
 def test_surprise_of_passages(open_index: Opener) -> None:
