@@ -21,14 +21,8 @@ from surprise_rerank.core.tracing import Known, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank import grouping
 from surprise_rerank.rerank.fusion import FusionReranker
-from surprise_rerank.rerank.grouping import (
-    at_most_of_each,
-    merged_chunks,
-    merged_neighbours,
-    with_neighbours,
-    with_texts_around,
-)
 from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.rerank.weight_fitting import WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -52,6 +46,9 @@ _AT_ONCE = 4
 # A chance of relevance is that of a relevant document among so many.
 _SHOWN = 10
 NO_NEIGHBOURS = "context= adds nothing: documents are not split here, or nobody knows which are neighbours"
+NOT_SPLIT = (
+    "these are whole documents: the model reads any length; split them by `passages.tokens=200` at `index`"
+)
 # A word of two letters at least.
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 # A background, or what gives the one of now: that of a collection changes with its documents.
@@ -236,6 +233,8 @@ class Pipeline:
             shown = _first_of(ranking, pool, options, last, chunks)
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))
+            if options.unit == "passage" and grouping.are_whole(shown):
+                shown = replace(shown, notes=(*shown.notes, NOT_SPLIT))
             if options.context and len(shown):
                 shown = _with_context(shown, pipeline.retriever, options.context)
             verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
@@ -440,7 +439,7 @@ def _first_of(
     """What is shown of a ranking of the whole pool: the lines from the offset up to the last one."""
     if not len(ranking):
         return ranking
-    ranking = merged_neighbours(ranking)
+    ranking = grouping.merged_neighbours(ranking)
     reach: list[int] | None = None
     if options.min_percentile is not None and not options.keep_refused:
         assert ranking.percentile is not None  # a threshold was refused without a background
@@ -462,9 +461,9 @@ def _of_chunks(lines: Ranking, options: SearchOptions, last: int, read: _Read | 
         if kept.documents is None and read is not None:
             kept = _with_texts(kept, read(kept.ids))
         if options.unit == "passage":
-            kept = merged_chunks(kept)
+            kept = grouping.merged_chunks(kept)
         if most is not None:
-            kept = at_most_of_each(kept, most)
+            kept = grouping.at_most_of_each(kept, most)
         if len(kept) >= last or size >= len(lines):
             return kept.top(last)
         size *= 2
@@ -480,11 +479,11 @@ def _with_context(shown: Ranking, retriever: Retriever, count: int) -> Ranking:
     """The lines with so many neighbours of each: of passages the text between, of others' chunks theirs."""
     passages, texts_around = (getattr(retriever, name, None) for name in ("passages", "texts_around"))
     if passages is not None and shown.passages is not None:
-        return with_neighbours(shown, passages(shown.ids), count)
+        return grouping.with_neighbours(shown, passages(shown.ids), count)
     documents = dict(zip(shown.ids, shown.documents or (), strict=False))
     around = {} if texts_around is None else texts_around(documents, count)
     if around:
-        return with_texts_around(shown, around)
+        return grouping.with_texts_around(shown, around)
     return replace(shown, notes=(*shown.notes, NO_NEIGHBOURS))
 
 

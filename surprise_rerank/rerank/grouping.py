@@ -15,6 +15,7 @@ from surprise_rerank.documents import Document, Passage
 _METADATA = "metadata."
 # Keys of metadata that tell what a chunk is of.
 _PARENTS = ("parent", "ref_doc_id", "source_id")
+_LONG = 5000  # letters of a document that who asks for passages expects to be split
 _SHARED = 20  # letters that two chunks hardly have by chance
 
 
@@ -211,6 +212,15 @@ def with_neighbours(ranking: Ranking, stored: Candidates, count: int) -> Ranking
             passage = replace(passage, start=start, end=end)
         widened.append(passage)
     return replace(ranking, passages=tuple(widened))
+
+
+def are_whole(ranking: Ranking) -> bool:
+    """Whether passages are whole documents, of which one is long: nobody has split them."""
+    if ranking.passages is None or ranking.documents is None or not len(ranking):
+        return False
+    lengths = [len(document.content) for document in ranking.documents]
+    parts = zip(ranking.passages, lengths, strict=True)
+    return max(lengths) > _LONG and all(part.end - part.start >= length for part, length in parts)
 
 
 def with_texts_around(ranking: Ranking, around: Mapping[str, TextsAround]) -> Ranking:

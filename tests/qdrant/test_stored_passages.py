@@ -25,7 +25,7 @@ from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexingError, StoreError
-from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.pipeline import NOT_SPLIT, Pipeline
 from surprise_rerank.rerank.scorers import DynaMaxScorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -149,6 +149,16 @@ def test_a_search_of_few_among_long_documents_reads_few_passages(
     # Not all of six are among the best: then all passages are, in one request more.
     assert (len(read), read[-1]) in ((1, 49), (2, index.status().points))
     assert len(few) == 2
+
+
+def test_long_documents_that_are_not_split_say_so_to_who_asks_for_passages() -> None:
+    book = Document("book", " ".join(f"Sentence {i} speaks of topic{i}." for i in range(300)))
+    for window, notes in ((None, 1), (16, 0)):
+        with DocumentIndex.open(":memory:", encoder(window), options=OPTIONS) as index:
+            index.sync([book, *SHORT], background=False)
+            pipeline = index.pipeline("cosine", unit="passage")
+            assert pipeline.search("topic1", top_k=9).notes.count(NOT_SPLIT) == notes
+            assert NOT_SPLIT not in pipeline.search("topic1", top_k=9, unit="document").notes
 
 
 def test_surprise_of_passages(open_index: Opener) -> None:
