@@ -18,7 +18,7 @@ from surprise_rerank.connectors.readers import Fields, FileRules, open_documents
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
-MAIL = "Hi, I asked HR about this.\n\n> Databases are backed up every night.\n\nAnn\n"
+MAIL = "Hi, I asked HR in Zürich about this.\n\n> Databases are backed up every night.\n\nAnn\n"
 CELLS = [
     {"cell_type": "markdown", "metadata": {}, "source": ["# Head\n", "words"]},
     {"cell_type": "code", "metadata": {}, "source": "print(1)", "outputs": [], "execution_count": 1},

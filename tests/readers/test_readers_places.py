@@ -96,6 +96,7 @@ def test_every_passage_of_a_pdf_has_its_page_its_label_and_its_heading(tmp_path:
     place = hit.document.place(start, start + 10)
     assert place == Place(page=2, label="ii", heading="Mammals > Cats")
     assert hit.citation.startswith("handbook.pdf, p")
+    assert hit.metadata["pages"] == len(ANIMALS)
 
 
 def test_headings_of_pages_and_books_are_paths(tmp_path: Path) -> None:

@@ -94,10 +94,7 @@ def test_judgements_come_back_as_written(
     ("line", "problem"),
     [
         (b'{"_id": "d3", "text": }', r"not valid JSON: Expecting value: line 1 column 23"),
-        (b"[" * 100_000, r"not valid JSON"),
-        (b'["d3", "text"]', r"must be a JSON object, got \[\"d3\", \"text\"\]"),
         (b'{"text": "x"}', r"`_id` must be a string or an integer, got None; there is text"),
-        (b'{"_id": "d3", "text": null}', r"`text` is missing or null; there is _id, text"),
         (b'{"_id": "d3", "text": "x", "title": ["t"]}', r"`title` must be a string, got list"),
         (b'{"_id": "caf\xe9", "text": "x"}', r"not valid UTF-8"),
     ],
