@@ -22,6 +22,7 @@ from surprise_rerank.connectors.readers.pages import (
     manual_text,
     markdown_text,
     open_document_text,
+    plain_text,
     program_text,
     subtitle_text,
 )
@@ -38,7 +39,10 @@ _SHOWN = 160  # characters of a library's message
 
 
 def office_text(suffix: str, raw: bytes) -> ExtractedText:
-    """The text of a file that kreuzberg reads."""
+    """The text of a file that kreuzberg reads, or of what else has its ending."""
+    kind = _kind_within(raw, suffix)
+    if kind != suffix:
+        return _READERS.get(kind, plain_text)(raw)
     kreuzberg = import_extra("kreuzberg", EXTRA)
     config = kreuzberg.ExtractionConfig(
         use_cache=False,
@@ -68,6 +72,20 @@ def office_text(suffix: str, raw: bytes) -> ExtractedText:
     elif result.document:
         places = structure_places(text, result.document["nodes"], title, is_workbook=suffix == ".xlsx")
     return ExtractedText(text, title, {"pages": pages} if pages else {}, places)
+
+
+def _kind_within(raw: bytes, suffix: str) -> str:
+    """The kind that a file of an old office format is by its first bytes; empty for text.
+
+    A `.doc` may be of any program, an `.xls` a page for Excel, and a `.msg` the messages of one in Tcl.
+    """
+    if suffix not in (".doc", ".ppt", ".xls", ".msg") or raw.startswith(b"\xd0\xcf\x11\xe0"):
+        return suffix
+    if raw.startswith(b"PK"):
+        return f"{suffix}x"
+    if raw.startswith(rb"{\rtf"):
+        return ".rtf"
+    return ".html" if raw.lstrip().startswith(b"<") else ""
 
 
 def _mail_metadata(mail: Mapping[str, Any]) -> dict[str, Any]:
