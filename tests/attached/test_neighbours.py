@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from foreign import foreign
@@ -34,7 +35,7 @@ def encoder() -> FunctionEncoder:
     return FunctionEncoder(lambda texts: words.encode(texts).dense, name="words")
 
 
-def langchain_chunks() -> Collection:
+def langchain_store() -> Any:
     splitters = pytest.importorskip("langchain_text_splitters")
     store_class = pytest.importorskip("langchain_qdrant").QdrantVectorStore
     from langchain_core.documents import Document
@@ -55,7 +56,11 @@ def langchain_chunks() -> Collection:
         chunk_size=36, chunk_overlap=0, separators=[". "], keep_separator="end", add_start_index=True
     )
     chunks = splitter.split_documents(texts)
-    return attach_store(store_class.from_documents(chunks, Words(), location=":memory:"))
+    return store_class.from_documents(chunks, Words(), location=":memory:")
+
+
+def langchain_chunks() -> Collection:
+    return attach_store(langchain_store())
 
 
 def llama_index_chunks() -> Collection:
@@ -111,6 +116,14 @@ def test_a_chunk_has_the_text_of_those_around_it(chunks: Collection, count: int)
     assert ranking.ids == (alone.id,)
     expected = SENTENCES[max(2 - count, 0) : 3 + count]
     assert " ".join(ranking[0].text.split()) == " ".join(expected)
+
+
+def test_a_hosts_retriever_gives_the_neighbours_too() -> None:
+    store = langchain_store()
+    from surprise_rerank.connectors.langchain import SurpriseRetriever
+
+    (document,) = SurpriseRetriever.attach(store, system="cosine", k=1, context=1).invoke(QUESTION)
+    assert " ".join(document.page_content.split()) == " ".join(SENTENCES[1:4])
 
 
 def test_the_first_and_the_last_of_each_text_have_one_neighbour(chunks: Collection):
