@@ -202,8 +202,8 @@ class _ChosenEntries:
 
     def __init__(self, root: str, rules: FileRules, skipped: Skipped) -> None:
         self._root, self._skipped = root, skipped
-        self._included = Patterns.of_option("include", rules.include) if rules.include else None
-        self._excluded = Patterns.of_option("exclude", rules.exclude)
+        self._included = Patterns(rules.include, "include") if rules.include else None
+        self._excluded = Patterns(rules.exclude, "exclude")
         self._ignored: list[tuple[str, Patterns]] = []  # what the folders with a .gitignore leave out
 
     def enter(self, folder: Path, prefix: str, *, has_ignore_file: bool) -> None:
@@ -216,7 +216,7 @@ class _ChosenEntries:
         except RefusedError as refused:
             self._refuse(prefix, refused.reason)
         else:
-            self._ignored.append((prefix, Patterns.of_file(raw.decode("utf-8", "replace"))))
+            self._ignored.append((prefix, Patterns(raw.decode("utf-8", "replace").splitlines())))
 
     def _refuse(self, prefix: str, reason: str) -> None:
         name = encodable(f"{prefix}{_IGNORE_FILE}")
