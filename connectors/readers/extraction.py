@@ -26,7 +26,13 @@ from surprise_rerank.connectors.readers.pages import (
     program_text,
     subtitle_text,
 )
-from surprise_rerank.connectors.readers.places import PAGE_MARK, page_starts, pdf_places, structure_places
+from surprise_rerank.connectors.readers.places import (
+    SLIDE_MARK,
+    paged_text,
+    pdf_places,
+    slides_of,
+    structure_places,
+)
 from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import MissingExtraError
@@ -48,7 +54,9 @@ def office_text(suffix: str, raw: bytes) -> ExtractedText:
         use_cache=False,
         disable_ocr=True,
         output_format="plain",
-        pages=kreuzberg.PageConfig(insert_page_markers=suffix in (".pdf", ".pptx"), marker_format=PAGE_MARK),
+        pages=kreuzberg.PageConfig(
+            extract_pages=suffix == ".pdf", insert_page_markers=suffix == ".pptx", marker_format=SLIDE_MARK
+        ),
         include_document_structure=suffix in (".docx", ".epub", ".xlsx"),
     )
     try:
@@ -58,7 +66,9 @@ def office_text(suffix: str, raw: bytes) -> ExtractedText:
         if "password" in str(error):
             reasons = ("encrypted", "is encrypted; save it without a password")
         raise RefusedError(*reasons) from error
-    text, starts = page_starts(result.content.replace("\r\n", "\n"))
+    text, starts = result.content.replace("\r\n", "\n"), dict[int, int]()
+    if suffix in (".pdf", ".pptx"):
+        text, starts = paged_text(result.pages if suffix == ".pdf" else slides_of(text))
     about = result.metadata
     if suffix in (".eml", ".msg"):
         # What a header says is in the metadata: in the text it would be half of a short mail's vector.

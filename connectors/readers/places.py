@@ -11,23 +11,31 @@ from surprise_rerank.connectors.readers.lines import EXTRA
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.places import Place, Places, combined, headed
 
-# What kreuzberg is told to write before each page, which no text has.
-PAGE_MARK = "\x02{page_num}\x03"
-_MARK = re.compile(r"\s*\x02(\d+)\x03\s*")
+# What kreuzberg is told to write before each slide, which no text has.
+SLIDE_MARK = "\x02{page_num}\x03"
+_MARK = re.compile(r"\x02(\d+)\x03")
 
 
-def page_starts(marked: str) -> tuple[str, dict[int, int]]:
-    r"""A text without its marks of pages, and where each page that is not empty begins.
+def slides_of(marked: str) -> list[dict[str, Any]]:
+    """The slides of a text with marks before them, as kreuzberg has pages of a PDF."""
+    numbers, texts = _MARK.split(marked)[1::2], _MARK.split(marked)[2::2]
+    return [{"page_number": int(n), "content": text} for n, text in zip(numbers, texts, strict=True)]
 
-    >>> page_starts("\x021\x03 Dogs \x022\x03 \x023\x03 Cats")
-    ('Dogs\n\nCats', {1: 0, 3: 6})
+
+def paged_text(pages: Sequence[Mapping[str, Any]]) -> tuple[str, dict[int, int]]:
+    r"""The text of pages or slides, and where each that is not empty begins.
+
+    kreuzberg's whole text has what it takes for tables once more, behind the last page.
+
+    >>> paged_text([{"page_number": 1, "content": "Dogs "}, {"page_number": 3, "content": "a cat\x02"}])
+    ('Dogs\n\na cat-', {1: 0, 3: 6})
     """
-    first, *marks = _MARK.split(marked)
-    parts, starts, offset = [first] if first else [], {}, len(first) + 2 if first else 0
-    for number, part in zip(map(int, marks[::2]), marks[1::2], strict=True):
+    parts, starts, offset = list[str](), dict[int, int](), 0
+    for page in pages:
+        part = page["content"].replace("\r\n", "\n").replace("\x02", "-").strip()  # a hyphen at a line's end
         if part:
+            starts[page["page_number"]] = offset
             parts.append(part)
-            starts[number] = offset
             offset += len(part) + 2
     return "\n\n".join(parts), starts
 

@@ -99,6 +99,24 @@ def test_every_passage_of_a_pdf_has_its_page_its_label_and_its_heading(tmp_path:
     assert hit.metadata["pages"] == len(ANIMALS)
 
 
+def test_a_table_of_a_pdf_comes_once_and_on_its_own_page(tmp_path: Path) -> None:
+    # kreuzberg repeats what it takes for a table behind the last page.
+    rows = [("Year", "Dogs", "Cats"), *((str(1990 + i), str(i * 3), str(i * 5)) for i in range(12))]
+    columns = [
+        ") Tj ".join(
+            [first, *(f"1 0 0 1 {180 + 110 * k} {740 - 14 * i} Tm ({cell}" for k, cell in enumerate(cells))]
+        )
+        for i, (first, *cells) in enumerate(rows)
+    ]
+    pdf(tmp_path / "a.pdf", [columns, ["The end."], ["An appendix."]])
+    (document,) = open_documents(tmp_path)
+    assert document.text.count("1997") == 1
+    assert document.text.endswith("An appendix.")
+    place = place_at(document, "1997")
+    assert place is not None
+    assert place.page == 1
+
+
 def test_headings_of_pages_and_books_are_paths(tmp_path: Path) -> None:
     html = "<title>Guide</title><nav>Setup</nav><h1>Guide</h1><p>Setup, then Windows.</p><h2>Setup</h2>"
     html += "<p>First.</p><h3>Windows</h3><p>Run it.</p><h2>Use</h2><p>Start   it.</p>"
