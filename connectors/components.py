@@ -16,6 +16,11 @@ from surprise_rerank.errors import refuse_unknown
 # Keys of metadata. What a document is about may be called a verdict, too.
 PERCENTILE, VERDICT, DUPLICATES, TITLE = "percentile", "rerank_verdict", "duplicates", "title"
 OURS = (PERCENTILE, VERDICT, DUPLICATES)
+_OF_PIPELINES = (
+    "depth",
+    "max_per_document",
+    "context",
+)  # of a pool and its passages, which a re-ranker lacks
 
 
 class Adapter:
@@ -32,12 +37,13 @@ class Adapter:
         """One over the collection of the host's vector store, as it is: what is there is not encoded again.
 
         The store is over Qdrant, or what else `attach_store` takes; `embed` is the model of its vectors,
-        where it has none. Options are the class's own; system, min_percentile, diversity, collapse,
-        and of what retrieves depth; and more for `Collection.attach`, such as `token_encoder`.
+        where it has none. Options are the class's own; system, min_percentile, diversity, collapse, and of
+        what retrieves depth, max_per_document and context; and more for `Collection.attach`, such as
+        `token_encoder`.
         """
         fields_set = _taken(options, cls._own)
-        depth = ("depth",) if cls._takes == "pipeline" else ()
-        ranking = _taken(options, ("system", "min_percentile", "diversity", "collapse", *depth))
+        of_pipelines = _OF_PIPELINES if cls._takes == "pipeline" else ()
+        ranking = _taken(options, ("system", "min_percentile", "diversity", "collapse", *of_pipelines))
         collection = attach_store(store, embed=embed, **options)
         arguments: dict[str, Any] = {cls._takes: cls._made(collection, **ranking), **fields_set}
         return cls(**arguments)
@@ -47,7 +53,7 @@ class Adapter:
         """The settings that are among a user's options."""
         names = [setting.name for setting in fields(PipelineSettings)]
         if cls._takes != "pipeline":
-            names.remove("depth")  # of a pool that a re-ranker does not make
+            names = [name for name in names if name not in _OF_PIPELINES]
         refuse_unknown(options, [*names, *cls._own, cls._takes], cls.__name__)
         return PipelineSettings(**_taken(dict(options), names))
 

@@ -21,8 +21,8 @@ from surprise_rerank.core.tracing import Known, span
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError
+from surprise_rerank.rerank import grouping
 from surprise_rerank.rerank.fusion import FusionReranker
-from surprise_rerank.rerank.grouping import at_most_of_each, merged_chunks, merged_neighbours, with_neighbours
 from surprise_rerank.rerank.scorers import Reranker
 from surprise_rerank.rerank.weight_fitting import WeightFit, fit_guarded
 from surprise_rerank.thresholds.background import (
@@ -46,6 +46,9 @@ _AT_ONCE = 4
 # A chance of relevance is that of a relevant document among so many.
 _SHOWN = 10
 NO_NEIGHBOURS = "context= adds nothing: documents are not split here, or nobody knows which are neighbours"
+NOT_SPLIT = (
+    "these are whole documents: the model reads any length; split them by `passages.tokens=200` at `index`"
+)
 # A word of two letters at least.
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 # A background, or what gives the one of now: that of a collection changes with its documents.
@@ -230,12 +233,10 @@ class Pipeline:
             shown = _first_of(ranking, pool, options, last, chunks)
             if read is not None and shown.documents is None:
                 shown = _with_texts(shown, read(shown.ids))
-            passages = getattr(pipeline.retriever, "passages", None)
+            if options.unit == "passage" and grouping.are_whole(shown):
+                shown = replace(shown, notes=(*shown.notes, NOT_SPLIT))
             if options.context and len(shown):
-                if passages is None or shown.passages is None:
-                    shown = replace(shown, notes=(*shown.notes, NO_NEIGHBOURS))
-                else:
-                    shown = with_neighbours(shown, passages(shown.ids), options.context)
+                shown = _with_context(shown, pipeline.retriever, options.context)
             verdict = {} if shown.verdict is None else {"surprise_rerank.verdict": shown.verdict.status}
             counts.update({"surprise_rerank.documents": len(shown), **verdict})
         times = (encoded - started, retrieved - encoded, time.perf_counter() - retrieved)
@@ -438,7 +439,7 @@ def _first_of(
     """What is shown of a ranking of the whole pool: the lines from the offset up to the last one."""
     if not len(ranking):
         return ranking
-    ranking = merged_neighbours(ranking)
+    ranking = grouping.merged_neighbours(ranking)
     reach: list[int] | None = None
     if options.min_percentile is not None and not options.keep_refused:
         assert ranking.percentile is not None  # a threshold was refused without a background
@@ -460,9 +461,9 @@ def _of_chunks(lines: Ranking, options: SearchOptions, last: int, read: _Read | 
         if kept.documents is None and read is not None:
             kept = _with_texts(kept, read(kept.ids))
         if options.unit == "passage":
-            kept = merged_chunks(kept)
+            kept = grouping.merged_chunks(kept)
         if most is not None:
-            kept = at_most_of_each(kept, most)
+            kept = grouping.at_most_of_each(kept, most)
         if len(kept) >= last or size >= len(lines):
             return kept.top(last)
         size *= 2
@@ -472,6 +473,18 @@ def _with_texts(shown: Ranking, documents: Mapping[str, Document]) -> Ranking:
     """The lines with their documents, without those of documents that were deleted meanwhile."""
     kept = shown.take([row for row, name in enumerate(shown.ids) if name in documents])
     return replace(kept, documents=tuple(documents[name] for name in kept.ids))
+
+
+def _with_context(shown: Ranking, retriever: Retriever, count: int) -> Ranking:
+    """The lines with so many neighbours of each: of passages the text between, of others' chunks theirs."""
+    passages, texts_around = (getattr(retriever, name, None) for name in ("passages", "texts_around"))
+    if passages is not None and shown.passages is not None:
+        return grouping.with_neighbours(shown, passages(shown.ids), count)
+    documents = dict(zip(shown.ids, shown.documents or (), strict=False))
+    around = {} if texts_around is None else texts_around(documents, count)
+    if around:
+        return grouping.with_texts_around(shown, around)
+    return replace(shown, notes=(*shown.notes, NO_NEIGHBOURS))
 
 
 def _as_retrieved(pool: Candidates) -> Ranking:

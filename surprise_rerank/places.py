@@ -24,7 +24,8 @@ class Place:
         slide, last_slide: of a presentation, from 1.
         sheet: of a workbook.
         heading: the path of headings, as `Setup > Windows`.
-        line, last_line: of a file of plain text, from 1.
+        line, last_line: of a file of plain text, or rows of a sheet, from 1.
+        table: the line above the columns of a table, in whose rows it begins.
     """
 
     page: int | None = None
@@ -37,17 +38,21 @@ class Place:
     heading: str = ""
     line: int | None = None
     last_line: int | None = None
+    table: str = ""
 
     def __post_init__(self) -> None:
         numbers = ("page", "last_page", "slide", "last_slide", "line", "last_line")
         border.fields(self, **dict.fromkeys(numbers, border.or_none(border.count)))
-        border.fields(self, **dict.fromkeys(("label", "last_label", "sheet", "heading"), border.text))
+        border.fields(
+            self, **dict.fromkeys(("label", "last_label", "sheet", "heading", "table"), border.text)
+        )
 
     def __str__(self) -> str:
         """As it is cited: `p. 12, Setup > Windows`; empty where nothing is known."""
         pages = _span("p.", "pp.", self.label or self.page, self.last_label or self.last_page)
         slides = _span("slide", "slides", self.slide, self.last_slide)
-        lines = _span("line", "lines", self.line, self.last_line)
+        line = "row" if self.sheet else "line"
+        lines = _span(line, f"{line}s", self.line, self.last_line)
         sheet = f"sheet {self.sheet}" if self.sheet else ""
         return ", ".join(filter(None, (pages, slides, sheet, self.heading, lines)))
 

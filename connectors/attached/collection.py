@@ -44,6 +44,7 @@ from surprise_rerank.connectors.attached.layouts import (
     is_random,
     point_id,
 )
+from surprise_rerank.connectors.attached.neighbours import texts_around
 from surprise_rerank.connectors.attached.pools import ForeignPools
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.connectors.qdrant.engines.client import ClientEngine
@@ -71,9 +72,11 @@ from surprise_rerank.connectors.systems.backgrounds import look_after_background
 from surprise_rerank.core.arrays import is_linear
 from surprise_rerank.core.process import NeverCopied, PerProcess, require_no_secret
 from surprise_rerank.core.tokens import POOLING, TokenBatch
+from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, token_dimension
 from surprise_rerank.encoders.paired import PairedEncoder
 from surprise_rerank.errors import DataError, IndexingError, StoreError
+from surprise_rerank.rerank.grouping import TextsAround
 from surprise_rerank.rerank.surprise import SurpriseReranker
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -349,6 +352,10 @@ class Collection(NeverCopied, RankedCollection):
     def pools(self) -> ForeignPools:
         """Candidates from requests to the engine; what retrievers are made of."""
         return ForeignPools(self.points, self.layout, self.payloads, self.enriched)
+
+    def texts_around(self, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
+        """The texts of so many chunks before and after each document, where payloads tell which these are."""
+        return texts_around(self.pools, documents, count)
 
     @property
     def words(self) -> Words | None:

@@ -32,8 +32,8 @@ from surprise_rerank.errors import DataError, did_you_mean
 
 Payload: TypeAlias = Mapping[str, Any]
 
-_NODE = "_node_content"  # LlamaIndex: a node as JSON
-_NODE_KEYS = frozenset({_NODE, "_node_type", "document_id", "doc_id", "ref_doc_id"})
+NODE = "_node_content"  # LlamaIndex: a node as JSON
+_NODE_KEYS = frozenset({NODE, "_node_type", "document_id", "doc_id", "ref_doc_id"})
 # Haystack makes a point's id of a document's id, by uuid5 in this namespace.
 _HAYSTACK = uuid.UUID("3896d314-1e95-4a3a-b45a-945f9f0b541d")
 # More names of a text than tables have: Mem0's `data`, and what vector databases' examples use.
@@ -74,7 +74,7 @@ class PayloadLayout:
         """What to fetch of a payload for the document's content."""
         names = (
             *self.texts,
-            *(["text"] if _NODE in self.texts else []),
+            *(["text"] if NODE in self.texts else []),
             *([self.title] if self.title else []),
         )
         return tuple(dict.fromkeys(path for name in names for path in selectors(name)))
@@ -95,8 +95,8 @@ class PayloadLayout:
     def document(self, point: str, payload: Payload) -> Document:
         """The document that a point is. A point without a text is a document without one."""
         name = self.document_id(point, payload)
-        if _NODE in self.texts:
-            key, (text, values) = _NODE, _node(payload)
+        if NODE in self.texts:
+            key, (text, values) = NODE, _node(payload)
         else:
             texts = ((key, _text(at(payload, key))) for key in self.texts)
             key, text = next(((key, content) for key, content in texts if content is not None), ("", ""))
@@ -112,13 +112,13 @@ class PayloadLayout:
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values for `status`."""
-        texts = "the node's JSON" if _NODE in self.texts else ", else ".join(self.texts)
+        texts = "the node's JSON" if NODE in self.texts else ", else ".join(self.texts)
         lacking = f"; {self.lacking} of {self.seen} points looked at have none" if self.lacking else ""
         return [
             ("text", f"{texts}{lacking}"),
             ("title", self.title or "none"),
             ("document id", self.id or "the point's"),
-            ("metadata", self.metadata or ("the node's" if _NODE in self.texts else "all other keys")),
+            ("metadata", self.metadata or ("the node's" if NODE in self.texts else "all other keys")),
         ]
 
 
@@ -141,9 +141,9 @@ def find_layout(
                 f"{hint}there are {shown(names)}"
             )
     common = {name for name, n in names.items() if 2 * n > len(points)}
-    if _NODE in common and "text" not in named:
+    if NODE in common and "text" not in named:
         title, own_id, metadata = (named.get(name, "") for name in ("title", "id", "metadata"))
-        layout = PayloadLayout((_NODE,), title, own_id, metadata)
+        layout = PayloadLayout((NODE,), title, own_id, metadata)
     else:
         layout = _plain(payloads, names, named, where)
         hashed = (haystack_point(str(payload.get("id"))) == point for point, payload in points)
@@ -252,7 +252,7 @@ def _quoted(key: str) -> str:
 
 def _node(payload: Payload) -> tuple[str, Mapping[str, Any]]:
     """The text and the metadata in a payload of LlamaIndex."""
-    content = payload.get(_NODE)
+    content = payload.get(NODE)
     try:
         node = json.loads(content) if isinstance(content, str) else {}
     except ValueError:  # cut off by whoever wrote it: the other keys are still there

@@ -69,6 +69,7 @@ class PipelineSettings:
     config: str | None = None  # file of the names in a collection of others, see `CollectionConfig`
     unit: Unit | None = None  # what a pipeline finds: documents (by default), or passages
     max_per_document: int | None = None  # the most passages of one document
+    context: int | None = None  # so many neighbours belong to the text of a passage
 
     def __post_init__(self) -> None:
         SearchOptions().changed(**self.search_settings)
@@ -95,6 +96,7 @@ class PipelineSettings:
             "tenant": self.tenant,
             "unit": self.unit,
             "max_per_document": self.max_per_document,
+            "context": self.context,
         }
 
     def open_index(self) -> DocumentIndex | Collection:

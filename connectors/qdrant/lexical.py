@@ -28,6 +28,7 @@ import regex
 
 from surprise_rerank import border
 from surprise_rerank.core.arrays import Float32Array
+from surprise_rerank.core.batches import in_batches
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -43,6 +44,7 @@ AUTO = "auto"  # what an index finds from its first documents; without one it is
 
 # Any k will do: Qdrant's value of a term without lengths, v = tf (k + 1) / (tf + k), is solved for tf.
 _COUNTING = 1000.0
+_JOINED = 2**16  # letters of words that are put together at a time
 
 # Scripts without spaces between words, and Korean, which has particles at the ends of its words.
 _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}ーｰ"
@@ -141,7 +143,9 @@ def _cut_where_needed(text: str) -> tuple[str, bool]:
     plain = unicodedata.normalize("NFKC", _text(text))
     if not _HARD.search(plain):
         return plain, False
-    return _plain(" ".join(plain[start:end] for start, end in words(plain))), True
+    cut = (plain[start:end] for start, end in words(plain))
+    # A join keeps all words at once, which of a text of 30 MB are 300 MB.
+    return _plain(" ".join(map(" ".join, in_batches(cut, len, _JOINED)))), True
 
 
 def _plain(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, TypeAlias, cast, get_args
 
@@ -29,6 +29,7 @@ from surprise_rerank.connectors.qdrant.writing.statistics import behind as point
 from surprise_rerank.core.arrays import Float32Array, Float64Array
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, IndexMismatchError
+from surprise_rerank.rerank.grouping import TextsAround
 from surprise_rerank.surprise.score import probability
 
 
@@ -55,6 +56,10 @@ class ExplainingRetriever(ABC):
     def passages(self, ids: Sequence[str]) -> Candidates:
         """All passages of documents, without texts."""
         return self.index.fetch(list(dict.fromkeys(ids)), frozenset(), skip_missing=True)
+
+    def texts_around(self, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
+        """The texts of so many chunks before and after each; see `SearchedCollection.texts_around`."""
+        return self.index.texts_around(documents, count)
 
     def has_a_word_of(self, question: str) -> bool | None:
         """Whether a document has a word of the question; None where nobody counts words."""

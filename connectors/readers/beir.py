@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,6 +28,21 @@ def jsonl_in(folder: Path, name: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
+def chosen_split(name: str, wanted: str | None, splits: Sequence[str], otherwise: str) -> str:
+    """Return the split to judge by: the one that is named, or else `test`, or the only one.
+
+    Raises:
+        DatasetError: if a data set has no such split; says which ones there are, or else what is expected.
+    """
+    if wanted is None and len(splits) == 1:
+        return splits[0]
+    split = DEFAULT_SPLIT if wanted is None else wanted
+    if split not in splits:
+        instead = f"choose one of {', '.join(splits)}" if splits else otherwise
+        raise DatasetError(f"{name!r} has no judgements for the split {split!r}; {instead}")
+    return split
+
+
 @dataclass(frozen=True)
 class BeirFolder:
     """A data set in a BEIR folder, a `Source`; without judgements it serves for indexing."""
@@ -42,24 +57,14 @@ class BeirFolder:
 
     def splits(self) -> tuple[str, ...]:
         """The splits that have judgements; those of `qrels.jsonl` are `test`."""
-        if not self.path.is_dir():
-            problem = "is not a folder" if self.path.exists() else "no such folder"
-            raise DatasetError(f"{self.path}: {problem}; {_LAYOUT}")
         names = {file.stem for file in (self.path / "qrels").glob("*.tsv")}
         return tuple(sorted(names | ({DEFAULT_SPLIT} if jsonl_in(self.path, "qrels") else set())))
 
     @cached_property
     def split(self) -> str:
         """The split that is judged by; DatasetError if it is missing, or was not named among several."""
-        splits = self.splits()
-        name = DEFAULT_SPLIT if self.asked_split is None else self.asked_split
-        if self.asked_split is None and len(splits) == 1:
-            return splits[0]
-        if name in splits:
-            return name
-        what = f"no split {name!r}" if splits else "no judgements"
-        instead = f"there is {', '.join(splits)}" if splits else _LAYOUT
-        raise DatasetError(f"{self.path}: {what}: qrels/{name}.tsv is missing; {instead}")
+        otherwise = _LAYOUT if self.path.is_dir() else f"no such folder; {_LAYOUT}"
+        return chosen_split(str(self.path), self.asked_split, self.splits(), otherwise)
 
     def at(self, split: str) -> BeirFolder:
         """The same documents with the questions of another split."""
@@ -85,10 +90,10 @@ class BeirFolder:
         return read_qrels(path if path.exists() else self._find("qrels"))
 
     def _find(self, name: str) -> Path:
-        self.splits()  # which tells whether there is such a folder
         file = jsonl_in(self.path, name)
         if file is None:
-            raise DatasetError(f"{self.path}: no {name}.jsonl and no {name}.jsonl.gz; {_LAYOUT}")
+            problem = f"no {name}.jsonl and no {name}.jsonl.gz" if self.path.is_dir() else "no such folder"
+            raise DatasetError(f"{self.path}: {problem}; {_LAYOUT}")
         return file
 
 

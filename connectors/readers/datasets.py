@@ -5,19 +5,20 @@ from __future__ import annotations
 import difflib
 import logging
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from surprise_rerank.connectors.readers.beir import DEFAULT_SPLIT, BeirFolder
+from surprise_rerank.connectors.readers.beir import DEFAULT_SPLIT, BeirFolder, chosen_split
 from surprise_rerank.connectors.readers.demo import DEMO, DemoDocumentation
 from surprise_rerank.documents import Document, encodable
 from surprise_rerank.errors import DatasetError
 
 _CATALOGUE = "https://ir-datasets.com"
+_SHOWN, _LONGEST = 12, 160  # ids that an error lists; characters of a library's message
 
 
 def open_source(spec: str, split: str | None = None) -> Source:
@@ -52,21 +53,21 @@ class IrDataset:
         with _reading(dataset_id):
             every_id = list(_catalogue().registry)
             dataset = _lookup(dataset_id)
-        if dataset is None:
-            close = difflib.get_close_matches(dataset_id, every_id, n=3)
+        if dataset is None or not dataset.has_docs():
+            family = [name for name in every_id if name.startswith(f"{dataset_id}/")][:_SHOWN]
+            close = family or difflib.get_close_matches(dataset_id, every_id, n=3)
             hint = f"did you mean {' or '.join(close)}?" if close else f"the ids are listed at {_CATALOGUE}"
-            raise DatasetError(f"{dataset_id!r} is not {DEMO!r}, no folder, and no id of ir_datasets; {hint}")
-        if not dataset.has_docs():
-            family = [name for name in every_id if name.startswith(f"{dataset_id}/")]
-            raise DatasetError(f"{dataset_id!r} has no documents of its own; {_choice(family)}")
+            raise DatasetError(
+                f"{dataset_id!r} is not {DEMO!r}, no folder, and no id of ir_datasets with documents; {hint}"
+            )
         with _reading(dataset_id):
             name = str(_catalogue().docs_parent_id(dataset_id))
-        split_of_id = dataset_id.removeprefix(name).removeprefix("/") or None
-        if split_of_id is not None and split not in (None, split_of_id):
+        split_of_id = dataset_id.removeprefix(name).removeprefix("/") or split
+        if split not in (None, split_of_id):
             raise DatasetError(
                 f"{dataset_id!r} names the split {split_of_id!r}, but {split!r} was asked for; leave one out"
             )
-        return cls(name, split or split_of_id)
+        return cls(name, split_of_id)
 
     @property
     def split(self) -> str:
@@ -116,11 +117,7 @@ class IrDataset:
         candidates = [*unnamed, named] if self.asked_split is None else [named, *unnamed]
         with _reading(self.name):
             ids = [name for name in candidates if self._judges(name)]
-        if not ids:
-            raise DatasetError(
-                f"{self.name!r} has no judgements for the split {self.split!r}; {_choice(self.splits())}"
-            )
-        return ids[0]
+        return ids[0] if ids else chosen_split(self.name, self.split, self.splits(), "nor has any other part")
 
     def _judges(self, dataset_id: str) -> bool:
         """Whether an id exists, has judgements, and they are about these documents."""
@@ -148,20 +145,18 @@ def _reading(dataset_id: str) -> Iterator[None]:
     logger.disabled = True
     try:
         yield
-    except FileNotFoundError as error:
-        raise DatasetError(
-            f"{dataset_id!r} needs {error.filename or error}, which is missing and cannot be downloaded;"
-            f" {_CATALOGUE}/{dataset_id.partition('/')[0]}.html describes how to get it"
-        ) from error
-    except ImportError as error:
-        raise DatasetError(f"{dataset_id!r} cannot be read: {_line(str(error))}") from error
-    except (OSError, RuntimeError, EOFError) as error:
+    except (ImportError, OSError, RuntimeError, EOFError) as error:
+        problem = "is not on this machine and could not be downloaded; check the network, or let"
+        problem += " IR_DATASETS_HOME name a folder with a copy"
         # A RuntimeError holds all the mirrors' errors after its message.
         reason = error.args[0] if isinstance(error, RuntimeError) and error.args else error
-        raise DatasetError(
-            f"{dataset_id!r} is not on this machine and could not be downloaded; check the network, or let"
-            f" IR_DATASETS_HOME name a folder with a copy ({_line(f'{type(error).__name__}: {reason}')})"
-        ) from error
+        if isinstance(error, FileNotFoundError):
+            problem = f"needs {error.filename or error}, which is missing and cannot be downloaded"
+            reason = f"{_CATALOGUE}/{dataset_id.partition('/')[0]}.html describes how to get it"
+        elif isinstance(error, ImportError):
+            problem = "cannot be read"
+        shown = textwrap.shorten(f"{type(error).__name__}: {reason}", _LONGEST, placeholder="...")
+        raise DatasetError(f"{dataset_id!r} {problem} ({shown})") from error
     finally:
         logger.disabled = was_disabled
 
@@ -195,15 +190,6 @@ def _text(row: Any) -> str:
     if hasattr(row, "default_text"):
         return str(row.default_text())
     return " ".join(value for value in row[1:] if isinstance(value, str))
-
-
-def _choice(names: Sequence[str]) -> str:
-    more = ", ..." if len(names) > 12 else ""
-    return f"choose one of {', '.join(names[:12])}{more}" if names else "nor has any other part of it"
-
-
-def _line(text: str) -> str:
-    return textwrap.shorten(text, 160, placeholder="...")
 
 
 # Documents with, where there are some, judged questions, all read when asked for.

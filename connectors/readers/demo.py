@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from surprise_rerank.connectors.readers.beir import chosen_split
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DatasetError
 
@@ -70,8 +71,7 @@ class DemoDocumentation:
     name = DEMO
 
     def __post_init__(self) -> None:
-        if self.split not in _SPLITS:
-            raise DatasetError(f"{DEMO!r} has no split {self.split!r}; there is {', '.join(_SPLITS)}")
+        chosen_split(DEMO, self.split, _SPLITS, "")
 
     def splits(self) -> tuple[str, ...]:
         """Both splits."""

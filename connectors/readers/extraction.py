@@ -22,10 +22,17 @@ from surprise_rerank.connectors.readers.pages import (
     manual_text,
     markdown_text,
     open_document_text,
+    plain_text,
     program_text,
     subtitle_text,
 )
-from surprise_rerank.connectors.readers.places import PAGE_MARK, page_starts, pdf_places, structure_places
+from surprise_rerank.connectors.readers.places import (
+    SLIDE_MARK,
+    paged_text,
+    pdf_places,
+    slides_of,
+    structure_places,
+)
 from surprise_rerank.connectors.readers.source import RefusedError
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.errors import MissingExtraError
@@ -38,22 +45,30 @@ _SHOWN = 160  # characters of a library's message
 
 
 def office_text(suffix: str, raw: bytes) -> ExtractedText:
-    """The text of a file that kreuzberg reads."""
+    """The text of a file that kreuzberg reads, or of what else has its ending."""
+    kind = _kind_within(raw, suffix)
+    if kind != suffix:
+        return _READERS.get(kind, plain_text)(raw)
     kreuzberg = import_extra("kreuzberg", EXTRA)
     config = kreuzberg.ExtractionConfig(
         use_cache=False,
         disable_ocr=True,
         output_format="plain",
-        pages=kreuzberg.PageConfig(insert_page_markers=suffix in (".pdf", ".pptx"), marker_format=PAGE_MARK),
+        pages=kreuzberg.PageConfig(
+            extract_pages=suffix == ".pdf", insert_page_markers=suffix == ".pptx", marker_format=SLIDE_MARK
+        ),
         include_document_structure=suffix in (".docx", ".epub", ".xlsx"),
     )
     try:
         result = kreuzberg.extract_bytes_sync(raw, _OFFICE[suffix], config=config)
     except kreuzberg.KreuzbergError as error:
+        reasons = ("damaged", f"is damaged: {' '.join(str(error).split())[:_SHOWN]}")
         if "password" in str(error):
-            raise RefusedError("encrypted", "is encrypted; save it without a password") from error
-        raise RefusedError("damaged", f"is damaged: {' '.join(str(error).split())[:_SHOWN]}") from error
-    text, starts = page_starts(result.content.replace("\r\n", "\n"))
+            reasons = ("encrypted", "is encrypted; save it without a password")
+        raise RefusedError(*reasons) from error
+    text, starts = result.content.replace("\r\n", "\n"), dict[int, int]()
+    if suffix in (".pdf", ".pptx"):
+        text, starts = paged_text(result.pages if suffix == ".pdf" else slides_of(text))
     about = result.metadata
     if suffix in (".eml", ".msg"):
         # What a header says is in the metadata: in the text it would be half of a short mail's vector.
@@ -67,6 +82,20 @@ def office_text(suffix: str, raw: bytes) -> ExtractedText:
     elif result.document:
         places = structure_places(text, result.document["nodes"], title, is_workbook=suffix == ".xlsx")
     return ExtractedText(text, title, {"pages": pages} if pages else {}, places)
+
+
+def _kind_within(raw: bytes, suffix: str) -> str:
+    """The kind that a file of an old office format is by its first bytes; empty for text.
+
+    A `.doc` may be of any program, an `.xls` a page for Excel, and a `.msg` the messages of one in Tcl.
+    """
+    if suffix not in (".doc", ".ppt", ".xls", ".msg") or raw.startswith(b"\xd0\xcf\x11\xe0"):
+        return suffix
+    if raw.startswith(b"PK"):
+        return f"{suffix}x"
+    if raw.startswith(rb"{\rtf"):
+        return ".rtf"
+    return ".html" if raw.lstrip().startswith(b"<") else ""
 
 
 def _mail_metadata(mail: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,9 +170,11 @@ class Extractor:
             self._process = None
             process.communicate()
             # faulthandler ends a process with 1, and so does what a library throws.
-            if time.monotonic() - begun >= SECONDS:
-                raise RefusedError(f"not read in {SECONDS} s", f"was not read in {SECONDS} s")
-            raise RefusedError("its reader crashed", "is damaged or too complex: its reader crashed")
+            is_late = time.monotonic() - begun >= SECONDS
+            late, crashed = f"not read in {SECONDS} s", "its reader crashed"
+            raise RefusedError(
+                late if is_late else crashed, f"is damaged or too complex: {late if is_late else crashed}"
+            )
         kind, *values = json.loads(answer)
         if kind == "text":
             text, title, metadata, places = values

@@ -255,12 +255,11 @@ def _id_in(values: Mapping[str, Any] | Document, columns: Columns | None) -> str
 
 def _id(row: Mapping[str, Any], column: str) -> str:
     value = row.get(column)
-    if value is None or value == "":
-        raise RefusedError("no id", f"`{column}` is missing, null or empty; there is {shown(row)}")
     name = id_string(value)
-    if name is None:
-        detail = f"`{column}` must be a string or an integer, got {type(value).__name__}"
-        raise RefusedError("id is not a string", detail)
+    if not name:
+        reason = "no id" if value in (None, "") else "id is not a string"
+        expected = f"`{column}` must be a string or an integer, got {value!r:.40}; there is {shown(row)}"
+        raise RefusedError(reason, expected)
     return name
 
 

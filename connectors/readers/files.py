@@ -202,8 +202,8 @@ class _ChosenEntries:
 
     def __init__(self, root: str, rules: FileRules, skipped: Skipped) -> None:
         self._root, self._skipped = root, skipped
-        self._included = Patterns.of_option("include", rules.include) if rules.include else None
-        self._excluded = Patterns.of_option("exclude", rules.exclude)
+        self._included = Patterns(rules.include, "include") if rules.include else None
+        self._excluded = Patterns(rules.exclude, "exclude")
         self._ignored: list[tuple[str, Patterns]] = []  # what the folders with a .gitignore leave out
 
     def enter(self, folder: Path, prefix: str, *, has_ignore_file: bool) -> None:
@@ -216,7 +216,7 @@ class _ChosenEntries:
         except RefusedError as refused:
             self._refuse(prefix, refused.reason)
         else:
-            self._ignored.append((prefix, Patterns.of_file(raw.decode("utf-8", "replace"))))
+            self._ignored.append((prefix, Patterns(raw.decode("utf-8", "replace").splitlines())))
 
     def _refuse(self, prefix: str, reason: str) -> None:
         name = encodable(f"{prefix}{_IGNORE_FILE}")
@@ -241,21 +241,25 @@ class _ChosenEntries:
         shown = f"{name}/" if is_folder else name
         if entry.name.startswith(".") or self._excluded.takes(shown):
             return None
-        if entry.name == "node_modules":
-            raise RefusedError("node_modules", is_gone=True)
-        if self._is_ignored(shown):
-            raise RefusedError("ignored by .gitignore", is_gone=True)
-        if is_folder:
+        reason = "node_modules" if entry.name == "node_modules" else ""
+        if not reason and self._is_ignored(shown):
+            reason = "ignored by .gitignore"
+        if is_folder and not reason:
             return True
-        if self._included is not None and not self._included.takes(name):
+        if not reason and self._included is not None and not self._included.takes(name):
             return None
+        reason = reason or self._why_unread(entry)
+        if reason:
+            raise RefusedError(reason, is_gone=True)
+        return False
+
+    def _why_unread(self, entry: os.DirEntry[str]) -> str:
+        """Why something that is no folder is not opened; empty where it is a file."""
         if entry.is_symlink():
             target = os.path.realpath(entry.path, strict=True)
             if not Path(target).is_relative_to(self._root):
-                raise RefusedError("a link out of the folder", is_gone=True)
+                return "a link out of the folder"
             if os.path.isdir(target):
-                raise RefusedError("a link to a folder", is_gone=True)
+                return "a link to a folder"
         # Opening a pipe would wait for a writer.
-        if not stat.S_ISREG(entry.stat().st_mode):
-            raise RefusedError("not a regular file", is_gone=True)
-        return False
+        return "" if stat.S_ISREG(entry.stat().st_mode) else "not a regular file"

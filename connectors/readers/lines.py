@@ -41,15 +41,14 @@ _UNDECODED = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of byte
 def decoded(raw: bytes, declared: str | None = None) -> tuple[str, str]:
     """A file's text and its encoding: by a byte order mark, else UTF-8, what it declares, or a guess."""
     marked = _marked(raw)
-    if marked is None and b"\0" in raw[:8000]:  # where git looks for one
-        raise RefusedError(BINARY, "is binary, not text")
-    for encoding in [marked] if marked else ["utf-8", declared]:
+    is_binary = marked is None and b"\0" in raw[:8000]  # where git looks for one
+    for encoding in () if is_binary else [marked] if marked else ["utf-8", declared]:
         try:
             if encoding:
                 return raw.decode(encoding), encoding
         except (UnicodeDecodeError, LookupError):
             continue
-    guess = None if marked else _guessed(raw[:_SAMPLE])
+    guess = None if marked or is_binary else _guessed(raw[:_SAMPLE])
     if guess is None:
         raise RefusedError(BINARY, "is binary, or in no encoding that is known; save it as UTF-8")
     return raw.decode(guess, "replace"), guess

@@ -99,15 +99,15 @@ def _opened(path: Path, form: Format | None, fields: Fields | None, rules: FileR
             return partial(_read_files, path, fields or Fields(), rules), partial(_count_folder, path, rules)
         _refuse_fields(str(path), fields)
         return partial(read_corpus, corpus), partial(count_table, corpus, "jsonl")
-    if not path.exists():
-        expected = f"expected a path, `{DEMO}`, an id of ir_datasets, or the url of a Qdrant server"
-        raise DatasetError(f"{path}: no such file or folder; {expected}")
-    if not path.is_file():  # it is read from the beginning more than once
-        raise DatasetError(f"{path} is a pipe or a device; write it to a file first")
     kind = form or _file_format(path.name)
-    if kind is None:
-        formats = ", ".join(get_args(Format))
-        raise DatasetError(f"{path}: its format cannot be recognised; give the format, one of {formats}")
+    if kind is None or not path.is_file():
+        problem = f"its format cannot be recognised; give the format, one of {', '.join(get_args(Format))}"
+        if not path.exists():
+            expected = f"expected a path, `{DEMO}`, an id of ir_datasets, or the url of a Qdrant server"
+            problem = f"no such file or folder; {expected}"
+        elif not path.is_file():  # it is read from the beginning more than once
+            problem = "a pipe or a device; write it to a file first"
+        raise DatasetError(f"{path}: {problem}")
     if kind == "text":
         return partial(_read_files, path, fields or Fields(), rules), lambda: 1
     return partial(read_table, path, kind, fields or Fields()), partial(count_table, path, kind)

@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from surprise_rerank.connectors.readers.lines import decoded
 from surprise_rerank.connectors.readers.source import RefusedError
-from surprise_rerank.places import Place, Places, headed
+from surprise_rerank.places import Place, Places, combined, headed
 
 _NOT_SHOWN = ("canvas", "iframe", "nav", "noscript", "object", "script", "style", "svg", "template", "title")
 _BLOCK_NAMES = """
@@ -41,9 +41,11 @@ _FRONT = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _HEAD = 4096  # characters that a title or a kind is looked for in
-# A line between or above others of signs, as in reStructuredText, or after an equals sign, as in AsciiDoc.
+# A line between or above others of signs, as in reStructuredText, or after equals signs, as in AsciiDoc.
 _HEADING = re.compile(
-    r"^(?:(?P<ruled>[^\W_][^\n]*)\n([=\-~^\"'#*+`:.])\2{2,}[ \t]*$|= (?P<marked>[^\n]+)$)", re.MULTILINE
+    r"^(?:(?P<ruled>[^\W_][^\n]*)\n(?P<sign>[=\-~^\"'#*+`:.])(?P=sign){2,}[ \t]*$"
+    r"|(?P<level>={1,6}) (?P<marked>[^\n]+)$)",
+    re.MULTILINE,
 )
 _TAG = re.compile(r"</?[a-z][^<>\n]{0,40}>|\{\\[^{}\n]{0,40}\}", re.IGNORECASE)
 _ROFF = re.compile(r"^[.'][ \t]*(TH|Dd|Dt|SH|Sh|so)\b", re.MULTILINE)
@@ -95,11 +97,15 @@ def encoding_metadata(encoding: str) -> dict[str, str]:
 
 
 def headed_text(raw: bytes) -> ExtractedText:
-    """A text of reStructuredText or AsciiDoc as it is; its title is the first heading."""
-    text, _, metadata, places = plain_text(raw)
-    heading = _HEADING.search(text[:_HEAD])
-    title = (heading["ruled"] or heading["marked"]) if heading else ""
-    return ExtractedText(text, title, metadata, places)
+    """A text of reStructuredText or AsciiDoc as it is, with its headings; its title is the first of them."""
+    text, _, metadata, _ = plain_text(raw)
+    marks, signs = list[tuple[int, int, str]](), dict[str, int]()
+    for heading in _HEADING.finditer(text):
+        # In reStructuredText a sign is of a higher level the earlier it comes.
+        level = len(heading["level"] or "") or signs.setdefault(heading["sign"], len(signs) + 1)
+        marks.append((heading.start(), level, heading["ruled"] or heading["marked"]))
+    title = marks[0][2] if marks and marks[0][0] < _HEAD else ""
+    return ExtractedText(text, title, metadata, _with_lines(text, headed(marks, title)))
 
 
 def program_text(suffix: str, raw: bytes) -> ExtractedText:
@@ -107,7 +113,7 @@ def program_text(suffix: str, raw: bytes) -> ExtractedText:
     from pygments.lexers import get_lexer_for_filename
     from pygments.token import Comment, Name
 
-    text, _, metadata, places = plain_text(raw)
+    text, _, metadata, _ = plain_text(raw)
     marks, keyword, depth = list[tuple[int, int, str]](), "", 0
     lexer = get_lexer_for_filename(f"program{suffix}", stripnl=False, ensurenl=False)
     tokens = lexer.get_tokens_unprocessed(text) if len(text) <= _LONGEST_PROGRAM else ()
@@ -120,13 +126,17 @@ def program_text(suffix: str, raw: bytes) -> ExtractedText:
                 indented = len(text[start:offset]) - len(text[start:offset].lstrip())
                 marks.append((start, indented, word))
             keyword = word if word in _DEFINING else ""
-    lines, before = list[int](), 0
-    for start, *_ in marks:
-        lines.append((lines[-1] if lines else 1) + text.count("\n", before, start))
+    return ExtractedText(text, "", metadata, _with_lines(text, headed(marks)))
+
+
+def _with_lines(text: str, places: Places) -> Places:
+    """Places with the number of the line that each begins on, and one at the beginning of the text."""
+    numbered, line, before = list[tuple[int, Place]](), 1, 0
+    for start, place in ((0, Place()), *places):
+        line += text.count("\n", before, start)
         before = start
-    defined = zip(headed(marks), lines, strict=True)
-    named = ((start, replace(place, line=line)) for (start, place), line in defined)
-    return ExtractedText(text, "", metadata, (*places, *named))
+        numbered.append((start, replace(place, line=line)))
+    return tuple(numbered)
 
 
 def subtitle_text(raw: bytes) -> ExtractedText:
@@ -142,7 +152,7 @@ def manual_text(raw: bytes) -> ExtractedText:
     source, _, metadata, _ = plain_text(raw)
     if not _ROFF.search(source[:_HEAD]):
         raise RefusedError("of no kind that is read", "is no manual page", is_gone=True)
-    title, lines, definition = "", list[str](), False
+    title, lines, definition, headings = "", list[str](), False, list[tuple[str, int]]()
     for line in source.split("\n"):
         name, _, words = line[1:].strip().partition(" ") if line[:1] in (".", "'") else ("", "", line)
         if definition or name in _NOT_PRINTED:
@@ -157,9 +167,15 @@ def manual_text(raw: bytes) -> ExtractedText:
         if name in ("TH", "Dt"):
             title = "{}({})".format(*parts[:2]) if len(parts) > 1 else words
         else:
-            after = "\n" if name.upper() in ("SH", "SS") else ""
-            lines.append(f"{chr(10) if after or name in _GAP else ''}{words}{after}")
-    return ExtractedText(_GAPS.sub("\n\n", "\n".join(lines)).strip(), title, metadata)
+            is_heading = name.upper() in ("SH", "SS")
+            headings += [(words, 1 + (name in ("SS", "Ss")))] if is_heading and words else []
+            lines.append(f"{chr(10) if is_heading or name in _GAP else ''}{words}{chr(10) * is_heading}")
+    text, position = _GAPS.sub("\n\n", "\n".join(lines)).strip(), 0
+    marks = list[tuple[int, int, str]]()
+    for words, level in headings:
+        position = max(f"\n{text}".find(f"\n{words}\n", position), position)
+        marks.append((position, level, words))
+    return ExtractedText(text, title, metadata, headed(marks))
 
 
 def open_document_text(raw: bytes) -> ExtractedText:
@@ -171,9 +187,9 @@ def open_document_text(raw: bytes) -> ExtractedText:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError) as error:
         raise RefusedError("damaged", f"is damaged, or encrypted: {error}") from error
     body = content[max(content.find(b"<office:body"), 0) :]
-    text, *_ = _shown(_OPEN_TAG.sub(rb"<\1p>", _OPEN_SPACE.sub(b" ", body)).decode("utf-8", "replace"))
+    text = _shown(_OPEN_TAG.sub(rb"<\1p>", _OPEN_SPACE.sub(b" ", body)).decode("utf-8", "replace")).text
     title = re.search(rb"<dc:title>([^<]*)", about)
-    return ExtractedText(text, _shown(title[1].decode("utf-8", "replace"))[0] if title else "")
+    return ExtractedText(text, _shown(title[1].decode("utf-8", "replace")).text if title else "")
 
 
 class _Page:
@@ -181,15 +197,31 @@ class _Page:
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
-        self.headings: list[tuple[int, int, int]] = []  # level, and the pieces between which it stands
         self.title = ""
+        # Where it begins, its level, and the pieces of a heading; of the head of a table's columns, which its
+        # rows begin behind, and of the end of a table, which has no pieces, the level is 0.
+        self.marks: list[tuple[int, int, slice]] = []
         self._open = dict.fromkeys(("title", "kept", "not shown"), 0)
+        self._begun, self._cells = 0, set[str]()  # of the row, or of the heading; kinds of the row's cells
 
     def start(self, tag: str, _: object) -> None:
         self._tag(tag, 1)
+        if tag == "tr" or tag in _HEADINGS:
+            self._begun, self._cells = len(self.pieces), set()
+        elif tag in ("td", "th"):
+            self._cells.add(tag)
 
     def end(self, tag: str) -> None:
         self._tag(tag, -1)
+        end = len(self.pieces)
+        if self._open["not shown"]:
+            return
+        if tag in _HEADINGS:
+            self.marks.append((self._begun, int(tag[1]), slice(self._begun, end)))
+        elif tag == "tr" and self._cells == {"th"}:
+            self.marks.append((end, 0, slice(self._begun, end)))
+        elif tag == "table":
+            self.marks.append((end, 0, slice(end, end)))
 
     def _tag(self, tag: str, change: int) -> None:
         for name in (tag, "kept" if tag in _KEPT else "", "not shown" if tag in _NOT_SHOWN else ""):
@@ -197,12 +229,6 @@ class _Page:
                 self._open[name] += change
         if tag in _BLOCKS or tag in ("td", "th"):
             self.pieces.append("\n" if tag in _BLOCKS else " ")
-        if tag in _HEADINGS and not self._open["not shown"]:
-            if change > 0:
-                self.headings.append((int(tag[1]), len(self.pieces), len(self.pieces)))
-            elif self.headings:
-                level, begun, _ = self.headings[-1]
-                self.headings[-1] = level, begun, len(self.pieces)
 
     def data(self, text: str) -> None:
         if self._open["title"]:
@@ -222,8 +248,7 @@ def html_text(raw: bytes) -> ExtractedText:
     """The shown text of a page without its navigation, blocks on lines of their own; its <title>."""
     declared = _DECLARED.search(raw[:4096])
     text, encoding = decoded(raw, declared[1].decode("ascii") if declared else None)
-    shown, title, headings = _shown(text)
-    return ExtractedText(shown, title, encoding_metadata(encoding), headed(headings, title))
+    return _shown(text)._replace(metadata=encoding_metadata(encoding))
 
 
 def markdown_text(raw: bytes) -> ExtractedText:
@@ -239,13 +264,13 @@ def markdown_text(raw: bytes) -> ExtractedText:
     tokens = parser.parse(source[front.end() :] if front else source)
     heading = next((i for i, token in enumerate(tokens) if token.type == "heading_open"), None)
     if not title and heading is not None:
-        title, *_ = _shown(parser.renderer.render(tokens[heading : heading + 3], parser.options, {}))
+        title = _shown(parser.renderer.render(tokens[heading : heading + 3], parser.options, {})).text
         tokens = tokens[3:] if heading == 0 else tokens
     for token in (child for block in tokens for child in block.children or ()):
         if token.type == "image":
             token.type, token.tag = "text", ""  # what it is called
-    text, _, headings = _shown(parser.renderer.render(tokens, parser.options, {}))
-    return ExtractedText(text, title, encoding_metadata(encoding), headed(headings, title))
+    shown = _shown(parser.renderer.render(tokens, parser.options, {}), title)
+    return shown._replace(metadata=encoding_metadata(encoding))
 
 
 def _front_title(front: re.Match[str]) -> str:
@@ -258,31 +283,37 @@ def _front_title(front: re.Match[str]) -> str:
     return title if isinstance(title, str) else ""
 
 
-def _shown(page: str) -> tuple[str, str, list[tuple[int, int, str]]]:
-    """The shown text of a page or a piece of one, its title, and offset, level and text of its headings."""
+def _shown(page: str, title: str = "") -> ExtractedText:
+    """The shown text of a page, or a piece of one, with its title, or this one, and its places."""
     parser = etree.HTMLParser(target=_Page(), huge_tree=True)
     try:
         for start in range(0, len(page), _PART):
             parser.feed(page[start : start + _PART])
-        page_shown = parser.close() if page.strip() else _Page()
+        parsed = parser.close() if page.strip() else _Page()
     except etree.LxmlError as error:
         raise RefusedError("damaged", f"is damaged, or no HTML: {error}") from error
-    lines = (line.rstrip() for line in "".join(page_shown.pieces).split("\n"))
+    lines = (line.rstrip() for line in "".join(parsed.pieces).split("\n"))
     text = _GAPS.sub("\n\n", "\n".join(lines)).strip()
-    return text, _SPACES.sub(" ", page_shown.title).strip(), _headings(page_shown, text)
+    title = title or _SPACES.sub(" ", parsed.title).strip()
+    return ExtractedText(text, title, places=_places(parsed, text, title))
 
 
-def _headings(page: _Page, text: str) -> list[tuple[int, int, str]]:
-    """Where headings stand in a text that has all characters of the page but some white space."""
+def _places(page: _Page, text: str, title: str) -> Places:
+    """Headings and heads of tables, in a text that has all characters of the page but some white space."""
     words = re.finditer(r"\S+", text)
-    headings, piece, behind, word = [], 0, 0, next(words, None)  # characters between here and there
-    for level, begun, ended in page.headings:
-        behind += sum(len("".join(text_piece.split())) for text_piece in page.pieces[piece:begun])
-        piece = begun
+    word, piece, behind = next(words, None), 0, 0  # characters between the word and the mark
+    headings, tables = list[tuple[int, int, str]](), list[tuple[int, Place]]()
+    for position, level, pieces in sorted(page.marks, key=lambda mark: mark[0]):
+        behind += sum(len("".join(text_piece.split())) for text_piece in page.pieces[piece:position])
+        piece = position
         while word is not None and behind >= len(word[0]):
             behind -= len(word[0])
             word = next(words, None)
-        heading = " ".join("".join(page.pieces[begun:ended]).split())
-        if word is not None and heading:
-            headings.append((word.start() + behind, level, heading))
-    return headings
+        if word is None:
+            break
+        line = " ".join("".join(page.pieces[pieces]).split())
+        if not level:
+            tables.append((word.start() + behind, Place(table=line)))
+        elif line:
+            headings.append((word.start() + behind, level, line))
+    return combined(headed(headings, title), tuple(tables)) if tables else headed(headings, title)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import regex
@@ -22,34 +22,24 @@ _SECONDS, _SECONDS_A_NAME = 1.0, 0.05
 
 
 class Patterns:
-    """Patterns of one `.gitignore`, or of an option."""
+    """Patterns of one `.gitignore`, or of an option.
 
-    def __init__(self, patterns: Sequence[GitIgnoreSpecPattern]) -> None:
+    Lines of a file that are no patterns are left out, as git does; of an option they are a DataError.
+    """
+
+    def __init__(self, lines: Iterable[str], option: str = "") -> None:
         self._seconds = _SECONDS
-        for pattern in patterns:
-            if pattern.regex is not None and str(pattern).count("*") > _FEW_STARS:
-                pattern.regex = _BoundedPattern(pattern.regex.pattern, self)  # type: ignore[assignment]
-        self._spec = GitIgnoreSpec(patterns, backend="simple")
-
-    @classmethod
-    def of_option(cls, name: str, lines: Iterable[str]) -> Patterns:
-        """The patterns of an option.
-
-        Raises:
-            DataError: names the first that is none.
-        """
         patterns = []
         for line in lines:
             pattern = _pattern(line)
+            if pattern is None and option:
+                raise DataError(f"{option}={line!r} is no pattern; give those of .gitignore: *.md, drafts/")
             if pattern is None:
-                raise DataError(f"{name}={line!r} is no pattern; give those of .gitignore: *.md, drafts/")
+                continue
+            if pattern.regex is not None and str(pattern).count("*") > _FEW_STARS:
+                pattern.regex = _BoundedPattern(pattern.regex.pattern, self)  # type: ignore[assignment]
             patterns.append(pattern)
-        return cls(patterns)
-
-    @classmethod
-    def of_file(cls, text: str) -> Patterns:
-        """The patterns of a `.gitignore`; lines that are none are left out, as git does."""
-        return cls([pattern for line in text.splitlines() if (pattern := _pattern(line)) is not None])
+        self._spec = GitIgnoreSpec(patterns, backend="simple")
 
     def decide(self, name: str) -> bool | None:
         """Whether they take a file or folder (with a / at the end); None where they say nothing of it.

@@ -11,23 +11,31 @@ from surprise_rerank.connectors.readers.lines import EXTRA
 from surprise_rerank.core.extras import import_extra
 from surprise_rerank.places import Place, Places, combined, headed
 
-# What kreuzberg is told to write before each page, which no text has.
-PAGE_MARK = "\x02{page_num}\x03"
-_MARK = re.compile(r"\s*\x02(\d+)\x03\s*")
+# What kreuzberg is told to write before each slide, which no text has.
+SLIDE_MARK = "\x02{page_num}\x03"
+_MARK = re.compile(r"\x02(\d+)\x03")
 
 
-def page_starts(marked: str) -> tuple[str, dict[int, int]]:
-    r"""A text without its marks of pages, and where each page that is not empty begins.
+def slides_of(marked: str) -> list[dict[str, Any]]:
+    """The slides of a text with marks before them, as kreuzberg has pages of a PDF."""
+    numbers, texts = _MARK.split(marked)[1::2], _MARK.split(marked)[2::2]
+    return [{"page_number": int(n), "content": text} for n, text in zip(numbers, texts, strict=True)]
 
-    >>> page_starts("\x021\x03 Dogs \x022\x03 \x023\x03 Cats")
-    ('Dogs\n\nCats', {1: 0, 3: 6})
+
+def paged_text(pages: Sequence[Mapping[str, Any]]) -> tuple[str, dict[int, int]]:
+    r"""The text of pages or slides, and where each that is not empty begins.
+
+    kreuzberg's whole text has what it takes for tables once more, behind the last page.
+
+    >>> paged_text([{"page_number": 1, "content": "Dogs "}, {"page_number": 3, "content": "a cat\x02"}])
+    ('Dogs\n\na cat-', {1: 0, 3: 6})
     """
-    first, *marks = _MARK.split(marked)
-    parts, starts, offset = [first] if first else [], {}, len(first) + 2 if first else 0
-    for number, part in zip(map(int, marks[::2]), marks[1::2], strict=True):
+    parts, starts, offset = list[str](), dict[int, int](), 0
+    for page in pages:
+        part = page["content"].replace("\r\n", "\n").replace("\x02", "-").strip()  # a hyphen at a line's end
         if part:
+            starts[page["page_number"]] = offset
             parts.append(part)
-            starts[number] = offset
             offset += len(part) + 2
     return "\n\n".join(parts), starts
 
@@ -43,10 +51,20 @@ def pdf_places(raw: bytes, text: str, starts: Mapping[int, int]) -> Places:
 def structure_places(
     text: str, nodes: Sequence[Mapping[str, Any]], title: str, *, is_workbook: bool
 ) -> Places:
-    """The headings of a document, or the sheets of a workbook, found one after the other in its text."""
-    marks, position = [], 0
+    """The headings and tables of a document, or the sheets and rows of a workbook, in their order."""
+    marks, tables, position = list[tuple[int, int, str]](), list[tuple[int, Place]](), 0
     for node in nodes:
         content = node["content"]
+        if content["node_type"] == "table":
+            head, last = _rows(content["grid"]["cells"])
+            start, end = text.find(head, position), text.find(last, position)
+            if head and 0 <= start < end:
+                row = 1 if is_workbook else None
+                body = start + len(head) + 1
+                tables += [(start, Place(line=row)), (body, Place(line=row and row + 1, table=head))]
+                position = end + len(last)
+                tables.append((position, Place()))
+            continue
         line = str(content.get("text") or "").strip().partition("\n")[0].strip()
         start = text.find(line, position) if line else -1
         if start < 0:
@@ -54,9 +72,20 @@ def structure_places(
         position = start + len(line)
         if content["node_type"] == "heading":
             marks.append((start, int(content.get("level") or 1), line))
-    if is_workbook:
-        return tuple((start, Place(sheet=line)) for start, _, line in marks)
-    return headed(marks, title)
+    sheets = tuple((start, Place(sheet=line)) for start, _, line in marks)
+    return combined(sheets if is_workbook else headed(marks, title), tuple(tables))
+
+
+def _rows(cells: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """The first row of a table, where that is its head, and the last one, as they are in the text."""
+    rows: dict[int, list[str]] = {}
+    for cell in cells:
+        rows.setdefault(cell["row"], []).append(cell["content"])
+    is_headed = any(cell["is_header"] for cell in cells)
+    first, last = (
+        " ".join(rows.get(number, ())).strip() for number in (min(rows, default=0), max(rows, default=0))
+    )
+    return (first if is_headed else ""), last
 
 
 def _page(number: int, labels: Sequence[str]) -> Place:

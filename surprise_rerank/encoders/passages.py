@@ -39,8 +39,9 @@ class Passages:
     before them if it takes at most a quarter of `tokens` and leaves room for more than the overlap.
 
     Where the places of a document are known, a passage ends where its page, slide, sheet or section does,
-    and shares nothing with the next one, unless that leaves it shorter than a quarter of `tokens`; and the
-    path of headings is encoded before its text, behind the title.
+    and shares nothing with the next one, unless that leaves it shorter than a quarter of `tokens`. What is
+    encoded before its text, behind the title, is the path of headings, and the head of a table that it is
+    in the middle of. Where there is no sentence's end, it ends with a line: of a program, or a row.
 
     Attributes:
         tokens: most tokens of a passage; what the encoder reads at once where None.
@@ -103,10 +104,10 @@ class Passages:
         title = f"{document.title.strip()} " if titled else ""
         for row, passage in enumerate(passages):
             place, text = document.place(passage.start, passage.end), texts[row]
-            heading = "" if place is None else place.heading
+            lines = [] if place is None else [line for line in (place.heading, place.table) if line]
             # About a quarter of a passage: a token has some letters.
-            if passage.start and heading and (limit is None or len(heading) <= limit):
-                texts[row] = f"{title}{heading}\n{text.removeprefix(title)}"
+            if passage.start and lines and (limit is None or sum(map(len, lines)) <= limit):
+                texts[row] = "\n".join([title + lines[0], *lines[1:], text.removeprefix(title)])
         return texts
 
     def _sections(self, document: Document, starts: IntArray, limit: int) -> list[tuple[int, int]]:
@@ -167,13 +168,16 @@ class Passages:
         content, title = document.content, self._title(document, encoder, limit)
         sentences = sentence_starts(content)
         sections = self._sections(document, starts, limit)
+        by_lines = self.follow == "structure" and bool(document.places)
         room = limit
         while True:
             overlap = min(self.overlap, room - 1)
             stretches = [
                 stretch
                 for section in sections
-                for stretch in _cut(content, starts, sentences, room, max(1, room - title), overlap, section)
+                for stretch in _cut(
+                    content, starts, sentences, room, max(1, room - title), overlap, section, by_lines
+                )
             ]
             passages = [Passage(i, *stretch) for i, stretch in enumerate(stretches)]
             # A stretch alone may have more tokens than in the whole document. Then all are made shorter.
@@ -211,8 +215,12 @@ def _cut(
     later: int,
     overlap: int,
     section: tuple[int, int],
+    by_lines: bool,
 ) -> Iterator[tuple[int, int]]:
-    """Passages of at most so many tokens of a section; tokens and sentences of the document begin there."""
+    """Passages of at most so many tokens of a section; tokens and sentences of the document begin there.
+
+    By lines, a passage without a sentence's end ends with a line: a row of a table, or of a program.
+    """
     begin, stop = section
 
     def token(position: int, steps: int) -> int:
@@ -221,13 +229,13 @@ def _cut(
         return min(int(starts[max(i, 0)]), stop) if i < len(starts) else stop
 
     def border(low: int, high: int, middle: int) -> int:
-        """The best place in low + 1..high: a sentence's, a word's after the middle, or the last one."""
+        """The best place in low + 1..high: a sentence's, a line's or word's after the middle, or the last."""
         i = bisect.bisect_right(sentences, high)
         if i and sentences[i - 1] > low:
             return sentences[i - 1]
-        word = next((p for p in range(high, max(low, middle), -1) if content[p - 1].isspace()), None)
-        if word is not None:
-            return word
+        spaces = [p for p in range(high, max(low, middle), -1) if content[p - 1].isspace()]
+        if spaces:
+            return next((p for p in spaces if by_lines and content[p - 1] == "\n"), spaces[0])
         return next((p for p in range(high, low, -1) if not within_character(content, p)), high)
 
     start = covered = begin

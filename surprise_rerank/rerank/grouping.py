@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from surprise_rerank import border
 from surprise_rerank.candidates import Candidates, Ranking
@@ -15,7 +15,15 @@ from surprise_rerank.documents import Document, Passage
 _METADATA = "metadata."
 # Keys of metadata that tell what a chunk is of.
 _PARENTS = ("parent", "ref_doc_id", "source_id")
+_LONG = 5000  # letters of a document that who asks for passages expects to be split
 _SHARED = 20  # letters that two chunks hardly have by chance
+
+
+class TextsAround(NamedTuple):
+    """The texts of the chunks before and after one, in the order of reading."""
+
+    before: Sequence[str]
+    after: Sequence[str]
 
 
 def group_path(path: str) -> str:
@@ -204,6 +212,36 @@ def with_neighbours(ranking: Ranking, stored: Candidates, count: int) -> Ranking
             passage = replace(passage, start=start, end=end)
         widened.append(passage)
     return replace(ranking, passages=tuple(widened))
+
+
+def are_whole(ranking: Ranking) -> bool:
+    """Whether passages are whole documents, of which one is long: nobody has split them."""
+    if ranking.passages is None or ranking.documents is None or not len(ranking):
+        return False
+    lengths = [len(document.content) for document in ranking.documents]
+    parts = zip(ranking.passages, lengths, strict=True)
+    return max(lengths) > _LONG and all(part.end - part.start >= length for part, length in parts)
+
+
+def with_texts_around(ranking: Ranking, around: Mapping[str, TextsAround]) -> Ranking:
+    """The lines, which are chunks with their texts, between the texts of those around them, by their ids."""
+    documents = []
+    for name, document in zip(ranking.ids, ranking.documents or (), strict=True):
+        text, (before, after) = document.text, around.get(name, TextsAround((), ()))
+        for other in reversed(before):
+            text = _joined(other, text)
+        for other in after:
+            text = _joined(text, other)
+        documents.append(document if text == document.text else replace(document, text=text, places=()))
+    return replace(ranking, documents=tuple(documents))
+
+
+def _joined(text: str, following: str) -> str:
+    """Two chunks in a row as one text: what they share once, and nothing that is in the other already."""
+    if following in text or text in following:
+        return max(text, following, key=len)
+    shared = _shared(text, following)
+    return text + following[shared:] if shared else f"{text}\n{following}"
 
 
 def _overlap(one: Passage, other: Passage) -> bool:

@@ -227,7 +227,7 @@ BAD_INPUT: list[tuple[Callable[[Path], Any], str, str]] = [
     (Path.exists, "--measures nDGC@10", "nDGC"),
     (Path.exists, "--set ensemble=nothing.txt", "train-questions"),
     (Path.exists, "--set ensemble=train-questions", "train"),
-    (Path.exists, "--systems cosine,fusion-lucene-fitted", "has no split 'train'"),
+    (Path.exists, "--systems cosine,fusion-lucene-fitted", "no judgements for the split 'train'"),
     (
         lambda beir: (beir / "qrels" / "test.tsv").rename(beir / "qrels" / "train.tsv"),
         "--split train --systems fusion-lucene-fitted",

@@ -80,48 +80,27 @@ def test_faults_of_the_program_are_not_tried_again(fault: Exception):
     assert len(api.calls) == 1
 
 
+RETURNED = "what the embedding function 'words' returned"
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
+        (lambda texts: WORDS.encode(texts[1:]).dense, f"the length of {RETURNED} for texts 4 to 6 must be"),
+        (lambda texts: WORDS.encode([*texts, "x"]).dense, f"the length of {RETURNED} for texts 4 to 6 must"),
         (
-            lambda texts: WORDS.encode(texts[1:]).dense,
-            "the length of what the embedding function 'words' returned for texts 4 to 6 must be",
+            lambda texts: [[1.0] * 16, [np.nan] * 16, [1.0] * 16],
+            f"{RETURNED} for texts 4 to 6 must be finite",
         ),
-        (
-            lambda texts: WORDS.encode([*texts, "x"]).dense,
-            "the length of what the embedding function 'words' returned for texts 4 to 6 must be",
-        ),
-        (
-            lambda texts: [[1.0] * 16, [float("nan")] * 16, [1.0] * 16],
-            "what the embedding function 'words' returned for texts 4 to 6 must be finite, got",
-        ),
-        (
-            lambda texts: [[1.0] * 16, [1.0] * 16, [1e300] * 16],
-            "what the embedding function 'words' returned for texts 4 to 6 must be finite, got",
-        ),
-        (
-            lambda texts: [[1.0] * 3] * 3,
-            r"what the embedding function 'words' returned for texts 4 to 6 must be of shape \(n,",
-        ),
+        (lambda texts: [[1.0] * 16, [1.0] * 16, [1e300] * 16], f"{RETURNED} for texts 4 to 6 must be finite"),
+        (lambda texts: [[1.0] * 3] * 3, rf"{RETURNED} for texts 4 to 6 must be of shape \(n,"),
         (lambda texts: [[1.0] * 16, [1.0] * 3, [1.0] * 16], "must be numbers of shape"),
         (lambda texts: [[1.0] * 16, None, ["a"] * 16], "must be numbers of shape"),
-        (
-            lambda texts: [[1.0] * 16, [0.0] * 16, [1.0] * 16],
-            "returned zeros for text 5 \\('two'\\), which no",
-        ),
+        (lambda texts: [[1.0] * 16, [0.0] * 16, [1.0] * 16], r"zeros for text 5 \('two'\), which no"),
         (lambda texts: [[1e-60] * 16] * 3, "returned zeros for text 4"),  # as a float32
-        (
-            lambda texts: np.ones((3, 4, 16)),
-            r"what the embedding function 'words' returned for texts 4 to 6 must be of shape \(n,",
-        ),
-        (
-            lambda texts: [1.0, 2.0, 3.0],
-            r"what the embedding function 'words' returned for texts 4 to 6 must be of shape \(n,",
-        ),
-        (
-            lambda texts: None,
-            r"what the embedding function 'words' returned must be an array of shape \(n, d\), got",
-        ),
+        (lambda texts: np.ones((3, 4, 16)), rf"{RETURNED} for texts 4 to 6 must be of shape \(n,"),
+        (lambda texts: [1.0, 2.0, 3.0], rf"{RETURNED} for texts 4 to 6 must be of shape \(n,"),
+        (lambda texts: None, rf"{RETURNED} must be an array of shape \(n, d\), got"),
     ],
 )
 def test_a_wrong_answer_is_an_error_at_once_that_names_texts_and_function(answer: Any, message: str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,11 +19,13 @@ from surprise_rerank.connectors.qdrant import (
     SearchOptions,
     SurpriseRetriever,
 )
+from surprise_rerank.connectors.qdrant.schema import Record
+from surprise_rerank.connectors.qdrant.search.index_pools import IndexPools
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import encode_queries
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, IndexingError, StoreError
-from surprise_rerank.pipeline import Pipeline
+from surprise_rerank.pipeline import NOT_SPLIT, Pipeline
 from surprise_rerank.rerank.scorers import DynaMaxScorer
 from surprise_rerank.surprise.ensemble import Ensemble
 
@@ -118,6 +121,44 @@ def test_pools_count_documents(open_index: Opener) -> None:
         found = index.search(query, 5, options=SearchOptions(filter=models.Filter(must=[books])))
         assert set(found.ids) == {"long"}
         assert len(found) > 5
+
+
+def test_a_search_of_few_among_long_documents_reads_few_passages(
+    open_index: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books = [
+        Document(f"b{n}", " ".join(f"Sentence {i} speaks of topic{i} in book{n}." for i in range(90)))
+        for n in range(6)
+    ]
+    index = open_index(encoder(), options=OPTIONS)
+    index.sync(books, background=False)
+    read: list[int] = []
+    ask = IndexPools.ask
+
+    def counted(pools: IndexPools, requests: Sequence[models.QueryRequest]) -> list[list[Record]]:
+        answers = ask(pools, requests)
+        read.extend(map(len, answers))
+        return answers
+
+    monkeypatch.setattr(IndexPools, "ask", counted)
+    pipeline = index.pipeline("cosine")
+    few = pipeline.search("speaks of topic7", top_k=2, depth=2).ids
+    assert read == [8 * 2 + 1]
+    read.clear()
+    assert pipeline.search("topic7 in book3", top_k=6, depth=6).ids[0] == "b3"
+    # Not all of six are among the best: then all passages are, in one request more.
+    assert (len(read), read[-1]) in ((1, 49), (2, index.status().points))
+    assert len(few) == 2
+
+
+def test_long_documents_that_are_not_split_say_so_to_who_asks_for_passages() -> None:
+    book = Document("book", " ".join(f"Sentence {i} speaks of topic{i}." for i in range(300)))
+    for window, notes in ((None, 1), (16, 0)):
+        with DocumentIndex.open(":memory:", encoder(window), options=OPTIONS) as index:
+            index.sync([book, *SHORT], background=False)
+            pipeline = index.pipeline("cosine", unit="passage")
+            assert pipeline.search("topic1", top_k=9).notes.count(NOT_SPLIT) == notes
+            assert NOT_SPLIT not in pipeline.search("topic1", top_k=9, unit="document").notes
 
 
 def test_surprise_of_passages(open_index: Opener) -> None:

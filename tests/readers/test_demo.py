@@ -63,7 +63,9 @@ def test_it_is_a_source_with_one_answer_each(entries: tuple[Entry, ...]) -> None
     assert not queries.keys() & set(names)
     assert len(queries) == len(train.queries()) + len(test.queries())
     assert 0.15 < len(test.queries()) / len(queries) < 0.25
-    with pytest.raises(DatasetError, match=r"'demo' has no split 'dev'; there is test, train"):
+    with pytest.raises(
+        DatasetError, match=r"'demo' has no judgements for the split 'dev'; choose one of test, train"
+    ):
         test.at("dev")
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import email.message
 import gzip
 import os
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -37,12 +35,6 @@ def write(folder: Path, files: dict[str, str | bytes]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return folder
-
-
-def office(path: Path, parts: dict[str, str]) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
 
 
 def test_a_folder_is_read_in_the_order_of_its_names_with_its_tables(tmp_path: Path) -> None:
@@ -150,24 +142,6 @@ def test_what_cannot_be_used_is_counted_with_its_reason(tmp_path: Path) -> None:
     # What is of another kind or place is gone from an index by `prune`; what is damaged or too large is not.
     kept = {"big.txt", "broken.docx", "broken.pdf", "empty.txt", "nul.txt"}
     assert {place.id for place in source.unusable} == kept
-
-
-def test_office_documents_are_read(tmp_path: Path) -> None:
-    mail = email.message.EmailMessage()
-    mail["Subject"], mail["From"] = "Pets", "a@example.org"
-    mail.set_content("dogs bark at Zürich")
-    write(tmp_path, {"a.eml": mail.as_bytes(), "b.pdf": PDF})
-    kinds = '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>'
-    name = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-    body = f'<w:document xmlns:w="{name}">'
-    body += "<w:body><w:p><w:r><w:t>dogs bark</w:t></w:r></w:p></w:body></w:document>"
-    office(tmp_path / "c.docx", {"[Content_Types].xml": kinds, "word/document.xml": body})
-    found = {d.id: d for d in open_documents(tmp_path)}
-    assert list(found) == ["a.eml", "b.pdf", "c.docx"]
-    assert found["a.eml"].title == "Pets"
-    assert "dogs bark at Zürich" in found["a.eml"].text
-    assert (found["b.pdf"].text, found["b.pdf"].metadata["pages"]) == ("dogs bark at", 1)
-    assert found["c.docx"].text == "dogs bark"
 
 
 def test_a_file_that_takes_too_long_is_left_out_and_the_next_is_read(

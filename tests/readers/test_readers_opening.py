@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from qdrant_client import QdrantClient, models
 from words import WordEncoder
@@ -24,8 +22,6 @@ from surprise_rerank.connectors.readers import (
 )
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, DatasetError, StoreError
-
-ROW = b'{"id": "1", "text": "x"}\n'
 
 
 def test_a_beir_folder_has_the_fields_of_its_own(tmp_path: Path):
@@ -50,15 +46,6 @@ def test_a_folder_goes_before_an_id_of_the_same_name(tmp_path: Path, monkeypatch
     demo = open_documents("demo")
     assert next(iter(demo)).id.startswith("numpy.")
     assert (demo.name, open_documents("beir/scifact/test").name) == ("demo", "beir/scifact")
-
-
-def test_a_format_can_be_told(tmp_path: Path):
-    (tmp_path / "rows.dat").write_bytes(ROW)
-    with pytest.raises(DatasetError, match="its format cannot be recognised"):
-        open_documents(tmp_path / "rows.dat")
-    assert [d.id for d in open_documents(tmp_path / "rows.dat", format="jsonl")] == ["1"]
-    pq.write_table(pa.table({"id": ["1"], "text": ["x"]}), tmp_path / "part-0")
-    assert [d.id for d in open_documents(tmp_path / "part-0", format="parquet")] == ["1"]
 
 
 @pytest.mark.parametrize(

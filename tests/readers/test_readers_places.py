@@ -96,6 +96,25 @@ def test_every_passage_of_a_pdf_has_its_page_its_label_and_its_heading(tmp_path:
     place = hit.document.place(start, start + 10)
     assert place == Place(page=2, label="ii", heading="Mammals > Cats")
     assert hit.citation.startswith("handbook.pdf, p")
+    assert hit.metadata["pages"] == len(ANIMALS)
+
+
+def test_a_table_of_a_pdf_comes_once_and_on_its_own_page(tmp_path: Path) -> None:
+    # kreuzberg repeats what it takes for a table behind the last page.
+    rows = [("Year", "Dogs", "Cats"), *((str(1990 + i), str(i * 3), str(i * 5)) for i in range(12))]
+    columns = [
+        ") Tj ".join(
+            [first, *(f"1 0 0 1 {180 + 110 * k} {740 - 14 * i} Tm ({cell}" for k, cell in enumerate(cells))]
+        )
+        for i, (first, *cells) in enumerate(rows)
+    ]
+    pdf(tmp_path / "a.pdf", [columns, ["The end."], ["An appendix."]])
+    (document,) = open_documents(tmp_path)
+    assert document.text.count("1997") == 1
+    assert document.text.endswith("An appendix.")
+    place = place_at(document, "1997")
+    assert place is not None
+    assert place.page == 1
 
 
 def test_headings_of_pages_and_books_are_paths(tmp_path: Path) -> None:
@@ -113,6 +132,88 @@ def test_headings_of_pages_and_books_are_paths(tmp_path: Path) -> None:
         assert place_at(pages[name], "Run it.") == Place(heading="Setup > Windows")
         assert place_at(pages[name], "Start it.") == Place(heading="Use")
     assert place_at(pages["c.txt"], "three") == Place(line=3)
+
+
+TEXTS = {
+    "foo.1": ".TH FOO 1\n.SH SETUP\nFirst.\n.SS Windows\nRun it.\n.SH USE\nStart it.\n",
+    "a.rst": "Guide\n=====\n\nSetup\n-----\n\nFirst.\n\nWindows\n~~~\n\nRun it.\n\nUse\n---\n\nStart it.\n",
+    "a.adoc": "= Guide\n\n== Setup\n\nFirst.\n\n=== Windows\n\nRun it.\n\n== Use\n\nStart it.\n",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_headings_of_manual_pages_and_marked_up_texts_are_paths(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(TEXTS[name])
+    (document,) = open_documents(tmp_path)
+    for text, path in (("First.", "Setup"), ("Run it.", "Setup > Windows"), ("Start it.", "Use")):
+        place = place_at(document, text)
+        assert place is not None
+        assert place.heading.casefold() == path.casefold()
+        if name != "foo.1":
+            assert TEXTS[name].splitlines()[(place.line or 0) - 1] == text
+
+
+ROWS = [("Name", "City"), *((f"owner{i}", f"town{i}") for i in range(30))]
+
+
+def markdown_table() -> str:
+    lines = [f"| {name} | {city} |" for name, city in ROWS]
+    return "\n".join(["# Owners\n\nAll of them.\n", lines[0], "|---|---|", *lines[1:], "\nThe end."])
+
+
+def html_table() -> str:
+    rows = "".join(f"<tr><td>{name}<td>{city}" for name, city in ROWS[1:])
+    return f"<title>Owners</title><p>All.<table><tr><th>Name<th>City{rows}</table><p>The end."
+
+
+def sheet(path: Path) -> None:
+    kind = "http://schemas.openxmlformats.org"
+    office = f"{kind}/officeDocument/2006/relationships"
+    main, of = f"{kind}/spreadsheetml/2006/main", f"{kind}/package/2006"
+    cell = "<c t='inlineStr'><is><t>{}</t></is></c>"
+    rows = "".join(f"<row>{cell.format(name)}{cell.format(city)}</row>" for name, city in ROWS)
+    link = "<Relationship Id='r' Type='{}/{}' Target='{}'/>"
+    links = f"<Relationships xmlns='{of}/relationships'>{link}</Relationships>"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("[Content_Types].xml", f"<Types xmlns='{of}/content-types'/>")
+        archive.writestr("_rels/.rels", links.format(office, "officeDocument", "xl/workbook.xml"))
+        archive.writestr("xl/_rels/workbook.xml.rels", links.format(office, "worksheet", "worksheets/s.xml"))
+        one = "<sheet name='Owners' sheetId='1' r:id='r'/>"
+        archive.writestr(
+            "xl/workbook.xml",
+            f"<workbook xmlns='{main}' xmlns:r='{office}'><sheets>{one}</sheets></workbook>",
+        )
+        archive.writestr(
+            "xl/worksheets/s.xml", f"<worksheet xmlns='{main}'><sheetData>{rows}</sheetData></worksheet>"
+        )
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.html", "a.xlsx"])
+def test_rows_of_a_table_are_whole_and_have_its_head_before_them(tmp_path: Path, name: str) -> None:
+    if name == "a.xlsx":
+        pytest.importorskip("kreuzberg")
+        sheet(tmp_path / name)
+    else:
+        (tmp_path / name).write_text(markdown_table() if name == "a.md" else html_table())
+    (document,) = open_documents(tmp_path)
+    passages, encoder = Passages(tokens=24, overlap=0), WordEncoder(window=32)
+    (parts,) = passages.split([document], encoder)
+    (texts,) = passages.texts([document], [parts], encoder)
+    inside = [text for text in texts[1:] if "owner" in text]
+    assert len(inside) > 2
+    for text in inside:
+        assert "Name City\n" in text
+        rows = [line.split() for line in text.partition("Name City\n")[2].splitlines() if "owner" in line]
+        assert all(town == owner.replace("owner", "town") for owner, town in rows)
+    place = place_at(document, "owner7")
+    assert place is not None
+    assert place.table == "Name City"
+    if name == "a.xlsx":
+        assert str(place) == "sheet Owners, row 9"
+    else:
+        end = place_at(document, "The end.")
+        assert end is not None
+        assert end.table == ""
 
 
 def test_headings_of_office_documents_are_paths(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_every_kind_of_table_gives_the_same_documents(tmp_path: Path, kind: str)
     ("name", "bad", "reason"),
     [
         ("a.jsonl", b'{"id": "3"', "not valid JSON"),
+        ("a.jsonl", b"[" * 100_000, "not valid JSON"),
         ("a.jsonl", b"[1]", "not an object"),
         ("a.jsonl", b'{"id": "3"}', "no text"),
         ("a.jsonl", b'{"id": "3", "text": 7}', "text is not a string"),
@@ -171,6 +172,11 @@ def test_a_line_without_end_takes_no_memory_and_its_neighbours_are_read(
     assert [d.id for d in source] == ["0", "2"]
     assert source.skipped.counts == {"a line too long": 1}
     assert source.expected() == 3
+
+
+def test_a_format_can_be_told(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "part-0")
+    assert [d.id for d in open_documents(tmp_path / "part-0", format="parquet")] == ["1", "2"]
 
 
 def test_a_table_of_many_columns_is_read_in_time(tmp_path: Path) -> None:

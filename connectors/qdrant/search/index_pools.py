@@ -50,6 +50,9 @@ from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError
 
 _LOOKED_UP = 1000  # documents in a request
+# Points a document in the first request of a search: of long ones the best passages come first. With all of
+# theirs, 80 each, a search of 100 documents reads 8,000 points.
+_POINTS = 8
 
 
 class IndexPools(Pools):
@@ -91,7 +94,7 @@ class IndexPools(Pools):
         """
         if not self.splits:
             return super().best(*searches)
-        limits = {i: int(search.wanted * self.density) + 1 for i, search in enumerate(searches)}
+        limits = {i: int(s.wanted * min(self.density, _POINTS)) + 1 for i, s in enumerate(searches)}
         unskipped = [replace(search.options, offset=None) for search in searches]
         points: dict[int, list[Record]] = {}
         while limits:
@@ -101,7 +104,7 @@ class IndexPools(Pools):
             ]
             points |= zip(limits, self.ask(requests), strict=True)
             limits = {
-                i: 2 * limit
+                i: max(2 * limit, int(searches[i].wanted * self.density) + 1)
                 for i, limit in limits.items()
                 if len(self._documents_of(points[i])) < searches[i].wanted and len(points[i]) >= limit
             }

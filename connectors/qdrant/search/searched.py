@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -32,6 +32,7 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import StoreError
+from surprise_rerank.rerank.grouping import TextsAround
 from surprise_rerank.thresholds.background import QuestionBackground
 
 if TYPE_CHECKING:  # which needs torch
@@ -282,6 +283,10 @@ class SearchedCollection(ABC):
     def documents(self) -> Callable[[Sequence[str]], dict[str, Document]] | None:
         """Reads documents by id, those that are there; None where the pool's texts tell what is behind."""
         return None
+
+    def texts_around(self, documents: Mapping[str, Document], count: int) -> dict[str, TextsAround]:
+        """The texts of so many chunks before and after each document, by its id, where they are known."""
+        return {}
 
     def fetch(
         self,

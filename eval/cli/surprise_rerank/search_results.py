@@ -113,7 +113,7 @@ def search_results(location: Location, command: SearchCommand, out: Output) -> I
             out.note(f"ranked by {system.summary} (--system chooses another)")
         for question in command.questions:
             answer = pipeline.answer(question, command.shown)
-            for note in answer.ranking.notes:
+            for note in answer.shown.notes:
                 out.note(note)
             if command.condition is not None and not len(answer.ranking):
                 out.note("the filter lets no document through (metadata is at metadata.KEY)")
