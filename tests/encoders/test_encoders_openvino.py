@@ -161,9 +161,9 @@ def test_what_cannot_be_computed_is_refused(load: Callable[..., Encoder], option
 def test_without_the_extra_torch_computes_float32_and_int8_names_it(
     load: Callable[..., Encoder], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
-    monkeypatch.setattr(loading, "is_installed", lambda name: False)
+    monkeypatch.setattr(loading, "is_installed", lambda name: name != "openvino")
     monkeypatch.setattr(loading, "processor_has", lambda *names: True)
-    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda name: False)
+    monkeypatch.setattr("surprise_rerank.core.extras.is_installed", lambda name: name != "openvino")
     assert isinstance(load(), SentenceTransformerEncoder)
     with pytest.raises(MissingExtraError, match=r"surprise-rerank\[openvino\]"):
         load(precision="int8", calibration=["oil"], cache=tmp_path)

@@ -78,6 +78,10 @@ LEFT_OUT: dict[str, str] = {
         ),
         "of what writes",
     ),
+    **dict.fromkeys(
+        ("Collection.texts_around", "DocumentIndex.texts_around"),
+        "of pipelines, which hand on what they found",
+    ),
     "Surprise.scores": "an array for insiders",
     "Document.place": "of passages, which know their characters",
     "TextReranker()(reranker)": "None is the usual one",
