@@ -16,11 +16,8 @@ from surprise_rerank.errors import refuse_unknown
 # Keys of metadata. What a document is about may be called a verdict, too.
 PERCENTILE, VERDICT, DUPLICATES, TITLE = "percentile", "rerank_verdict", "duplicates", "title"
 OURS = (PERCENTILE, VERDICT, DUPLICATES)
-_OF_PIPELINES = (
-    "depth",
-    "max_per_document",
-    "context",
-)  # of a pool and its passages, which a re-ranker lacks
+# Of a pool and its passages, which a re-ranker lacks.
+_OF_PIPELINES = ("depth", "max_per_document", "context")
 
 
 class Adapter:

@@ -139,7 +139,7 @@ class Enrichment:
         """A request for what was added to points: the hashes of their texts, and token vectors."""
         return by_id(points, (HASH, *TOKEN_FIELDS), (TOKENS,)) if tokens else by_id(points, (HASH,), (WORDS,))
 
-    def tokens(self, points: Sequence[str], records: Sequence[Record]) -> list[Record]:
+    def token_records(self, points: Sequence[str], records: Sequence[Record]) -> list[Record]:
         """The points, of what was found by `request`, with the token vectors of none where they lack them."""
         added = {record.id: record for record in records if TOKENS in record.vectors}
         return [added.get(point) or Record(point, _ABSENT, {}) for point in points]

@@ -250,15 +250,19 @@ def _quoted(key: str) -> str:
     return key if _PLAIN.fullmatch(key) else f'"{key}"'
 
 
-def _node(payload: Payload) -> tuple[str, Mapping[str, Any]]:
-    """The text and the metadata in a payload of LlamaIndex."""
+def node_of(payload: Payload) -> Mapping[str, Any]:
+    """The node in a payload of LlamaIndex; empty where whoever wrote it has cut it off."""
     content = payload.get(NODE)
     try:
         node = json.loads(content) if isinstance(content, str) else {}
-    except ValueError:  # cut off by whoever wrote it: the other keys are still there
-        node = {}
-    if not isinstance(node, Mapping):
-        node = {}
+    except ValueError:
+        return {}
+    return node if isinstance(node, Mapping) else {}
+
+
+def _node(payload: Payload) -> tuple[str, Mapping[str, Any]]:
+    """The text and the metadata in a payload of LlamaIndex."""
+    node = node_of(payload)
     resource = node.get("text_resource")
     text = node.get("text") or (resource.get("text") if isinstance(resource, Mapping) else None)
     text = text or payload.get("text")

@@ -5,14 +5,13 @@ LlamaIndex links nodes. Haystack numbers the parts of a document, LangChain note
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from qdrant_client import models
 
-from surprise_rerank.connectors.attached.layouts import NODE, Payload, PayloadLayout, point_id
+from surprise_rerank.connectors.attached.layouts import NODE, Payload, PayloadLayout, node_of, point_id
 from surprise_rerank.connectors.attached.pools import ForeignPools
 from surprise_rerank.documents import Document
 from surprise_rerank.rerank.grouping import TextsAround, parent_of
@@ -72,8 +71,8 @@ def _payloads(pools: ForeignPools, points: Sequence[str]) -> dict[str, Payload]:
 def _link(payload: Payload, number: str) -> str | None:
     """The id of the node that a node's JSON links to; None where it is the first or the last."""
     try:
-        related = json.loads(payload.get(NODE, ""))["relationships"][number]["node_id"]
-    except (ValueError, KeyError, TypeError):
+        related = node_of(payload)["relationships"][number]["node_id"]
+    except (KeyError, TypeError):
         return None
     return related if isinstance(related, str) else None
 

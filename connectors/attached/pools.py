@@ -184,7 +184,7 @@ class ForeignPools(Pools):
         if "dense" in fields and layout.has_dense:
             pool = replace(pool, dense=layout.dense_of(records)[0])
         if "tokens" in fields:
-            stored = self.enriched.tokens(points, added) if self.reads_added else records
+            stored = self.enriched.token_records(points, added) if self.reads_added else records
             pool = replace(pool, tokens=layout.tokens_of(stored))
         return pool
 

@@ -20,7 +20,6 @@ from surprise_rerank.connectors.qdrant.search.queries import (
     NO_OPTIONS,
     SearchOptions,
     Stage,
-    dense_stage,
     formula_stage,
     surprise_stage,
 )
@@ -224,15 +223,12 @@ class SurpriseRetriever(ExplainingRetriever):
         return last + margin if self.mode == "vector" else min(last + margin, max(last, self.pool or last))
 
     def _stages(self, dense: Float32Array, limit: int) -> list[Stage]:
+        pools = self.index.pools
         if self.mode == "formula":
-            return [dense_stage(dense, _points(self.index, self.pool, limit)), formula_stage(limit)]
+            points = max(limit, math.ceil((self.pool or 0) * pools.density))  # a pool of documents has these
+            return [pools.near(dense, points), formula_stage(limit)]
         wide = limit + _MARGIN
-        return [surprise_stage(dense, wide), dense_stage(dense, wide), formula_stage(limit)]
-
-
-def _points(index: SearchedCollection, pool: int | None, limit: int) -> int:
-    """How many points a pool of documents has, about, where they are split; no fewer than asked for."""
-    return max(limit, math.ceil((pool or 0) * index.pools.density))
+        return [surprise_stage(dense, wide), pools.near(dense, wide), formula_stage(limit)]
 
 
 def _ordered(pool: Candidates, z: Float64Array) -> Candidates:

@@ -187,7 +187,7 @@ def _sum(name: str, inputs: SystemInputs, settings: SumSettings) -> BuiltSystem:
     # Where Qdrant gives all scores of its own pool, nothing else travels. What it compares the vectors of
     # somebody else's collection by need not be the cosine.
     is_own_pool = words is not None and inputs.first_stage is None
-    is_near = sample is not None and inputs.index.pools.nearness(())[0] == "cosine"
+    is_near = sample is not None and inputs.index.layout.score == "cosine"
     cosines = is_own_pool and is_near and not inputs.of_texts
     reranker, feedback = settings.reranker(
         None if sample is None else sample.corpus,

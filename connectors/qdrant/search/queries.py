@@ -15,7 +15,6 @@ from surprise_rerank.connectors.qdrant.lexical import SparseVector
 from surprise_rerank.connectors.qdrant.manifest import Quantization
 from surprise_rerank.connectors.qdrant.multivectors import TOKEN_COUNT, query_vectors
 from surprise_rerank.connectors.qdrant.schema import (
-    DENSE,
     MU,
     SIGMA,
     SURPRISE,
@@ -92,11 +91,6 @@ class Stage:
     name: str
     limit: int
     params: models.SearchParams | None = None
-
-
-def dense_stage(query: Float32Array, limit: int) -> Stage:
-    """Cosine of dense vectors."""
-    return Stage(nearest(query), DENSE, "cosine of dense vectors", limit)
 
 
 def surprise_stage(query: Float32Array, limit: int) -> Stage:
