@@ -191,22 +191,25 @@ def ir_datasets_at(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path],
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Ray on this machine, with two workers, which can import what tests define; Java crashes beside it."""
+    """Ray on this machine, with two workers, which can import what tests define."""
     ray = pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
         environment.setenv("RAY_memory_monitor_refresh_ms", "0")
         environment.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            _node_ip_address="127.0.0.1",
-            object_store_memory=200 * 2**20,
-            _temp_dir=tempfile.mkdtemp(prefix="ray-"),  # short: the paths of its sockets have a limit
-            log_to_driver=False,
-        )
+        from surprise_rerank.connectors.lucene.signal_handlers import kept_handlers
         from surprise_rerank.connectors.similar import RayCluster
 
+        with kept_handlers():  # of a Java in this process
+            ray.init(
+                address="local",
+                num_cpus=2,
+                include_dashboard=False,
+                _node_ip_address="127.0.0.1",
+                object_store_memory=200 * 2**20,
+                _temp_dir=tempfile.mkdtemp(prefix="ray-"),  # short: the paths of its sockets have a limit
+                log_to_driver=False,
+            )
         yield RayCluster(workers=2)
-        ray.shutdown()
+        with kept_handlers():
+            ray.shutdown()
