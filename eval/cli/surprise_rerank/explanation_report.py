@@ -128,13 +128,14 @@ def _steps(values: Mapping[str, Any]) -> Table:
 def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: str) -> Table:
     before = {name: explanation.before(name) for name in explanation.first_stage}
     judged = explanation.ranking.percentile is not None
+    has_places = any(hit.place for hit in hits)
     texts = excerpts(explanation.question, [*map(body, hits)], language)
     columns = (
         Column("rank"),
         *(Column(f"by {_name(name)}") for name in before),
         *([Column("percentile")] if judged else []),
         Column("score"),
-        *(Column(name) for name in ("id", "title", "best sentence")),
+        *map(Column, ("id", "title", *(["place"] if has_places else []), "best sentence")),
     )
     rows = [
         (
@@ -144,6 +145,7 @@ def _candidates(hits: Sequence[Hit], explanation: RankingExplanation, language: 
             hit.score,
             hit.id,
             shortened(hit.title),
+            *([str(hit.place or "")] if has_places else []),
             excerpt.text,
         )
         for row, hit, excerpt in zip(explanation.shown, hits, texts, strict=True)
