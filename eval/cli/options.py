@@ -17,7 +17,7 @@ from surprise_rerank.connectors.qdrant.location import MEMORY, Location
 from surprise_rerank.connectors.systems.register import SYSTEMS, find_system
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import DataError, NoIndexError, near_or_all
-from surprise_rerank.eval.cli.output.console import Output
+from surprise_rerank.eval.cli.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.eval.reports.report import Report
@@ -183,9 +183,8 @@ def present(
     values: Mapping[str, Any] | None = None,
 ) -> None:
     """Print a report's tables and notes, and write it to files."""
-    from surprise_rerank.eval.reports.records import report_values
     from surprise_rerank.eval.reports.terminal import print_report
-    from surprise_rerank.eval.reports.writing import write_report
+    from surprise_rerank.eval.reports.writing import report_values, write_report
 
     if as_json:
         Output(as_json=True).json(report_values(report) if values is None else values)

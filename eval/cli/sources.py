@@ -1,19 +1,25 @@
-"""The documents that a command reads: one source after another, and what was skipped."""
+"""What the options of commands name: documents of one source after another, models, and filters."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from surprise_rerank.errors import DataError
+
 if TYPE_CHECKING:
+    from qdrant_client.models import Filter
+
     from surprise_rerank.connectors.readers import DocumentSource, Fields, FileRules
     from surprise_rerank.connectors.readers.opening import Format
     from surprise_rerank.connectors.readers.source import OnError, Unusable
     from surprise_rerank.documents import Document
+    from surprise_rerank.encoders.base import Encoder, Precision
 
 _PLACES = 3  # that a reason shows
 
@@ -109,3 +115,27 @@ def skipped_lines(skipped: Sequence[dict[str, Any]]) -> list[str]:
         more = ", ..." if row["count"] > _PLACES else ""
         lines.append(f"skipped {row['count']} of {row['source']}: {row['reason']} ({shown}{more})")
     return lines
+
+
+def load_model(name: str, precision: str = "float32", calibration: Sequence[str] | None = None) -> Encoder:
+    """`load_encoder`; a folder or file is remembered by its whole path, so that an index finds it again."""
+    from surprise_rerank.connectors.attached.opening import whole_path
+    from surprise_rerank.encoders.loading import load_encoder
+
+    return load_encoder(whole_path(name), precision=cast("Precision", precision), calibration=calibration)
+
+
+def read_filter(option: str, text: str) -> Filter | None:
+    """Return Qdrant's filter from its JSON, None for an empty one; a DataError names the option."""
+    from surprise_rerank.connectors.qdrant.search.filters import filter_of
+
+    try:
+        values = json.loads(text)
+        return filter_of(values) if values else None
+    except DataError as error:
+        raise DataError(f"{option}: {error}") from error
+    except ValueError as error:
+        raise DataError(
+            f"{option} is not JSON ({error}); write it like "
+            """'{"must": [{"key": "metadata.year", "match": {"value": 2024}}]}'"""
+        ) from error

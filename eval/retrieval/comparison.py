@@ -13,12 +13,11 @@ import numpy as np
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
-from surprise_rerank.eval.reports.verdicts import difference_verdict, short
 from surprise_rerank.eval.reports.writing import write_report
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, short_name
-from surprise_rerank.eval.retrieval.results import Difference, SystemResult
+from surprise_rerank.eval.retrieval.measures import Difference, SystemResult
 from surprise_rerank.eval.retrieval.trec import write_run
-from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
+from surprise_rerank.eval.stats import difference_interval, holm, paired_randomization
 
 # What the columns mean, by the names of measures without their cutoffs.
 _MEANINGS = {
@@ -307,3 +306,53 @@ def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Repor
                 continue  # it is somebody's file already
             write_run(place / f"{result.name}.trec", result.run, result.name)
     write_report(report, folder / "results.json")
+
+
+# The level at which differences are called significant.
+LEVEL = 0.05
+
+
+def difference_verdict(
+    system: str,
+    baseline: str,
+    measure: str,
+    mean: float,
+    interval: tuple[float, float] | None,
+    corrected: float,
+    over: str,
+) -> str:
+    """The best system beside the baseline, and whether the difference is significant.
+
+    >>> difference_verdict("fusion", "cosine", "nDCG@10", 0.084, (0.018, 0.169), 0.11, "21 questions")
+    'fusion +.084 [.018, .169] nDCG@10 over cosine, Holm p .11: not significant at .05 with 21 questions'
+    >>> difference_verdict("surprise", "cosine", "accuracy", 0.04, None, 0.0002, "900 texts")
+    'surprise +.040 accuracy over cosine, Holm p .0002: significant at .05 with 900 texts'
+    """
+    ends = "" if interval is None else f" [{', '.join(map(short, interval))}]"
+    is_significant = "significant" if corrected <= LEVEL else "not significant"
+    tested = f"Holm p {p_value(corrected)}: {is_significant} at {short(LEVEL, 2)} with {over}"
+    if mean > 0:
+        return f"{system} +{short(mean)}{ends} {measure} over {baseline}, {tested}"
+    return f"no system is above {baseline} in {measure}; the next is {system}, {short(mean)}{ends}, {tested}"
+
+
+def short(number: float, digits: int = 3) -> str:
+    """A number as papers print it, without a zero before the point.
+
+    >>> short(-0.0401), short(1.25), short(-0.0001)
+    ('-.040', '1.250', '.000')
+    """
+    text = f"{number:.{digits}f}"
+    sign, size = ("-", text[1:]) if text.startswith("-") else ("", text)
+    return f"{sign if float(size) else ''}{size.removeprefix('0')}"
+
+
+def p_value(p: float) -> str:
+    """A p-value with two digits behind the point, or four where it is below .1.
+
+    >>> p_value(0.11), p_value(0.0514), p_value(0.0002), p_value(0.00001), p_value(1.0)
+    ('.11', '.0514', '.0002', '< .0001', '1.00')
+    """
+    if p < 5e-5:
+        return "< .0001"
+    return short(p, 2 if p >= 0.1 else 4)

@@ -15,7 +15,6 @@ from surprise_rerank.connectors.readers.opening import open_documents
 from surprise_rerank.documents import Document
 from surprise_rerank.encoders.base import Encoder, encode_queries
 from surprise_rerank.errors import DataError, DatasetError
-from surprise_rerank.eval.retrieval.evidence import pages_of
 from surprise_rerank.eval.retrieval.settings import Judged
 
 # In place of a split, where nothing is judged.
@@ -66,7 +65,11 @@ class RetrievalDataset:
             raise DataError(f"{self.name!r}: {len(odd)} questions lack a text or judgements: {odd[0]!r}, ...")
         missing = self.judged_documents - ids
         if self.judged == "pages":
-            pages = {f"{document.id}#{page}" for document in self.documents for page in pages_of(document)}
+            pages = {
+                f"{document.id}#{place.page or place.slide}"  # a slide is a page, too
+                for document in self.documents
+                for _, place in document.places
+            }
             missing = {name for gains in self.qrels.values() for name in gains} - pages
         object.__setattr__(self, "missing_documents", len(missing))
         # BEIR leaves out every document of the question's id, also where ids are running numbers of either.

@@ -29,10 +29,14 @@ from surprise_rerank.eval.retrieval.datasets import (
     TrainingQuestions,
     load_dataset,
 )
-from surprise_rerank.eval.retrieval.evidence import evidence_run
-from surprise_rerank.eval.retrieval.measures import measure_run, parse_measures, try_measures
-from surprise_rerank.eval.retrieval.pools import POOLS, Resources
-from surprise_rerank.eval.retrieval.results import SystemResult, run_system
+from surprise_rerank.eval.retrieval.measures import (
+    SystemResult,
+    evidence_run,
+    measure_run,
+    parse_measures,
+    run_system,
+    try_measures,
+)
 from surprise_rerank.eval.retrieval.settings import (
     DEFAULTS,
     EVIDENCE_MEASURES,
@@ -40,7 +44,7 @@ from surprise_rerank.eval.retrieval.settings import (
     Judged,
     RetrievalSettings,
 )
-from surprise_rerank.eval.retrieval.systems import EVALUATED, build, similarity_system
+from surprise_rerank.eval.retrieval.systems import EVALUATED, POOLS, Resources, build, similarity_system
 from surprise_rerank.eval.retrieval.trec import ExternalRun, Run, read_run, run_path, split_run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key, load_anchors
 from surprise_rerank.similarities.table import with_raw

@@ -1,16 +1,152 @@
-"""Measures of rankings, by ir_measures."""
+"""Running systems over a data set's questions, and measures of their rankings, by ir_measures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ir_measures
+import numpy as np
+from threadpoolctl import threadpool_limits
 
-from surprise_rerank.candidates import Ranking
+from surprise_rerank.candidates import Query, Ranking
+from surprise_rerank.connectors.systems.inputs import BuiltSystem
+from surprise_rerank.core.arrays import Float64Array
+from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
-from surprise_rerank.eval.retrieval.settings import DEFAULTS
+from surprise_rerank.eval.retrieval.settings import DEFAULTS, Judged
+from surprise_rerank.eval.retrieval.trec import ExternalRun
+from surprise_rerank.pipeline import ranked
+from surprise_rerank.places import Place
+from surprise_rerank.rerank.grouping import merged_neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class SystemResult:
+    """What one system did.
+
+    Attributes:
+        name: the system's.
+        run: question id -> its ranking.
+        values: measure -> mean over the judged questions.
+        per_query: measure -> question id -> value.
+        latencies: (n,) seconds of each question without encoding it; NaN for a run of another program.
+        is_run: whether it is one.
+    """
+
+    name: str
+    run: Mapping[str, Ranking]
+    values: Mapping[str, float]
+    per_query: Mapping[str, Mapping[str, float]]
+    latencies: Float64Array
+    is_run: bool = False
+
+    @property
+    def milliseconds(self) -> float:
+        """The median question's."""
+        return 1000 * float(np.median(self.latencies))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A system minus the baseline, in one measure over the questions of one data set.
+
+    `low` and `high` are the ends of the 95 % BCa interval, `p` is of the paired test, and `corrected` is p
+    after Holm's correction for all differences of the report.
+    """
+
+    system: str
+    mean: float
+    low: float
+    high: float
+    p: float
+    corrected: float
+    wins: int
+    losses: int
+    ties: int
+
+
+def run_system(
+    system: BuiltSystem | ExternalRun,
+    queries: Sequence[Query],
+    depth: int,
+    answers_itself: frozenset[str],
+    on_progress: Callable[[int], None],
+) -> tuple[dict[str, Ranking], Float64Array]:
+    """Rank every question's pool, one after the other; returns rankings by question id and seconds each.
+
+    Of the questions in `answers_itself` the document of the same id is left out.
+    """
+    run: dict[str, Ranking] = {}
+    seconds = np.zeros(len(queries))
+    # A question's products are short, and numpy's threads wait for each other in a loop: on two cores with a
+    # load of nine `surprise` took 56 ms a question with two threads, and 4 with one.
+    with threadpool_limits(1, user_api="blas"):
+        for i, query in enumerate(queries):
+            start = time.perf_counter()
+            omitted = query.id if query.id in answers_itself else ""
+            if isinstance(system, ExternalRun):
+                run[query.id] = system.ranking(query.id, omit=omitted)
+            else:
+                run[query.id] = _ranking(system, query, depth, omitted)
+            seconds[i] = time.perf_counter() - start
+            on_progress(1)
+    if isinstance(system, ExternalRun):
+        seconds[:] = np.nan
+    return run, seconds
+
+
+def _ranking(system: BuiltSystem, query: Query, depth: int, omit: str) -> Ranking:
+    pool = system.retriever.retrieve(query, depth + bool(omit), system.needs)
+    if omit:
+        pool = pool.without(omit)
+    if not len(pool):  # a run that lacks the question
+        return Ranking((), np.zeros(0))
+    return ranked(query, pool, system.reranker).top(depth)
+
+
+def judged_ranking(
+    ranking: Ranking, gains: Mapping[str, int], documents: Mapping[str, Document], judged: Judged
+) -> Ranking:
+    """A ranking of passages whose ids are those of judgements: `handbook.pdf#12`.
+
+    Args:
+        ranking: of passages; where pages are judged, neighbours that overlap are one, as a search shows them.
+        gains: judged id -> relevance of this question.
+        documents: by id; they know the pages.
+        judged: `pages` or `passages`. A passage on several pages stands for the most relevant of them that no
+            better passage stands for; one that adds no page takes up its rank, and is not relevant.
+    """
+    if ranking.passages is None:  # of no candidate
+        return ranking
+    lines = merged_neighbours(ranking) if judged == "pages" else ranking
+    assert lines.passages is not None
+    ids: dict[str, None] = {}
+    for name, passage in zip(lines.ids, lines.passages, strict=True):
+        parts = [passage.number] if judged == "passages" else _pages(documents[name], passage)
+        new = [part_id for part in parts if (part_id := f"{name}#{part}") not in ids]
+        ids[max(new, key=lambda part_id: gains.get(part_id, 0), default=f"{name}#{passage.number}~")] = None
+    return Ranking(tuple(ids), lines.scores, notes=lines.notes)
+
+
+def evidence_run(
+    run: Mapping[str, Ranking],
+    qrels: Mapping[str, Mapping[str, int]],
+    documents: Mapping[str, Document],
+    judged: Judged,
+) -> dict[str, Ranking]:
+    """The rankings of a system, by question id, with the ids of judgements."""
+    return {name: judged_ranking(ranking, qrels[name], documents, judged) for name, ranking in run.items()}
+
+
+def _pages(document: Document, passage: Passage) -> list[int]:
+    """The pages, or slides, that a passage is on; none where nobody knows."""
+    place = document.place(passage.start, passage.end) or Place()
+    first = place.page or place.slide
+    return [] if first is None else list(range(first, (place.last_page or place.last_slide or first) + 1))
 
 
 def parse_measures(names: Sequence[str]) -> dict[str, ir_measures.measures.Measure]:

@@ -21,9 +21,9 @@ from surprise_rerank.core.tokens import POOLING, TokenBatch
 from surprise_rerank.encoders.base import Encoder, precision_of
 from surprise_rerank.encoders.passages import Passages
 from surprise_rerank.errors import DataError, UnreadableIndexError
-from surprise_rerank.eval.questions import read_questions
+from surprise_rerank.eval.line_files import read_questions
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset, TrainingQuestions, judged_questions
-from surprise_rerank.eval.retrieval.pools import Resources
+from surprise_rerank.eval.retrieval.systems import Resources
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import WordStatistics
 from surprise_rerank.similarities.table import CorpusStatistics, FittedOn, embedding_words

@@ -14,7 +14,7 @@ from surprise_rerank.classify.cluster import SurpriseAssignment, SurpriseKMeans
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array
 from surprise_rerank.eval.reports.report import Plot, Table
-from surprise_rerank.eval.stats.significance import difference_interval, holm, paired_randomization
+from surprise_rerank.eval.stats import difference_interval, holm, paired_randomization
 from surprise_rerank.eval.studies.labelled import (
     COSINE,
     SURPRISE,
@@ -24,8 +24,8 @@ from surprise_rerank.eval.studies.labelled import (
     LabelledVectors,
     read_labelled,
 )
-from surprise_rerank.eval.studies.measurements import Key, Measurements, Shown
 from surprise_rerank.eval.studies.settings import ClusterSettings, to_weight
+from surprise_rerank.eval.studies.study import Key, Measurements, Shown
 from surprise_rerank.surprise.score import SurpriseModel, Weight
 
 # Name as it is shown -> model of the surprise score, and weight: at 0 the nearest centre by the cosine.

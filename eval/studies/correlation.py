@@ -13,9 +13,9 @@ from scipy import stats
 from surprise_rerank import border
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.errors import DataError
-from surprise_rerank.eval.reports.records import read_values
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
-from surprise_rerank.eval.stats.correlations import correlations
+from surprise_rerank.eval.reports.writing import read_values
+from surprise_rerank.eval.stats import correlations
 
 # A score and the similarity that it is of; what it is of each model.
 Score: TypeAlias = tuple[str, str]

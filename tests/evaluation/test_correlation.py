@@ -10,9 +10,8 @@ from click.testing import CliRunner
 
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import correlation as command
-from surprise_rerank.eval.reports.records import report_values
 from surprise_rerank.eval.reports.report import Column, Report, Table
-from surprise_rerank.eval.reports.writing import write_report
+from surprise_rerank.eval.reports.writing import report_values, write_report
 from surprise_rerank.eval.studies import correlation
 from surprise_rerank.eval.studies.correlation import read_reports
 

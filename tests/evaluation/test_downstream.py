@@ -21,10 +21,9 @@ from surprise_rerank.errors import DataError, SurpriseRerankError
 from surprise_rerank.eval.cli.rerank_eval.studies import downstream as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.studies import sentence_models
-from surprise_rerank.eval.studies.downstream.classifier import Adam, shares_of_grades, slope, take_step
-from surprise_rerank.eval.studies.downstream.evaluation import DownstreamStudy, classify
-from surprise_rerank.eval.studies.downstream.tasks import DownstreamTask, Part, read_task
+from surprise_rerank.eval.studies.downstream import DownstreamStudy, DownstreamTask, Part, classify, read_task
 from surprise_rerank.eval.studies.sentence_models import SentenceModel
+from surprise_rerank.eval.studies.senteval import Adam, shares_of_grades, slope, take_step
 from surprise_rerank.eval.studies.settings import TASKS, DownstreamSettings
 
 MRPC_HEADER = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"

@@ -23,24 +23,29 @@ from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval import studies
 from surprise_rerank.eval.reports.report import Report, Table
-from surprise_rerank.eval.studies.evalrank.data import (
+from surprise_rerank.eval.studies.evalrank import (
     WORD_SIMILARITY_SETS,
+    ProcessedWords,
     RankingTask,
+    SentenceStudy,
+    Vocabulary,
     WordSimilaritySet,
+    WordStudy,
     read_sentence_ranking,
     read_word_ranking,
     read_word_similarity,
 )
-from surprise_rerank.eval.studies.evalrank.measures import (
+from surprise_rerank.eval.studies.ranks import (
     DENSE_MEASURES,
     Csls,
     DenseMeasure,
+    Items,
+    Measure,
     TokenMeasure,
     dense_measure,
+    hits,
+    ranks,
 )
-from surprise_rerank.eval.studies.evalrank.ranks import Items, Measure, hits, ranks
-from surprise_rerank.eval.studies.evalrank.study import SentenceStudy, WordStudy
-from surprise_rerank.eval.studies.evalrank.vocabulary import ProcessedWords, Vocabulary
 from surprise_rerank.eval.studies.sentence_models import (
     POST_PROCESSED,
     WHITENED,

@@ -18,11 +18,18 @@ from surprise_rerank.encoders.static import StaticEncoder, WordVectors
 from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import sts as command
 from surprise_rerank.eval.reports.report import Report
-from surprise_rerank.eval.stats.correlations import correlations
+from surprise_rerank.eval.stats import correlations
 from surprise_rerank.eval.studies.sentence_models import SentenceModel, lower_words
 from surprise_rerank.eval.studies.settings import StsSettings
-from surprise_rerank.eval.studies.sts.data import YEARS, DataSet, SubTask, read_data_sets
-from surprise_rerank.eval.studies.sts.evaluation import EncodedPairs, StsStudy, similarities_for
+from surprise_rerank.eval.studies.sts import (
+    YEARS,
+    DataSet,
+    EncodedPairs,
+    StsStudy,
+    SubTask,
+    read_data_sets,
+    similarities_for,
+)
 from surprise_rerank.similarities.table import SIMILARITIES, find_similarity, with_raw
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
@@ -393,9 +400,7 @@ def test_wrong_settings_are_refused_before_anything_is_measured(
 def test_similarities_that_lack_a_module_are_left_out_with_a_note(
     data_sets: list[DataSet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "surprise_rerank.eval.studies.sts.evaluation.is_installed", lambda module: module != "ot"
-    )
+    monkeypatch.setattr("surprise_rerank.eval.studies.sts.is_installed", lambda module: module != "ot")
     report = measured([word_model()], data_sets[2:], "cosine", "wmd")
     assert {row[1] for row in report.table("sts-weighted").rows} == {"cosine"}
     assert any("wmd: not measured" in note and "pip install" in note for note in report.notes)

@@ -104,7 +104,7 @@ def _study(name: str, kind: type, target: str, text: str, epilog: str, *options:
 words = _study(
     "words",
     WordSettings,
-    "evalrank.study:WordStudy",
+    "evalrank:WordStudy",
     """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
     The rank of a pair is the number of words that are more similar to its first word than its second one is;
@@ -131,7 +131,7 @@ words = _study(
 sentences = _study(
     "sentences",
     RankSettings,
-    "evalrank.study:SentenceStudy",
+    "evalrank:SentenceStudy",
     """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
     The rank of a pair is the number of sentences that are more similar to its first sentence than its second
@@ -155,7 +155,7 @@ sentences = _study(
 sts = _study(
     "sts",
     StsSettings,
-    "sts.evaluation:StsStudy",
+    "sts:StsStudy",
     """Compare similarities of sentences with people's judgements: STS12 to STS16, STS-B, SICK-R, STR.
 
     The table of years gives the mean Pearson correlation over each year's sub-tasks; differences to the
@@ -188,7 +188,7 @@ sts = _study(
 downstream = _study(
     "downstream",
     DownstreamSettings,
-    "downstream.evaluation:DownstreamStudy",
+    "downstream:DownstreamStudy",
     """Accuracy of a classifier of sentence vectors: SentEval's downstream tasks.
 
     A logistic regression learns a task's classes from sentence vectors (of pairs, |u - v| and u * v); its
@@ -215,7 +215,7 @@ downstream = _study(
 classify = _study(
     "classify",
     ClassifySettings,
-    "classify.evaluation:classification",
+    "classification:classification",
     """Classify labelled texts by the names of their labels: cosine and surprise side by side.
 
     A text's vector is compared with those of the labels' names in a template. Surprise compares each

@@ -14,8 +14,8 @@ import click
 from click.core import ParameterSource
 
 from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreError, UnreadableIndexError
+from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.exits import Interrupted
-from surprise_rerank.eval.cli.inputs import load_model, read_filter
 from surprise_rerank.eval.cli.options import (
     filled_with,
     format_option,
@@ -28,9 +28,8 @@ from surprise_rerank.eval.cli.options import (
     require_place,
     text_option,
 )
-from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import SetValues, set_option
-from surprise_rerank.eval.cli.sources import Sources, skipped_lines
+from surprise_rerank.eval.cli.sources import Sources, load_model, read_filter, skipped_lines
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Precision
 
 if TYPE_CHECKING:

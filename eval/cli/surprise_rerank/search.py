@@ -10,10 +10,10 @@ import click
 
 from surprise_rerank.documents import stripped_question
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, present, takes_index
-from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import SetValues, set_option
-from surprise_rerank.eval.questions import STANDARD_INPUT, read_questions
+from surprise_rerank.eval.line_files import STANDARD_INPUT, read_questions
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location
@@ -137,6 +137,7 @@ def search(
     from surprise_rerank.eval.cli.surprise_rerank.search_results import (
         SearchCommand,
         SetSettings,
+        Shown,
         search_results,
     )
 
@@ -146,8 +147,6 @@ def search(
         raise click.UsageError("--explain goes without --set group_by: it explains one ranking")
     location = replace(location, prefer_grpc=chosen.grpc)
     if explained is None:
-        from surprise_rerank.eval.cli.surprise_rerank.showing import Shown
-
         shown = Shown(out, command)
         for result in search_results(location, command, out):
             shown.show(result)

@@ -14,7 +14,7 @@ from surprise_rerank.connectors.server.process import TOKEN_VARIABLE
 from surprise_rerank.core.batches import in_batches
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
-from surprise_rerank.eval.cli.output.console import Output
+from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.sources import Sources, skipped_lines
 
 # Documents and characters of a request; a server encodes them before it answers.

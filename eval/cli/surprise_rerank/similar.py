@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from surprise_rerank.eval.cli.console import Output, shortened
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
     NEW_FILE,
@@ -20,7 +21,6 @@ from surprise_rerank.eval.cli.options import (
     ray_option,
     text_option,
 )
-from surprise_rerank.eval.cli.output.console import Output, shortened
 from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.cli.sources import Sources
 

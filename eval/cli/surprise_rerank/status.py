@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from surprise_rerank.errors import DataError, StoreError
+from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.options import config_option, takes_index
-from surprise_rerank.eval.cli.output.console import Output
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.attached import Collection

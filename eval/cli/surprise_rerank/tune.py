@@ -12,12 +12,12 @@ import click
 
 from surprise_rerank.connectors.systems.register import all_systems, find_system
 from surprise_rerank.errors import DataError
+from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.exits import when_interrupted
 from surprise_rerank.eval.cli.options import SystemChoice, config_option, model_option, takes_index
-from surprise_rerank.eval.cli.output.console import Output
 from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.cli.surprise_rerank.status import background_facts, promised_levels
-from surprise_rerank.eval.questions import (
+from surprise_rerank.eval.line_files import (
     STANDARD_INPUT,
     read_judged_questions,
     read_judgements,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
-from surprise_rerank.eval.stats.correlations import correlations
+from surprise_rerank.eval.stats import correlations
 
 # Values of l2, one of which is chosen.
 GRID = (1e-5, 1e-4, 1e-3, 1e-2)

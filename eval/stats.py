@@ -1,19 +1,53 @@
-"""How sure the difference of two correlations is: BCa bootstrap intervals."""
+"""Correlations, intervals of their differences, and paired tests."""
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 from surprise_rerank.core.arrays import Float64Array, IntArray
+from surprise_rerank.errors import DataError
+
+
+class Correlations(NamedTuple):
+    """Correlations of similarities with judgements, each in [-1, 1]; NaN where one side is constant.
+
+    Attributes:
+        pearson: of the values.
+        spearman: of the ranks, equal values having the mean of theirs.
+        kendall: tau-b, of the orders of two pairs.
+    """
+
+    pearson: float = math.nan
+    spearman: float = math.nan
+    kendall: float = math.nan
+
+    def by_name(self) -> dict[str, float]:
+        """The coefficients by what tables call them."""
+        return {name.title(): value for name, value in self._asdict().items()}
+
+    @property
+    def defined(self) -> bool:
+        """Whether both sides have different values."""
+        return not math.isnan(self.pearson)
+
+
+def correlations(similarities: Float64Array, judgements: Float64Array) -> Correlations:
+    """Pearson, Spearman and Kendall correlations of (n,) similarities with (n,) judgements, n at least 2."""
+    if np.ptp(similarities) == 0 or np.ptp(judgements) == 0:
+        return Correlations()
+    kinds = (stats.pearsonr, stats.spearmanr, stats.kendalltau)
+    return Correlations(*(float(kind(similarities, judgements).statistic) for kind in kinds))
+
 
 Verdict: TypeAlias = Literal["win", "loss", "tie"]
-
-RESAMPLES = 10_000
 
 # What float32 leaves of two forms of one similarity is no difference: correlations differ in later digits.
 _DIGITS = 5
@@ -51,7 +85,7 @@ def difference_intervals(
     systems: Float64Array,
     baseline: Float64Array,
     *,
-    resamples: int = RESAMPLES,
+    resamples: int = 10_000,
 ) -> Differences:
     """BCa 95 % intervals of (k, n) systems' differences to an (n,) baseline, over the same pairs.
 
@@ -116,3 +150,88 @@ def _standard(values: Float64Array) -> Float64Array:
     deviations = centred.std(axis=1, keepdims=True)
     constant = np.ptp(values, axis=1, keepdims=True) == 0
     return np.where(constant, np.nan, centred / np.where(constant, 1.0, deviations))
+
+
+RESAMPLES = 9999
+
+# Resamples that are drawn at a time: some megabytes of indices for a thousand questions.
+_AT_ONCE = 1000
+# Differences of means are rounded in the last digits; that must not make equal ones differ.
+_ROUNDING = 1e-12
+
+
+def paired_randomization(
+    first: npt.ArrayLike, second: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
+) -> float:
+    """Two-sided p-value of the paired randomisation test (Smucker, Allan and Carterette, CIKM 2007).
+
+    Under the null hypothesis the two systems' (n,) values of a question could be swapped; the p-value is the
+    share of random swaps whose mean difference is at least as large as the one that was seen. With few
+    questions all swaps are tried; for one question it is 1.
+    """
+    differences = _differences(first, second)
+    if len(differences) < 2 or not differences.any():
+        return 1.0
+    result = stats.permutation_test(
+        (differences,),
+        lambda values, axis: np.mean(values, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=resamples,
+        rng=np.random.default_rng(seed),
+    )
+    return float(result.pvalue)
+
+
+def difference_interval(
+    first: npt.ArrayLike, second: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[float, float]:
+    """The 95 % interval of the mean of second - first, by the BCa bootstrap over questions (Efron, 1987).
+
+    Both ends are the difference itself where all questions have the same.
+    """
+    differences = -_differences(first, second)
+    mean = float(differences.mean())
+    if np.ptp(differences) <= _ROUNDING:
+        return mean, mean
+    result = stats.bootstrap(
+        (differences,),
+        np.mean,
+        n_resamples=resamples,
+        batch=_AT_ONCE,
+        method="BCa",
+        vectorized=True,
+        rng=np.random.default_rng(seed),
+    )
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+
+def deviation(values: npt.ArrayLike) -> float | None:
+    """The standard deviation of what the values are a sample of (ddof 1); None for one."""
+    sample = np.asarray(values, dtype=np.float64)
+    return float(sample.std(ddof=1)) if len(sample) > 1 else None
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values corrected for their number (Holm, 1979): no false alarm among them with 1 - alpha.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+
+    Returns:
+        For each, the largest of (m - i) p_(i) over those that are not larger, at most 1.
+    """
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected = [0.0] * len(p_values)
+    last = 0.0
+    for rank, i in enumerate(order):
+        last = max(last, min(1.0, (len(order) - rank) * p_values[i]))
+        corrected[i] = last
+    return corrected
+
+
+def _differences(first: npt.ArrayLike, second: npt.ArrayLike) -> Float64Array:
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.shape != b.shape or a.ndim != 1 or not len(a):
+        raise DataError(f"need the same questions for both systems, got shapes {a.shape} and {b.shape}")
+    return a - b
