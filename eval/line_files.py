@@ -16,12 +16,7 @@ T = TypeVar("T")
 
 
 def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of a file; only a line feed ends one, as texts hold U+0085 and the like.
-
-    Args:
-        path: of the file.
-        encoding: of its bytes; a byte order mark is passed over.
-    """
+    """The lines of a file; only a line feed ends one, as texts hold U+0085 and the like."""
     if not path.is_file():
         raise DatasetError(f"there is no file {path}; is --data the folder that holds it?")
     with disk_errors(str(path)):
@@ -62,12 +57,7 @@ def place(label: str, labels: Sequence[str]) -> int:
 
 
 def data_folder(data: Path | None, *parts: str) -> Path:
-    """A folder of evaluation data: DATA/a/b, DATA/b, or DATA itself where its name is b already.
-
-    Args:
-        data: what `--data` names.
-        parts: names of folders, the last one being the one that is wanted.
-    """
+    """A folder of what `--data` names: DATA/a/b, DATA/b, or DATA itself where its name is b already."""
     wanted = "/".join(parts)
     if data is None:
         raise DatasetError(f"where are the data? give --data FOLDER, or set SURPRISE_RERANK_DATA ({wanted})")
@@ -84,11 +74,7 @@ STANDARD_INPUT = "-"
 
 
 def read_questions(path: str) -> Iterator[str]:
-    """The questions of a file, or of the standard input for `-`; blank lines are passed over.
-
-    Raises:
-        DataError: if the file cannot be read as UTF-8, or holds no question.
-    """
+    """The questions of a file, or of the standard input for `-`; blank lines are passed over."""
     where = "the standard input" if path == STANDARD_INPUT else path
     is_empty = True
     try:
@@ -105,12 +91,7 @@ def read_questions(path: str) -> Iterator[str]:
 
 
 def read_judged_questions(path: Path) -> dict[str, str]:
-    """Questions: id -> text. JSON lines with `_id` and `text` (BEIR), or id and text with a tab between.
-
-    Raises:
-        DatasetError: if the file is unreadable.
-        DataError: if a line is no question, an id comes twice, or there is none; names file and line.
-    """
+    """Questions: id -> text. JSON lines with `_id` and `text` (BEIR), or id and text with a tab between."""
     from surprise_rerank.connectors.readers.beir import read_queries
 
     questions = _from_table(path) if path.suffix in (".tsv", ".txt") else read_queries(path)

@@ -17,13 +17,7 @@ from surprise_rerank.errors import DataError
 
 
 class Correlations(NamedTuple):
-    """Correlations of similarities with judgements, each in [-1, 1]; NaN where one side is constant.
-
-    Attributes:
-        pearson: of the values.
-        spearman: of the ranks, equal values having the mean of theirs.
-        kendall: tau-b, of the orders of two pairs.
-    """
+    """Correlations of similarities with judgements, each in [-1, 1]; NaN where one side is constant."""
 
     pearson: float = math.nan
     spearman: float = math.nan
@@ -59,12 +53,9 @@ _NUMBERS = 1 << 23
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Differences:
-    """Differences of Pearson correlations, r(gold, system) - r(gold, baseline), with BCa intervals.
+    """(k,) differences of Pearson correlations, r(gold, system) - r(gold, baseline), with BCa intervals.
 
-    Attributes:
-        values: (k,) one per system; NaN where a correlation is not defined.
-        low: (k,) lower ends; NaN where the correlation of a resample is not defined.
-        high: (k,) upper ends.
+    A value is NaN where a correlation is not defined, its ends where that of a resample is not.
     """
 
     values: Float64Array
@@ -81,11 +72,7 @@ class Differences:
 
 
 def difference_intervals(
-    gold: Float64Array,
-    systems: Float64Array,
-    baseline: Float64Array,
-    *,
-    resamples: int = 10_000,
+    gold: Float64Array, systems: Float64Array, baseline: Float64Array, *, resamples: int = 10_000
 ) -> Differences:
     """BCa 95 % intervals of (k, n) systems' differences to an (n,) baseline, over the same pairs.
 
@@ -164,10 +151,8 @@ def paired_randomization(
     first: npt.ArrayLike, second: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> float:
     """Two-sided p-value of the paired randomisation test (Smucker, Allan and Carterette, CIKM 2007).
-
-    Under the null hypothesis the two systems' (n,) values of a question could be swapped; the p-value is the
-    share of random swaps whose mean difference is at least as large as the one that was seen. With few
-    questions all swaps are tried; for one question it is 1.
+    It is the share of random swaps of the two systems' (n,) values whose mean difference is at least as large
+    as the one that was seen. With few questions all swaps are tried; for one question it is 1.
     """
     differences = _differences(first, second)
     if len(differences) < 2 or not differences.any():
@@ -186,10 +171,7 @@ def paired_randomization(
 def difference_interval(
     first: npt.ArrayLike, second: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[float, float]:
-    """The 95 % interval of the mean of second - first, by the BCa bootstrap over questions (Efron, 1987).
-
-    Both ends are the difference itself where all questions have the same.
-    """
+    """The 95 % BCa interval (Efron, 1987) of the mean of second - first; the mean where all are the same."""
     differences = -_differences(first, second)
     mean = float(differences.mean())
     if np.ptp(differences) <= _ROUNDING:

@@ -24,12 +24,7 @@ _TEXT_LENGTH = 160  # characters of a text that a table shows
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where results and notes go.
-
-    Attributes:
-        as_json: results as JSON, a line each.
-        quiet: no notes and no progress.
-    """
+    """Where results and notes go: results as JSON or not, notes and progress or not."""
 
     as_json: bool = False
     quiet: bool = False

@@ -76,11 +76,7 @@ def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
 
 @contextlib.contextmanager
 def when_interrupted(message: str) -> Iterator[None]:
-    """A block whose interruption prints this sentence.
-
-    Raises:
-        Interrupted: in place of a KeyboardInterrupt, and of what a library made of one.
-    """
+    """A block whose interruption, or what a library made of one, is an `Interrupted` with this sentence."""
     try:
         yield
     except (KeyboardInterrupt, Exception) as error:
@@ -91,12 +87,7 @@ def when_interrupted(message: str) -> Iterator[None]:
 
 
 def run(command: click.Command, interrupted: str = "") -> None:
-    """Run a command: bad input is one line and exit code 2, an interruption 130.
-
-    Args:
-        command: with its arguments from `sys.argv`.
-        interrupted: a sentence for an interruption that has no sentence of its own.
-    """
+    """Run a command: bad input is one line and exit code 2, an interruption 130 and a sentence on it."""
     try:
         sys.exit(command(standalone_mode=False) or 0)
     except click.UsageError as error:

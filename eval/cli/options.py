@@ -122,11 +122,7 @@ def location_of(target: str | None) -> Location:
 
 
 def require_index(location: Location) -> None:
-    """Refuse a folder that holds no index, before libraries and models are loaded.
-
-    Raises:
-        NoIndexError: if there is none.
-    """
+    """Refuse a folder that holds no index, before libraries and models are loaded."""
     if location.folder in (None, MEMORY):
         return
     folder = Path(str(location.folder))
@@ -136,11 +132,7 @@ def require_index(location: Location) -> None:
 
 
 def require_place(location: Location) -> None:
-    """Refuse a folder that no index can be made or filled in, before documents and models are read.
-
-    Raises:
-        StoreError: if it is a file, may not be written to, or its disk is full.
-    """
+    """Refuse a folder that no index can be made or filled in, before documents and models are read."""
     if location.folder in (None, MEMORY):
         return
     folder = Path(str(location.folder)).absolute()

@@ -40,13 +40,7 @@ class Sources:
         files: FileRules | None = None,
         id_prefix: str = "",
     ) -> Sources:
-        """Files, folders, ids of data sets, and collections of Qdrant servers; only names are read of them.
-
-        A prefix stands before every id.
-
-        Raises:
-            SurpriseRerankError: if there is none, or one cannot be opened.
-        """
+        """Files, folders, ids of data sets, collections of Qdrant servers; only their names are read."""
         from surprise_rerank.connectors.readers import Fields, open_documents
 
         if not names:
@@ -69,11 +63,7 @@ class Sources:
             yield from source
 
     def require_readable(self) -> None:
-        """Read the first document of each: what is wrong with all of them is told before anything is made.
-
-        Raises:
-            SurpriseRerankError: if a source cannot be read, or its columns cannot be found.
-        """
+        """Read the first document of each: what is wrong with all of them is told before anything is made."""
         for _, source in self.named:
             with contextlib.closing(iter(source)) as documents:
                 next(documents, None)

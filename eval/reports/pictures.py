@@ -38,11 +38,7 @@ _STYLE = {
 
 
 def to_svg(plot: Plot) -> str:
-    """A plot as an `<svg>` element on white, in which no text is cut.
-
-    Args:
-        plot: of any kind; its texts may be hostile, and of any length.
-    """
+    """A plot as an `<svg>` element on white; its texts may be hostile, and of any length: none is cut."""
     style = import_extra("matplotlib.style", "report")
     figures = import_extra("matplotlib.figure", "report")
     draw = {"line": _lines, "scatter": _points, "bars": _bars, "histogram": _histogram}[plot.kind]

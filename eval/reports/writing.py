@@ -37,10 +37,7 @@ def to_json(report: Report) -> str:
 
 
 def report_values(report: Report) -> dict[str, Any]:
-    """A report as data: its facts by their names, and tables as rows of column -> value.
-
-    What is no number or not finite becomes None.
-    """
+    """A report as data: its facts by their names, and tables as rows of column -> value or None."""
     verdicts = [report.verdict, *(table.verdict for table in report.tables)]
     tables = {
         table.name: [dict(zip((c.name for c in table.columns), row, strict=True)) for row in table.rows]
@@ -105,11 +102,7 @@ def _version(name: str) -> str | None:
 def to_html(report: Report) -> str:
     """A report as a page: pictures, tables that a click sorts, notes, and the facts to be unfolded.
 
-    Its policy forbids everything but inline styles and the script that sorts. Without matplotlib it has no
-    pictures, and says so.
-
-    Args:
-        report: what to show; texts may be hostile.
+    Its policy forbids everything but inline styles and the script that sorts; texts may be hostile.
     """
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -197,20 +190,11 @@ def _escaped(text: str) -> str:
     return one_line(text).translate(_ESCAPED)
 
 
-_FORMATS: Mapping[str, Callable[[Report], str]] = {
-    ".html": to_html,
-    ".json": to_json,
-    ".tex": to_latex,
-}
+_FORMATS: Mapping[str, Callable[[Report], str]] = {".html": to_html, ".json": to_json, ".tex": to_latex}
 
 
 def write_report(report: Report, file: Path) -> None:
-    """Write a report to a file, which is there whole or not at all.
-
-    Args:
-        report: what to write.
-        file: ends in .html, .json or .tex; its folder is there.
-    """
+    """Write a report to a file, which is there whole or not at all."""
     content = _format(file)(report).encode(errors="backslashreplace")
     with disk_errors(str(file)), whole_file(file) as draft:
         draft.write(content)

@@ -35,10 +35,7 @@ _NAMED = 8  # questions with the largest gains, and as many with the largest los
 def compare(
     evaluations: Sequence[Evaluation], baseline: str = "cosine", *, all_pairs: bool = False
 ) -> Report:
-    """The report of one or several data sets; nothing is compared where the baseline is missing.
-
-    `all_pairs` adds a table of every system beside every other one.
-    """
+    """The report of one or several data sets; nothing is compared where the baseline is missing."""
     corrected = _with_holm([differences(evaluation, baseline) for evaluation in evaluations])
     pairs = list(zip(evaluations, corrected, strict=True))
     tables = [_systems(evaluation, baseline, beside) for evaluation, beside in pairs]

@@ -98,12 +98,7 @@ class RetrievalDataset:
         return {name.rpartition("#")[0] for name in names}
 
     def limited(self, n: int) -> RetrievalDataset:
-        """A small copy for a quick look; its scores say nothing about the whole.
-
-        Args:
-            n: how many questions to keep, from the first on. Kept with them are all documents that are judged
-                for them, and the first max(1000, 20 n) others.
-        """
+        """A copy with n questions, what is judged for them, and the first max(1000, 20 n) others."""
         queries = dict(list(self.queries.items())[: border.count("limit", n)])
         qrels = {name: self.qrels[name] for name in queries}
         judged = replace(self, queries=queries, qrels=qrels).judged_documents
@@ -121,12 +116,9 @@ class RetrievalDataset:
 
 def load_dataset(spec: str, split: str | None = None, judged: Judged = "documents") -> RetrievalDataset:
     """Load a data set with its judgements.
-
-    Args:
-        spec: `demo`, the path of a BEIR folder, or an id of ir_datasets such as `beir/scifact`. A folder may
-            have its corpus as files of any kind in a folder `documents`.
-        split: the split to judge by; None means the one that the id names, else `test`.
-        judged: what the judgements are of; of `nothing`, all questions are taken.
+    `spec` is `demo`, the path of a BEIR folder, whose corpus may be files of any kind in a folder
+    `documents`, or an id of ir_datasets. The split is by default the one that the id names, else `test`.
+    Where `judged` is `nothing`, all questions are taken.
     """
     source = open_source(spec, split)
     if judged == "nothing":
@@ -157,11 +149,7 @@ def _documents(source: Source) -> Iterable[Document]:
 
 
 def judged_questions(spec: str, split: str) -> tuple[dict[str, str], dict[str, dict[str, int]]]:
-    """The judged questions of a split in the source's order, and their judgements.
-
-    Returns:
-        Question id -> text, and question id -> document id -> relevance.
-    """
+    """The judged questions of a split, id -> text, and their judgements, id -> document id -> relevance."""
     source = open_source(spec)
     queries, qrels, _ = _judged(source.at(split))
     return queries, qrels
@@ -169,14 +157,9 @@ def judged_questions(spec: str, split: str) -> tuple[dict[str, str], dict[str, d
 
 @dataclass(frozen=True)
 class TrainingQuestions:
-    """Judged questions of a data set's other split, read and encoded when they are first asked for.
+    """Judged questions of the split that weights are fitted on, read and encoded when first asked for.
 
-    Attributes:
-        dataset: the data set, as `--dataset` names it.
-        split: the split that weights are fitted on.
-        tested: the split that is evaluated.
-        encoder: of the documents.
-        terminal: for progress.
+    `tested` is the split that is evaluated, which must be another one.
     """
 
     dataset: str

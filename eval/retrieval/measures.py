@@ -26,15 +26,9 @@ from surprise_rerank.rerank.grouping import merged_neighbours
 
 @dataclass(frozen=True, slots=True)
 class SystemResult:
-    """What one system did.
+    """What one system did, by the ids of questions; `values` are means over the judged ones.
 
-    Attributes:
-        name: the system's.
-        run: question id -> its ranking.
-        values: measure -> mean over the judged questions.
-        per_query: measure -> question id -> value.
-        latencies: (n,) seconds of each question without encoding it; NaN for a run of another program.
-        is_run: whether it is one.
+    `latencies` are (n,) seconds of each question without encoding it, NaN for a run of another program.
     """
 
     name: str
@@ -76,10 +70,7 @@ def run_system(
     answers_itself: frozenset[str],
     on_progress: Callable[[int], None],
 ) -> tuple[dict[str, Ranking], Float64Array]:
-    """Rank every question's pool, one after the other; returns rankings by question id and seconds each.
-
-    Of the questions in `answers_itself` the document of the same id is left out.
-    """
+    """Rank every question's pool without the document that it is itself: rankings, and (n,) seconds."""
     run: dict[str, Ranking] = {}
     seconds = np.zeros(len(queries))
     # A question's products are short, and numpy's threads wait for each other in a loop: on two cores with a
@@ -112,13 +103,9 @@ def judged_ranking(
     ranking: Ranking, gains: Mapping[str, int], documents: Mapping[str, Document], judged: Judged
 ) -> Ranking:
     """A ranking of passages whose ids are those of judgements: `handbook.pdf#12`.
-
-    Args:
-        ranking: of passages; where pages are judged, neighbours that overlap are one, as a search shows them.
-        gains: judged id -> relevance of this question.
-        documents: by id; they know the pages.
-        judged: `pages` or `passages`. A passage on several pages stands for the most relevant of them that no
-            better passage stands for; one that adds no page takes up its rank, and is not relevant.
+    Where pages are judged, neighbours that overlap are one, as a search shows them. A passage on several
+    pages stands for the most relevant of them, by the gains of the question, that no better passage stands
+    for; one that adds no page takes up its rank, and is not relevant.
     """
     if ranking.passages is None:  # of no candidate
         return ranking

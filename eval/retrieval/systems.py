@@ -48,12 +48,9 @@ class Resources(SystemInputs):
     Attributes:
         document_ids: of all documents.
         corpus: the ensemble of all documents.
-        sample_ids: ids of a uniform sample of the corpus.
-        sample_tokens: their token vectors.
+        sample_ids, sample_tokens: a uniform sample of the corpus, and its token vectors.
         lucene: the documents' words, where Pyserini is installed and a system asks for them.
-        encoder: that the documents were encoded with.
-        fitting: what similarities are fitted on: the words of all documents, and the sample's token vectors;
-            read when it is first asked for.
+        fitting: makes what similarities are fitted on: the words of all documents, and the sample.
         lessons: judged questions that weights are fitted on.
         pool: where every system takes its candidates from, in place of its usual place.
     """
@@ -84,8 +81,7 @@ class Resources(SystemInputs):
     def retriever(self, usual: PoolName | Run, *, bm25: str = "") -> Retriever:
         """The first stage of a system: its usual one, unless `pool` says otherwise.
 
-        `bm25` says whose BM25 scores of all candidates its re-ranker reads: `bm25` is Qdrant's, `bm25-lucene`
-        Lucene's.
+        `bm25` says whose BM25 scores of all candidates its re-ranker reads: `bm25`, or `bm25-lucene`.
         """
         pool = self.pool or usual
         match pool:
@@ -117,13 +113,7 @@ class Resources(SystemInputs):
 
 @dataclass(frozen=True, slots=True)
 class RunRetriever:
-    """The candidates that a run file names, with the scores that it gives them.
-
-    Attributes:
-        run: with the data set's ids.
-        index: where vectors, tokens and texts come from.
-        document_ids: of the index; what else the run names is left out.
-    """
+    """The candidates that a run file names, with the scores that it gives them, if the index has them."""
 
     run: Run
     index: DocumentIndex

@@ -20,12 +20,7 @@ _COLUMNS = ("question", "Q0", "document", "rank", "score", "tag")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a run file says.
-
-    Attributes:
-        name: the file's, without its suffix.
-        rankings: question id -> its ranking.
-    """
+    """A run file's name without its suffix, and its rankings by question id."""
 
     name: str
     rankings: Mapping[str, Ranking]
@@ -115,11 +110,7 @@ def _token(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExternalRun:
-    """A run of another program as a system: its order as it is, as deep as it is.
-
-    Attributes:
-        run: with the data set's ids.
-    """
+    """A run of another program, with the data set's ids, as a system: as it is, and as deep."""
 
     run: Run
 

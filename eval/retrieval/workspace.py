@@ -52,9 +52,7 @@ class Workspace:
     Attributes:
         cache: folder of all indexes.
         key: what distinguishes this data set from others: its name, or its folder's path.
-        encoder: makes the vectors.
         url: of a Qdrant server in place of the embedded store.
-        terminal: for progress and messages.
         passages: split documents that are longer than the model reads, instead of cutting them.
         pooling: as for `IndexOptions`.
     """
@@ -91,10 +89,7 @@ class Workspace:
     def resources(
         self, dataset: RetrievalDataset, anchors: Ensemble | None, lessons: TrainingQuestions, *, lucene: bool
     ) -> Iterator[Resources]:
-        """Index what is not indexed yet, and open everything that systems need.
-
-        Surprise is measured against `anchors`, or the documents where there are none.
-        """
+        """Index what is not indexed yet, and open all that systems need; surprise's ensemble is `anchors`."""
         folder = self.cache / self.name
         with contextlib.ExitStack() as stack:
             index = stack.enter_context(self._opened(folder / "qdrant", dataset))

@@ -50,13 +50,7 @@ LabelNames: TypeAlias = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Task:
-    """A classification.
-
-    Attributes:
-        texts: that are tested, with their labels.
-        names: class -> names, in the order of the classes' characters; two classes at least.
-        train: texts to learn from.
-    """
+    """Texts that are tested, names of two classes or more, in their order, and texts to learn from."""
 
     texts: LabelledTexts
     names: LabelNames
@@ -143,11 +137,7 @@ class ClassifyStudy(LabelledStudy[ClassifySettings, Task]):
 
 
 def label_names(classes: Iterable[str], described: LabelNames | None) -> LabelNames:
-    """The names of classes, in the order of the classes' characters.
-
-    By default a class's own, with spaces for its underscores. Classes of given names that no text is labelled
-    with can be chosen all the same.
-    """
+    """The names of classes, in the order of characters; a class's own has spaces for its underscores."""
     labels = sorted(set(classes))
     names = {name: (name.replace("_", " "),) for name in labels} if described is None else described
     missing = [name for name in labels if name not in names]
@@ -197,10 +187,7 @@ def by_labels(
     weight: Weight,
     crossover_size: float,
 ) -> tuple[IntArray, float | None]:
-    """(n,) places of the chosen classes by the similarity to the labels, and the weight of surprise.
-
-    `system` is of `ZERO_SHOT`; `labels` have vectors in the order of the classes' characters.
-    """
+    """(n,) places of the classes that a system of `ZERO_SHOT` chooses, and the weight of surprise."""
     plain = system == COSINE
     how = {"weight": 0.0} if plain else {"model": _MODELS[system], "weight": weight}
     classifier = SurpriseClassifier(labels, **how, crossover_size=crossover_size)
@@ -245,9 +232,8 @@ def setfit_answers(
     encoder: Encoder, examples: Sequence[str], truth: IntArray, texts: Sequence[str], seed: int
 ) -> tuple[IntArray, float]:
     """(n,) places of the classes that SetFit with its defaults chooses, and the seconds of training.
-
-    (Tunstall et al., arXiv 2209.11055.) The encoder, a sentence-transformers model, stays as it is. Texts
-    have no prompt, as SetFit uses none. The seed is that of every generator that there is.
+    (Tunstall et al., arXiv 2209.11055.) The encoder stays as it is. Texts have no prompt, as SetFit uses
+    none.
     """
     setfit = import_extra("setfit", EXTRA)
     datasets = import_extra("datasets", EXTRA)

@@ -37,9 +37,7 @@ _TESTED = ("V-measure", "ARI")
 def find_assignments(names: Iterable[str]) -> Assignments:
     """Assignments by their names, once each, the cosine first: the others are compared with it.
 
-    Args:
-        names: `cosine`, `surprise` (the Gaussian model), `pooled`, `percentile`, `empirical`; an `@`
-            and a weight from 0 to 1, or `crossover`, may follow. Without it the weight is 1.
+    An `@` and a weight from 0 to 1, or `crossover`, may follow a name; without it the weight is 1.
     """
     assignments: dict[str, tuple[SurpriseModel, Weight]] = {COSINE: ("gaussian", 0.0)}
     for name in names:

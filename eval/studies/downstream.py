@@ -59,12 +59,9 @@ _NOT_SCICITE = re.compile("[^a-z ]")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """n examples.
+    """n texts, their words parted by single spaces, and (n,) places of their classes.
 
-    Attributes:
-        texts: n texts, their words parted by single spaces.
-        others: n texts that they are compared with; empty where the task is about single texts.
-        labels: (n,) places of their classes in the task's list.
+    `others` are n texts that they are compared with; empty where the task is about single texts.
     """
 
     texts: tuple[str, ...]
@@ -84,13 +81,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DownstreamTask:
-    """A classification task.
-
-    Attributes:
-        name: as published.
-        classes: names of the classes.
-        parts: `all`, to be parted by cross-validation; or `train` and `test`; or `train`, `dev` and `test`.
-    """
+    """A classification, whose parts are `all`, or `train` and `test`, or `train`, `dev` and `test`."""
 
     name: str
     classes: tuple[str, ...]
@@ -124,13 +115,7 @@ def read_relatedness(name: str, data: Path | None) -> RelatednessTask:
 
 
 def read_task(name: str, data: Path | None) -> DownstreamTask:
-    """A task by its name.
-
-    Args:
-        name: one of `TASKS`.
-        data: what `--data` names: the folder that holds `downstream` and, for SICK-E, `sts`; or the one that
-            holds the tasks' folders.
-    """
+    """A task of `TASKS`, of the folder that `--data` names."""
     if name in _OF_TWO_FILES:
         folder = data_folder(data, "downstream", name)
         negative, positive, classes = _OF_TWO_FILES[name]
@@ -339,13 +324,8 @@ def runs_of(task: Task, vectors: Vectors) -> Iterator[dict[str, float | None]]:
 
 def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
     """Measure a task the way SentEval does: the measures in % of each run.
-
-    - One part: nested cross-validation. Every fold is tested once, by a classifier whose regularisation was
-      chosen by cross-validation on the others.
-    - `train` and `test`: the regularisation is chosen by cross-validation on `train`.
-    - `train`, `dev` and `test`: it is chosen on `dev`.
-
-    Pairs (u, v) have the features |u - v| and u * v.
+    Of one part every fold is tested once, by a classifier whose l2 was chosen by cross-validation on the
+    others. Else l2 is chosen on `dev`, or without one by cross-validation on `train`.
     """
     parts = {name: _examples(task, name, vectors) for name in task.parts}
     learned = parts["all" if "all" in parts else "train"]

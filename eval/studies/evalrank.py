@@ -55,12 +55,9 @@ _VOCABULARIES: dict[Background, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class RankingTask:
-    """Pairs whose second item is to be found among a background, given the first.
-
-    Attributes:
-        pairs: of items that mean nearly the same.
-        background: items, once each; those of the pairs are among them.
-        judged: of words, the sets in which people say how similar two are.
+    """Pairs that mean nearly the same: the second item is to be found among a background, given the first.
+    Items of pairs are in the background, too. `judged` are, of words, sets in which people say how similar
+    two are.
     """
 
     pairs: tuple[tuple[str, str], ...]
@@ -132,13 +129,9 @@ _ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProcessedWords:
-    """The vectors of n words.
+    """The (n, d) float32 vectors of n words, centred, and the same at length 1; and whether each is known.
 
-    Attributes:
-        plain: (n, d) float32, centred; zeros for unknown words, the mean of a centred vocabulary.
-        unit: (n, d) float32, centred and scaled to length 1; for unknown words, the mean of these over the
-            vocabulary, which is shorter.
-        known: (n,) whether the vocabulary has the word.
+    An unknown word has the mean of the vocabulary: zeros, and a vector that is shorter than 1.
     """
 
     plain: Float32Array
@@ -148,12 +141,9 @@ class ProcessedWords:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """The words of a model, and the rows of n wanted words among them.
+    """The (v, d) vectors of a model's words, and the (n,) rows of n wanted words, -1 for the unknown.
 
-    Attributes:
-        vectors: (v, d), as the model has them; of an encoder, which has one for every word, those of the n
-            words.
-        rows: (n,) of the words; -1 for those that are unknown.
+    Those of an encoder, which has a vector for every word, are of the n words.
     """
 
     vectors: FloatArray
@@ -349,10 +339,8 @@ class WordStudy(RankStudy[WordSettings]):
 
 class SentenceStudy(RankStudy[RankSettings]):
     """EvalRank of sentences.
-
-    Sentence vectors are centred over the background, and for all measures but `l2` scaled to length 1.
-    Similarities of token vectors compare tokens as the model gives them. What has to be fitted, IDF for one,
-    is fitted on the background.
+    Sentence vectors are centred over the background, and for all measures but `l2` scaled to length 1. What
+    has to be fitted, IDF for one, is fitted on the background.
     """
 
     items = "sentences"

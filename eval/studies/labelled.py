@@ -44,14 +44,7 @@ _UNLABELLED = "name the one that has (--label-field), or give --set answers=yes,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledTexts:
-    """Texts with a label each.
-
-    Attributes:
-        name: the file's, without its folder.
-        texts: n texts, in the file's order; a text may be empty.
-        labels: (n,) the class of each, never empty.
-        left_out: how many rows were malformed and skipped.
-    """
+    """n texts, which may be empty, with a label each; how many malformed rows were left out."""
 
     name: str
     texts: tuple[str, ...]
@@ -158,13 +151,7 @@ def _label(document: Document, column: str) -> str | None:
 
 
 class LabelledVectors:
-    """The vectors of a model: read from the cache, or made and kept, so that no text is encoded twice.
-
-    Args:
-        encoder: of the model.
-        cache: the cache folder.
-        terminal: for progress.
-    """
+    """The vectors of a model: read from the cache, or made and kept, so that no text is encoded twice."""
 
     def __init__(self, encoder: Encoder, cache: Path, terminal: Terminal) -> None:
         self.encoder = encoder
@@ -212,10 +199,7 @@ class LabelledStudy(Study[Settings, Data, LabelledVectors]):
 
 
 class Answers(LabelledStudy[LabelledSettings, list[LabelledTexts]]):
-    """What every text of files without labels gets: a label or a cluster, as `answer` says.
-
-    `answers_of` gives what the texts get by a model.
-    """
+    """What every text of files without labels gets by a model: a label or a cluster, as `answer` says."""
 
     def __init__(
         self,

@@ -102,12 +102,7 @@ def _missing(published: Published, data: Path | None) -> str:
 
 
 def tables_of(command: str, data: Path | None) -> Tables:
-    """Return the tables of a command's report, which runs in a process of its own.
-
-    Args:
-        command: of `rerank-eval` or `python`, with {data} for the folder.
-        data: that folder.
-    """
+    """Return the tables of a command's report, which runs in a process of its own; {data} is the folder."""
     program, *arguments = (part.replace("{data}", str(data)) for part in shlex.split(command))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.json")

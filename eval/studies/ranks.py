@@ -69,12 +69,7 @@ def ranks(
 ) -> Float64Array:
     """(n,) ranks of (n, 2) pairs of items, from 1; halves where items are equal.
 
-    Args:
-        measure: of the items.
-        pairs: first and second.
-        counts: (m,) how often each item is in the background; 0 for one that is not.
-        on_progress: called with the number of pairs of every finished block.
-        block: how many scores are in memory together.
+    `counts` are (m,): how often each item is in the background; `block` scores are in memory together.
     """
     border.some("pairs", pairs, "give some to rank")
     limits = measure.limits(pairs[:, 0], pairs[:, 1])
@@ -114,12 +109,9 @@ def distinct(vectors: Float32Array) -> tuple[IntArray, IntArray]:
 
 @dataclass(frozen=True, eq=False)
 class Items:
-    """The items of a ranking, once each.
+    """The items of a ranking, once each: (m, d) float32 vectors, centred, and scaled to length 1 if known.
 
-    Attributes:
-        plain: (m, d) float32 vectors, centred.
-        unit: (m, d) the same, scaled to length 1 where they are known.
-        counts: (m,) how often each is in the background; 0 for one that is not.
+    `counts` are (m,): how often each is in the background; 0 for one that is not.
     """
 
     plain: Float32Array
@@ -282,9 +274,8 @@ class PublishedCosine(Cosine):
 
 class PublishedEuclidean(Euclidean):
     """L2 similarities whose last bits decide, as in the published figures.
-
-    There the similarities of the background are float32 and that of the pair is float64, by a rule of older
-    versions of numpy, so that the second item of every other pair counts against itself.
+    There the background's are float32 and the pair's are float64, by a rule of older versions of numpy, so
+    that the second item of every other pair counts against itself.
     """
 
     counts_equals = False

@@ -35,12 +35,9 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True, slots=True)
 class SentenceModel:
-    """A model of sentences.
-
-    Attributes:
-        name: for tables; a file's name without its folder.
-        encoder: makes token vectors; word vectors are looked up for the lower-cased words between white
-            space, as the benchmarks' texts are tokenised already.
+    """A model of sentences, with its name for tables.
+    Word vectors are looked up for the lower-cased words between white space: benchmarks are tokenised
+    already.
     """
 
     name: str
@@ -55,10 +52,6 @@ class SentenceModel:
         """(n, d) sentence vectors: the mean of the known words as long as it is; 1e-9 where there is none.
 
         Those of another encoder are its own, of length 1.
-
-        Args:
-            texts: n sentences.
-            on_progress: called with the number of texts of every finished batch.
         """
         encoded = self.encoder.encode(texts, on_progress=on_progress)
         if self.word_vectors is None:
@@ -72,11 +65,8 @@ class SentenceModel:
 
 class PooledEncoder(SentenceTransformerEncoder):
     """A transformer whose text vectors are pooled otherwise than its own configuration has it.
-
-    Args:
-        encoder: of the same weights.
-        pooling: `cls`, the last layer's vector of the first token; `first-last`, the mean over all tokens of
-            the first and the last layer.
+    `cls` is the last layer's vector of the first token, `first-last` the mean over all tokens of the first
+    and the last layer.
     """
 
     def __init__(self, encoder: SentenceTransformerEncoder, pooling: Pooling) -> None:
@@ -130,13 +120,7 @@ class SentenceBenchmark(Study[Settings, Data, SentenceModel]):
 
 
 def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Terminal) -> Iterator[Model]:
-    """Models one after the other, each loaded when it is asked for; the names are checked at once.
-
-    Args:
-        names: as for `load_encoder`; a duplicate is loaded once.
-        load: loads one.
-        terminal: for a message before each.
-    """
+    """Models one after the other, each loaded when it is asked for; the names are checked at once."""
     distinct = list(dict.fromkeys(names))
     border.some("models", distinct, "name one")
     border.distinct(

@@ -72,14 +72,7 @@ _FEWEST = 3
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubTask:
-    """n pairs of sentences from one source.
-
-    Attributes:
-        name: unique among all data sets.
-        first: n sentences.
-        second: the n sentences that they are compared with.
-        judgements: (n,) how similar people find each pair.
-    """
+    """n pairs of sentences from one source, and (n,) how similar people find each; names are unique."""
 
     name: str
     first: tuple[str, ...]
@@ -94,10 +87,7 @@ class SubTask:
 class DataSet:
     """A year's sub-tasks, or a data set of one.
 
-    Attributes:
-        name: one of `NAMES`.
-        subtasks: in the order of the publication.
-        other_sentences: those of the other parts of the data set; only EvalRank's post-processing reads them.
+    `other_sentences` are those of the data set's other parts, for EvalRank's post-processing.
     """
 
     name: str
@@ -122,13 +112,7 @@ class DataSet:
 def read_data_sets(
     data: Path | None, names: Sequence[str] = PUBLISHED, *, other_parts: bool = False
 ) -> list[DataSet]:
-    """Read data sets.
-
-    Args:
-        data: the folder that `--data` names; `sts` is looked for in it.
-        names: some of `NAMES`.
-        other_parts: whether the sentences of a data set's other parts are wanted.
-    """
+    """Read data sets of `NAMES` from what `--data` names; with the sentences of their other parts, too."""
     border.some("sets", names, f"name some of {', '.join(NAMES)}")
     border.choices("sets", list(names), NAMES)
     return [_read(data, name, other_parts) for name in dict.fromkeys(names)]
@@ -230,7 +214,7 @@ _PAPER = (
 
 
 class Compared(NamedTuple):
-    """A system beside its baseline on a sub-task, in Pearson correlation x 100, with a 95 % interval."""
+    """A system beside its baseline on a sub-task, in Pearson's r x 100, with a 95 % interval."""
 
     model: str
     similarity: str
@@ -249,8 +233,7 @@ class Compared(NamedTuple):
 def similarities_for(model: SentenceModel, names: Sequence[str] | None, baseline: str) -> tuple[str, ...]:
     """The names of similarities for a model: the baseline first, once each.
 
-    `all` are those of the register but for `fbow-words`, which takes long. By default they are those
-    of the paper, over raw vectors for word vectors, over unit vectors for other encoders.
+    `all` are those of the register but for `fbow-words`, which takes long; by default they are the paper's.
     """
     if names is None:
         raw = model.word_vectors is not None
@@ -301,7 +284,7 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
                     advance(1)
             if settings.post_process:
                 processed = scores.setdefault((model.name + POST_PROCESSED, COSINE), {})
-                processed |= data_set.split(pairs.cosines_post_processed())
+                processed |= data_set.split(pairs.cosines(pairs.processed))
         self._correlate(scores)
         if settings.resamples:
             self._compare(scores)
@@ -459,10 +442,8 @@ def read_word_counts(path: Path) -> Mapping[str, float]:
 
 class EncodedPairs:
     """A data set's sentences, each encoded once.
-
-    SIF's weights come from `word_counts`, by default from the data set's own sentences, whatever other data
-    sets are measured beside it. For `post_process`, vectors are kept without their first two principal
-    components, too: those of all sentences of the data set, other parts included, once each.
+    SIF's weights come from `word_counts`, by default from the data set's own sentences. `processed` vectors
+    lack the first two principal components of all sentences of the data set, other parts included.
     """
 
     def __init__(
@@ -481,15 +462,14 @@ class EncodedPairs:
         self._second = np.array([row[text] for task in data_set.subtasks for text in task.second])
         encoded = model.encoder.encode(sentences, on_progress=on_progress)
         self._texts = Texts(encoded.require_tokens(), word_lists(model.encoder, sentences))
-        self._dimension = encoded.require_tokens().dimension
         self._bags = [self._texts[i] for i in range(len(self._texts))]
         # Word vectors are looked up again for their mean, which takes no time; other models are asked once.
         self._dense = encoded.dense if model.word_vectors is None else model.vectors(sentences)
-        self._processed = self._dense
+        self.processed = self._dense
         if post_process:
             others = [text for text in dict.fromkeys(data_set.other_sentences) if text not in row]
             more = model.vectors(others, on_progress=on_progress) if others else self._dense[:0]
-            self._processed = post_processed(np.concatenate([self._dense, more]))[: len(sentences)]
+            self.processed = post_processed(np.concatenate([self._dense, more]))[: len(sentences)]
 
     @property
     def unknown(self) -> int:
@@ -511,7 +491,7 @@ class EncodedPairs:
         of the model's own sentence vectors. Of distances it is minus the distance, as r is of the values.
         """
         if name == COSINE:
-            return self._cosines(self._dense)
+            return self.cosines(self._dense)
         named = find_similarity(name)
         sample = Texts()
         if "texts" in named.fitted_on:
@@ -520,15 +500,14 @@ class EncodedPairs:
         # Products of sentences are small: with a second thread, numpy takes up to ten times as long for them.
         with threadpool_limits(limits=1, user_api="blas"):
             embedding = embedding_words(self._encoder) if "embedding" in named.fitted_on else None
-            similarity = named.build(CorpusStatistics(self._dimension, sample, self._statistics, embedding))
+            similarity = named.build(
+                CorpusStatistics(self._texts.batch.dimension, sample, self._statistics, embedding)
+            )
             pairs = zip(self._first.tolist(), self._second.tolist(), strict=True)
             values = [similarity.pair(self._bags[a], self._bags[b]) for a, b in pairs]
         return named.linear(np.array(values, np.float64))
 
-    def cosines_post_processed(self) -> Float64Array:
-        """(n,) cosines without the first two principal components."""
-        return self._cosines(self._processed)
-
-    def _cosines(self, vectors: Float32Array) -> Float64Array:
+    def cosines(self, vectors: Float32Array) -> Float64Array:
+        """(n,) cosines of the pairs, of vectors of the sentences."""
         unit = unit_rows(vectors).astype(np.float64)
         return np.asarray((unit[self._first] * unit[self._second]).sum(axis=1))

@@ -26,11 +26,7 @@ class Shown(NamedTuple):
 
 
 class Measurements:
-    """Values of measures by a key, one for each repeat.
-
-    Args:
-        headings: of the parts of a key.
-    """
+    """Values of measures by a key, whose parts have headings; one value for each repeat."""
 
     def __init__(self, *headings: str) -> None:
         self._headings = headings
@@ -89,10 +85,7 @@ class Measurements:
     def crossed(
         self, name: str, title: str, measure: str, digits: int, notes: Sequence[str] = ()
     ) -> Table | None:
-        """A row for each key without its last part, whose values are the columns, and their mean.
-
-        Of the keys that have the measure; None without any.
-        """
+        """A row for each key without its last part, whose values are the columns, and their mean; or None."""
         measured = [key for key in self if self.mean(key, measure) is not None]
         if not measured:
             return None

@@ -10,14 +10,7 @@ from typing import Any
 import click
 
 from surprise_rerank.eval.cli.exits import when_interrupted
-from surprise_rerank.eval.cli.options import (
-    NAMES,
-    NEW_FILE,
-    json_option,
-    present,
-    report_option,
-    reports,
-)
+from surprise_rerank.eval.cli.options import NAMES, NEW_FILE, json_option, present, report_option, reports
 from surprise_rerank.eval.cli.settings import SetValues, set_option
 from surprise_rerank.eval.studies.settings import (
     MODEL,
@@ -67,16 +60,7 @@ def _models(default: str) -> Any:
 
 
 def _study(name: str, kind: type, target: str, text: str, epilog: str, *options: Any) -> click.Command:
-    """Make a command of a study.
-
-    Args:
-        name: of the command.
-        kind: the settings; fields that have no option are keys of `--set`.
-        target: the study, as module:name below `eval.studies`; imported when the command runs.
-        text: of the help.
-        epilog: of the help.
-        options: the most used fields.
-    """
+    """Make a command of a study, module:name below `eval.studies`; what has no option is a key of --set."""
 
     def command(
         *, settings: SetValues, reports: tuple[Path, ...], as_json: bool, quiet: bool, **values: Any

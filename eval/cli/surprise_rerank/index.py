@@ -101,11 +101,7 @@ class IndexSettings:
     gpus: float | None = None
 
     def of_collection(self, location: Location) -> dict[str, int]:
-        """As `collection_settings` of `DocumentIndex.open`.
-
-        Raises:
-            UsageError: if some are given, and the index is in a folder.
-        """
+        """As `collection_settings` of `DocumentIndex.open`; a usage error where the index is in a folder."""
         names = {"shards": "shard_number", "replicas": "replication_factor"}
         names["write_consistency"] = "write_consistency_factor"
         values = {key: value for key in names if (value := getattr(self, key)) is not None}
@@ -486,12 +482,7 @@ def _on_ray(encoder: Encoder, address: str | None, filling: IndexSettings) -> En
 
 
 def _report(
-    out: Output,
-    location: Location,
-    opened: DocumentIndex,
-    done: SyncReport,
-    sources: Sources,
-    begun: float,
+    out: Output, location: Location, opened: DocumentIndex, done: SyncReport, sources: Sources, begun: float
 ) -> None:
     from surprise_rerank.connectors.qdrant.languages import unread
 

@@ -45,9 +45,7 @@ def _kinds() -> tuple[type, ...]:
 @click.command(epilog=_EXAMPLES)
 @click.argument("question", required=False)
 @click.option(
-    "--system",
-    type=SystemChoice(),
-    help="What ranks.  [default: the best that the index stores enough for]",
+    "--system", type=SystemChoice(), help="What ranks.  [default: the best that the index stores enough for]"
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="How many are shown.")
 @click.option(
@@ -156,12 +154,6 @@ def search(
 
     for result in search_results(location, command, out):
         values, report = explain(result, command)
-        present(
-            report,
-            () if file is None else (file,),
-            quiet=out.quiet,
-            values=values,
-            as_json=out.as_json,
-        )
+        present(report, () if file is None else (file,), quiet=out.quiet, values=values, as_json=out.as_json)
         if file is not None:
             out.note(f"{file} shows this")

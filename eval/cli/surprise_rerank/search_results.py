@@ -105,11 +105,7 @@ class SearchCommand:
 
 
 def search_results(location: Location, command: SearchCommand, out: Output) -> Iterator[SearchResult]:
-    """The result of each question, in their order.
-
-    Raises:
-        SurpriseRerankError: if an option is wrong, the index cannot be opened, or lacks what is needed.
-    """
+    """The result of each question, in their order."""
     settings = command.search_settings()
     encodes = command.system is None or find_system(command.system).encodes
     with open_collection(location, model=command.model, config=command.config, encodes=encodes) as index:
@@ -214,12 +210,7 @@ _DOUBTFUL = "what is shown hardly answers this; --min-percentile leaves it out"
 
 
 class Shown:
-    """Shows what was found, one question after another.
-
-    Args:
-        out: where to.
-        command: the search; where it has groups, each has a value.
-    """
+    """Shows what was found, one question after another."""
 
     def __init__(self, out: Output, command: SearchCommand) -> None:
         self._out = out

@@ -28,10 +28,6 @@ def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> N
     """Store documents by requests; what is stored already and unchanged costs a server nothing.
 
     What they were read from is sent to a server on this machine alone: another one's paths mean other files.
-
-    Raises:
-        StoreError: if no server answers, or it fails.
-        DataError: if the server refuses them, in its words.
     """
     token = os.environ.get(TOKEN_VARIABLE, "").partition(" ")[0]  # while one is replaced there are two
     headers = {"Authorization": f"Bearer {token}"} if token else {}

@@ -205,10 +205,7 @@ def _closest(pairs: SimilarDocuments) -> list[dict[str, Any]]:
         top = table.sort_by([("cosine", "descending")]).slice(0, 2 * _CLOSEST).to_pylist()
         best |= {frozenset((row["document"], row["neighbour"])): row for row in top}
     rows = sorted(best.values(), key=lambda row: -row["cosine"])[:_CLOSEST]
-    corpora = {
-        "document": pairs.documents,
-        "neighbour": pairs.against or pairs.documents,
-    }
+    corpora = {"document": pairs.documents, "neighbour": pairs.against or pairs.documents}
     for side, corpus in corpora.items():
         places = [corpus.ids.index(row[side]).as_py() for row in rows]
         texts = corpus.texts(places)
