@@ -151,6 +151,7 @@ def paired_randomization(
     first: npt.ArrayLike, second: npt.ArrayLike, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> float:
     """Two-sided p-value of the paired randomisation test (Smucker, Allan and Carterette, CIKM 2007).
+
     It is the share of random swaps of the two systems' (n,) values whose mean difference is at least as large
     as the one that was seen. With few questions all swaps are tried; for one question it is 1.
     """

@@ -48,7 +48,10 @@ def to_svg(plot: Plot) -> str:
         figure = figures.Figure(figsize=(_WIDTH, _HEIGHT), layout="constrained")
         axes = figure.subplots()
         draw(plot, axes)
-        _legend(axes, figure)
+        handles, names = axes.get_legend_handles_labels()
+        if len(names) > 1:
+            columns = min(2 if max(map(len, names)) > 18 else 3, len(names))
+            figure.legend(handles, names, loc="outside lower center", ncols=columns, fontsize=10)
         file = io.BytesIO()
         figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
     return _element(file.getvalue().decode(), plot)
@@ -124,13 +127,6 @@ def _label(plot: Plot, axes: Any) -> None:
         axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         axes.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(ticker.NullFormatter())
-
-
-def _legend(axes: Any, figure: Any) -> None:
-    handles, names = axes.get_legend_handles_labels()
-    if len(names) > 1:
-        columns = 2 if max(map(len, names)) > 18 else 3
-        figure.legend(handles, names, loc="outside lower center", ncols=min(columns, len(names)), fontsize=10)
 
 
 def _name(text: str, lines: int = 1) -> str:

@@ -21,9 +21,8 @@ _LEAST_TEXT = 24  # characters that a column of texts keeps
 def print_report(report: Report, console: Console | None = None, *, quiet: bool = False) -> None:
     """Print a report's tables, verdicts and notes; details, plots and facts are for files.
 
-    In a file or a pipe the tables are rows with tabs between the cells, below a row of names. Several are
-    apart by an empty line, and have a line `# title` each. Titles, verdicts and notes then go to the error
-    stream.
+    In a file or a pipe tables are rows with tabs between the cells, below a row of names, several with a line
+    `# title` each; titles, verdicts and notes go to the error stream.
     """
     tables = [table for table in report.tables if not table.detail]
     if console is None and not sys.stdout.isatty():

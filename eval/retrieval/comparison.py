@@ -36,7 +36,9 @@ def compare(
     evaluations: Sequence[Evaluation], baseline: str = "cosine", *, all_pairs: bool = False
 ) -> Report:
     """The report of one or several data sets; nothing is compared where the baseline is missing."""
-    corrected = _with_holm([differences(evaluation, baseline) for evaluation in evaluations])
+    tested = [differences(evaluation, baseline) for evaluation in evaluations]
+    p_values = iter(holm([difference.p for beside in tested for difference in beside]))
+    corrected = [tuple(replace(each, corrected=next(p_values)) for each in beside) for beside in tested]
     pairs = list(zip(evaluations, corrected, strict=True))
     tables = [_systems(evaluation, baseline, beside) for evaluation, beside in pairs]
     if len(evaluations) > 1 and evaluations[0].measures:
@@ -77,15 +79,6 @@ def _values(result: SystemResult, measure: str) -> Float64Array:
     """(n,) a system's values of every question, in the order of the questions' ids."""
     values = result.per_query[measure]
     return np.array([values[query] for query in sorted(values)])
-
-
-def _with_holm(by_data_set: Sequence[Sequence[Difference]]) -> list[tuple[Difference, ...]]:
-    """The same differences, by data set, with p corrected for all of them (Holm, 1979)."""
-    corrected = iter(holm([difference.p for beside in by_data_set for difference in beside]))
-    return [
-        tuple(replace(difference, corrected=next(corrected)) for difference in beside)
-        for beside in by_data_set
-    ]
 
 
 def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]) -> Table:

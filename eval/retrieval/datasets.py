@@ -116,6 +116,7 @@ class RetrievalDataset:
 
 def load_dataset(spec: str, split: str | None = None, judged: Judged = "documents") -> RetrievalDataset:
     """Load a data set with its judgements.
+
     `spec` is `demo`, the path of a BEIR folder, whose corpus may be files of any kind in a folder
     `documents`, or an id of ir_datasets. The split is by default the one that the id names, else `test`.
     Where `judged` is `nothing`, all questions are taken.

@@ -31,7 +31,7 @@ from surprise_rerank.eval.retrieval.datasets import (
 )
 from surprise_rerank.eval.retrieval.measures import (
     SystemResult,
-    evidence_run,
+    judged_ranking,
     measure_run,
     parse_measures,
     run_system,
@@ -134,7 +134,10 @@ def evaluate(
             with terminal.bar(name, len(queries), "questions") as advance:
                 run, seconds = run_system(built, queries, depth, dataset.answers_itself, advance)
             if by_passages and not isinstance(built, ExternalRun):
-                run = evidence_run(run, dataset.qrels, documents, settings.judged)
+                run = {
+                    question: judged_ranking(ranking, dataset.qrels[question], documents, settings.judged)
+                    for question, ranking in run.items()
+                }
             values, per_query = measure_run(run, dataset, measures) if measures else ({}, {})
             results.append(
                 SystemResult(name, run, values, per_query, seconds, isinstance(built, ExternalRun))

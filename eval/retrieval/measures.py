@@ -48,8 +48,7 @@ class SystemResult:
 class Difference:
     """A system minus the baseline, in one measure over the questions of one data set.
 
-    `low` and `high` are the ends of the 95 % BCa interval, `p` is of the paired test, and `corrected` is p
-    after Holm's correction for all differences of the report.
+    With the 95 % BCa interval, p of the paired test, and the same after Holm's correction for the report.
     """
 
     system: str
@@ -82,7 +81,11 @@ def run_system(
             if isinstance(system, ExternalRun):
                 run[query.id] = system.ranking(query.id, omit=omitted)
             else:
-                run[query.id] = _ranking(system, query, depth, omitted)
+                pool = system.retriever.retrieve(query, depth + bool(omitted), system.needs)
+                pool = pool.without(omitted) if omitted else pool
+                # A run of candidates may lack the question.
+                ranking = ranked(query, pool, system.reranker).top(depth) if len(pool) else None
+                run[query.id] = ranking or Ranking((), np.zeros(0))
             seconds[i] = time.perf_counter() - start
             on_progress(1)
     if isinstance(system, ExternalRun):
@@ -90,19 +93,11 @@ def run_system(
     return run, seconds
 
 
-def _ranking(system: BuiltSystem, query: Query, depth: int, omit: str) -> Ranking:
-    pool = system.retriever.retrieve(query, depth + bool(omit), system.needs)
-    if omit:
-        pool = pool.without(omit)
-    if not len(pool):  # a run that lacks the question
-        return Ranking((), np.zeros(0))
-    return ranked(query, pool, system.reranker).top(depth)
-
-
 def judged_ranking(
     ranking: Ranking, gains: Mapping[str, int], documents: Mapping[str, Document], judged: Judged
 ) -> Ranking:
     """A ranking of passages whose ids are those of judgements: `handbook.pdf#12`.
+
     Where pages are judged, neighbours that overlap are one, as a search shows them. A passage on several
     pages stands for the most relevant of them, by the gains of the question, that no better passage stands
     for; one that adds no page takes up its rank, and is not relevant.
@@ -117,16 +112,6 @@ def judged_ranking(
         new = [part_id for part in parts if (part_id := f"{name}#{part}") not in ids]
         ids[max(new, key=lambda part_id: gains.get(part_id, 0), default=f"{name}#{passage.number}~")] = None
     return Ranking(tuple(ids), lines.scores, notes=lines.notes)
-
-
-def evidence_run(
-    run: Mapping[str, Ranking],
-    qrels: Mapping[str, Mapping[str, int]],
-    documents: Mapping[str, Document],
-    judged: Judged,
-) -> dict[str, Ranking]:
-    """The rankings of a system, by question id, with the ids of judgements."""
-    return {name: judged_ranking(ranking, qrels[name], documents, judged) for name, ranking in run.items()}
 
 
 def _pages(document: Document, passage: Passage) -> list[int]:

@@ -153,12 +153,6 @@ def surprise(model: SurpriseModel, weight: Weight, shrink: float, resources: Res
     return BuiltSystem("surprise", resources.retriever("cosine"), reranker)
 
 
-def _similarity(name: str, resources: Resources) -> BuiltSystem:
-    named = find_similarity(name)
-    reranker = SimilarityReranker(named.build(resources.fitting(named.fitted_on)), resources.encoder, name)
-    return BuiltSystem(name, resources.retriever("cosine"), reranker)
-
-
 def _bm25_lucene(resources: Resources) -> BuiltSystem:
     """BM25's own order, or a given pool in the order of its BM25 scores."""
     if resources.pool is None:
@@ -203,10 +197,16 @@ def _surprise(name: str, model: SurpriseModel, weight: Weight, shrink: float, su
 def similarity_system(name: str) -> System:
     """Cosine's pool by a similarity of this name; a DataError if there is none."""
     named = find_similarity(name)
+
+    def build(resources: Resources) -> BuiltSystem:
+        similarity = named.build(resources.fitting(named.fitted_on))
+        reranker = SimilarityReranker(similarity, resources.encoder, name)
+        return BuiltSystem(name, resources.retriever("cosine"), reranker)
+
     return System(
         name=name,
         summary=f"cosine's pool by {named.summary}",
-        build=partial(_similarity, name),
+        build=build,
         kind="late-interaction",
         module=named.module,
         extra=named.extra,

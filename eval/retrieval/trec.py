@@ -56,7 +56,12 @@ def read_run(path: Path) -> Run:
 
     if not any(list(read_rows(path, add, " ".join(_COLUMNS), blank=False))):
         raise DataError(f"{path} holds no ranking; expected lines of {' '.join(_COLUMNS)}")
-    return Run(path.stem, {query: _ordered(scores) for query, scores in by_question.items()})
+    rankings = {}
+    for query, scores in by_question.items():
+        ordered = sorted(scores.items(), key=lambda scored: (scored[1], scored[0]), reverse=True)
+        values = np.array([score for _, score in ordered], dtype=np.float64)
+        rankings[query] = Ranking(tuple(name for name, _ in ordered), values, {"run": values})
+    return Run(path.stem, rankings)
 
 
 def split_run(run: str) -> tuple[str, str]:
@@ -72,13 +77,6 @@ def split_run(run: str) -> tuple[str, str]:
 def run_path(name: str, dataset: str) -> Path:
     """Where a run lies; `{dataset}` in its name stands for the data set's short name."""
     return Path(name.replace("{dataset}", dataset)).expanduser()
-
-
-def _ordered(scores: Mapping[str, np.float32]) -> Ranking:
-    by_id = sorted(scores.items(), key=lambda item: item[0], reverse=True)
-    ordered = sorted(by_id, key=lambda item: item[1], reverse=True)  # stable: ties stay as they are
-    values = np.array([score for _, score in ordered], dtype=np.float64)
-    return Ranking(tuple(name for name, _ in ordered), values, {"run": values})
 
 
 def write_run(path: Path, run: Mapping[str, Ranking], tag: str) -> None:

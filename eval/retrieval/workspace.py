@@ -98,7 +98,13 @@ class Workspace:
             self.terminal.say(_told(done, index.engine))
             words = None
             if lucene:
-                words = stack.enter_context(self._open_bm25(folder / "bm25", dataset))
+                digest = hashlib.sha256()
+                for document in dataset.documents:
+                    digest.update(f"{document.id}\0{document.content_hash}\0".encode())
+                place = (folder / "bm25", dataset.documents, digest.hexdigest())
+                with self.terminal.bar("BM25 index", len(dataset.documents), "documents") as advance:
+                    words = BM25Index.open_or_build(*place, on_progress=advance)
+                stack.enter_context(words)
             ids, tokens = index.token_sample(_SAMPLED)
             yield Resources(
                 index=index,
@@ -151,13 +157,6 @@ class Workspace:
             )
 
         return fitting
-
-    def _open_bm25(self, path: Path, dataset: RetrievalDataset) -> BM25Index:
-        digest = hashlib.sha256()
-        for document in dataset.documents:
-            digest.update(f"{document.id}\0{document.content_hash}\0".encode())
-        with self.terminal.bar("BM25 index", len(dataset.documents), "documents") as advance:
-            return BM25Index.open_or_build(path, dataset.documents, digest.hexdigest(), on_progress=advance)
 
 
 def _told(done: SyncReport, engine: str) -> str:

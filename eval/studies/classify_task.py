@@ -232,6 +232,7 @@ def setfit_answers(
     encoder: Encoder, examples: Sequence[str], truth: IntArray, texts: Sequence[str], seed: int
 ) -> tuple[IntArray, float]:
     """(n,) places of the classes that SetFit with its defaults chooses, and the seconds of training.
+
     (Tunstall et al., arXiv 2209.11055.) The encoder stays as it is. Texts have no prompt, as SetFit uses
     none.
     """

@@ -67,13 +67,10 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
     title = "Clusters of texts beside their labels"
     keys = ("data", "model", "assignment")
 
-    def prepare(self) -> None:
-        """Refuse unknown assignments."""
-        self._assignments = find_assignments(self.settings.assignments)
-
     def read(self) -> list[LabelledTexts]:
         """The files; each has two labels at least, and as many texts as there are clusters."""
         settings = self.settings
+        self._assignments = find_assignments(settings.assignments)
         data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]
         border.distinct("names of files", [texts.name for texts in data], "give each once, or rename one")
         for texts in data:
@@ -91,9 +88,8 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
             vectors, repeats = model.of(texts, "query"), self.settings.repeats
             with self.terminal.bar(f"{model.name}: {texts.name}", repeats, "repeats") as advance:
                 for seed in range(repeats):
-                    clusters = self._clusters(texts)
-                    measured = measure(vectors, texts.labels, self._assignments, clusters, seed)
-                    for name, values in measured.items():
+                    how = (self._assignments, self._clusters(texts), seed)
+                    for name, values in measure(vectors, texts.labels, *how).items():
                         self.measurements.add((texts.name, model.name, name), values)
                     advance(1)
 

@@ -85,7 +85,17 @@ def correlate(reports: Sequence[Values]) -> Report:
         of_tasks = {task: _with_task(values, accuracies, task) for task in tasks}
         measurements.add(score, {"models": len(values), **of_mean, **of_tasks})
     exact = f"p: of Spearman's coefficient, two-sided, by permutation (exact up to {_EXACT_MODELS} models), "
-    notes = [*_notes(rows, len(scores) - len(rows))]
+    models = list(dict.fromkeys(model for values in rows.values() for model in values))
+    fewest = min(map(len, rows.values()))
+    orders = math.factorial(fewest) if fewest <= _EXACT_MODELS else _ORDERS + 1
+    notes = [
+        f"{len(models)} models: {', '.join(models)}; MR counts negatively",
+        f"Few models say little: with {fewest}, no p-value can fall below {2 / orders:.2g}, and of "
+        f"{len(rows)} rows some agree by chance; variants of one model are hardly models of their own.",
+    ]
+    if dropped := len(scores) - len(rows):
+        few = f"fewer than {_LEAST_MODELS} models with downstream accuracies"
+        notes.append(f"{dropped} scores of {few} are left out")
     if len(shared) < len(tasks):
         notes.append(f"mean: over {', '.join(shared)}, which all models have")
     for model, table in repeated:
@@ -194,16 +204,3 @@ def _plots(rows: Scores, means: Mapping[str, float]) -> Iterator[Plot]:
                 tuple(Series(model, (value,), (means[model],)) for model, value in values.items()),
                 finding=f"Every point is a model; Spearman's coefficient of the {len(values)} is {rho:.2f}.",
             )
-
-
-def _notes(rows: Scores, dropped: int) -> Iterator[str]:
-    models = list(dict.fromkeys(model for values in rows.values() for model in values))
-    fewest = min(map(len, rows.values()))
-    yield f"{len(models)} models: {', '.join(models)}; MR counts negatively"
-    orders = math.factorial(fewest) if fewest <= _EXACT_MODELS else _ORDERS + 1
-    yield (
-        f"Few models say little: with {fewest}, no p-value can fall below {2 / orders:.2g}, "
-        f"and of {len(rows)} rows some agree by chance; variants of one model are hardly models of their own."
-    )
-    if dropped:
-        yield f"{dropped} scores of fewer than {_LEAST_MODELS} models with downstream accuracies are left out"

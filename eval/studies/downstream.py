@@ -37,7 +37,7 @@ from surprise_rerank.eval.studies.senteval import (
     predict,
 )
 from surprise_rerank.eval.studies.settings import RELATEDNESS, TASKS, DownstreamSettings
-from surprise_rerank.eval.studies.sts import SubTask, read_data_sets
+from surprise_rerank.eval.studies.sts import SICK_HEADER, SubTask, read_data_sets
 from surprise_rerank.eval.studies.study import Shown
 
 PartName: TypeAlias = Literal["all", "train", "dev", "test"]
@@ -45,16 +45,18 @@ T = TypeVar("T")
 # A text, the other one of a pair or nothing, and the place of its class.
 _Item: TypeAlias = tuple[str, str, int]
 
-# What SentEval gives an encoder for a text without any word; CR and MPQA have a few.
-_NOTHING = "."
+_NOTHING = "."  # SentEval's for a text without any word; CR and MPQA have a few
 _MRPC_COLUMNS = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
-_SICK_COLUMNS = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
 # Judged pairs -> the data sets of their parts.
 _JUDGED = {
     "STS-B": ("STS-B-train", "STS-B-dev", "STS-B"),
     "SICK-R": ("SICK-R-train", "SICK-R-trial", "SICK-R"),
 }
-_NOT_SCICITE = re.compile("[^a-z ]")
+SEED = 1111  # SentEval's
+FOLDS = 5
+_LEAST = 2 * FOLDS  # enough for a class to be in every fold of every fold
+_SEEDS = 5  # that an accuracy is the mean of, where there is a test set
+_TEXTS_AT_ONCE = 4096  # token vectors, which an encoder also makes, are in memory together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,11 +111,6 @@ class RelatednessTask:
         return tuple(dict.fromkeys(text for part in parts for text in (*part.first, *part.second)))
 
 
-def read_relatedness(name: str, data: Path | None) -> RelatednessTask:
-    """A task of `settings.RELATEDNESS`, of the folder that `--data` names."""
-    return RelatednessTask(name, *(part.subtasks[0] for part in read_data_sets(data, _JUDGED[name])))
-
-
 def read_task(name: str, data: Path | None) -> DownstreamTask:
     """A task of `TASKS`, of the folder that `--data` names."""
     if name in _OF_TWO_FILES:
@@ -143,7 +140,7 @@ def _filled(path: Path, rows: Iterable[T]) -> list[T]:
 def _citation(line: str) -> tuple[str, str]:
     citation = json.loads(line)
     # What is not a letter is dropped, line ends inside a text too, as in the published evaluation.
-    return citation["label"], _NOT_SCICITE.sub("", str(citation["text"]).lower())
+    return citation["label"], re.sub("[^a-z ]", "", str(citation["text"]).lower())
 
 
 def _before_space(line: str) -> tuple[str, str]:
@@ -222,20 +219,11 @@ _OF_PARTS = {
         {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"},
         ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
         _tabbed(4, 1, 2),
-        repr(_SICK_COLUMNS),
-        _SICK_COLUMNS,
+        repr(SICK_HEADER),
+        SICK_HEADER,
     ),
 }
 
-
-SEED = 1111  # SentEval's
-FOLDS = 5
-# Enough for a class to be in every fold of every fold.
-_LEAST = 2 * FOLDS
-# How many seeds an accuracy is the mean of, where there is a test set.
-_SEEDS = 5
-# Texts per block: an encoder also makes token vectors, and those of a block are in memory together.
-_TEXTS_AT_ONCE = 4096
 
 # Weights, their accuracy on what l2 was chosen by, and what they are tested on.
 _Run: TypeAlias = tuple[Float32Array, float, Examples]
@@ -256,7 +244,10 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
         """The tasks, those that are regressions last."""
         names, data = dict.fromkeys(self.settings.tasks), self.settings.data
         tasks: list[Task] = [read_task(name, data) for name in names if name not in RELATEDNESS]
-        return [*tasks, *(read_relatedness(name, data) for name in names if name in RELATEDNESS)]
+        for name in (name for name in names if name in RELATEDNESS):
+            parts = (part.subtasks[0] for part in read_data_sets(data, _JUDGED[name]))
+            tasks.append(RelatednessTask(name, *parts))
+        return tasks
 
     def measure(self, model: SentenceModel) -> None:
         """Encode each text once, and learn every task."""
@@ -272,7 +263,9 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
                     processed = _looked_up(task.texts, post_processed(plain(task.texts)))
                     by_name[model.name + POST_PROCESSED] = processed
                 for name, vectors in by_name.items():
-                    for values in runs_of(task, vectors):
+                    is_classification = isinstance(task, DownstreamTask)
+                    runs = classify(task, vectors) if is_classification else relatedness(task, vectors)
+                    for values in runs:
                         self.measurements.add((name, task.name), values)
                 advance(1)
 
@@ -315,23 +308,21 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
         return {"classifier": "senteval", "models": models, "seed": SEED, "values": values}
 
 
-def runs_of(task: Task, vectors: Vectors) -> Iterator[dict[str, float | None]]:
-    """The measures of each run of a task."""
-    if isinstance(task, DownstreamTask):
-        return classify(task, vectors)
-    return relatedness(task, vectors, range(SEED, SEED + _SEEDS))
-
-
 def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
     """Measure a task the way SentEval does: the measures in % of each run.
+
     Of one part every fold is tested once, by a classifier whose l2 was chosen by cross-validation on the
     others. Else l2 is chosen on `dev`, or without one by cross-validation on `train`.
     """
-    parts = {name: _examples(task, name, vectors) for name in task.parts}
+    parts = {}
+    for name, part in task.parts.items():
+        first = vectors(part.texts)
+        features = pair_features(first, vectors(part.others)) if part.others else first
+        parts[name] = Examples(features, part.labels)
     learned = parts["all" if "all" in parts else "train"]
-    for number, name in enumerate(task.classes):
+    for number, label in enumerate(task.classes):
         examples = np.flatnonzero(learned.labels == number)
-        border.some(f"examples of {task.name}'s class {name!r}", examples, "are its files whole?", _LEAST)
+        border.some(f"examples of {task.name}'s class {label!r}", examples, "are its files whole?", _LEAST)
     # MRPC is published with F1, too.
     has_f1 = len(task.classes) == 2 and any(part.others for part in task.parts.values())
     # Steps are short: where other programs run, two threads wait for each other ten times as long.
@@ -341,25 +332,16 @@ def classify(task: DownstreamTask, vectors: Vectors) -> Iterator[dict[str, float
             yield {"accuracy": 100 * accuracy(weights, test), "dev accuracy": 100 * dev_accuracy, "F1": f1}
 
 
-def relatedness(task: RelatednessTask, vectors: Vectors, seeds: range) -> Iterator[dict[str, float | None]]:
+def relatedness(task: RelatednessTask, vectors: Vectors) -> Iterator[dict[str, float | None]]:
     """Pearson's and Spearman's coefficients x 100 with the judgements of the test, for each seed."""
-    parts = {
-        part.name: pair_features(vectors(part.first), vectors(part.second))
+    train, dev, test = (
+        (pair_features(vectors(part.first), vectors(part.second)), part.judgements)
         for part in (task.train, task.dev, task.test)
-    }
-    for seed in seeds:
-        predicted, dev = learn_relatedness(
-            (parts[task.train.name], task.train.judgements),
-            (parts[task.dev.name], task.dev.judgements),
-            parts[task.test.name],
-            seed,
-        )
-        coefficients = correlations(predicted, task.test.judgements)
-        yield {
-            "Pearson": 100 * coefficients.pearson,
-            "Spearman": 100 * coefficients.spearman,
-            "dev Pearson": 100 * dev,
-        }
+    )
+    for seed in range(SEED, SEED + _SEEDS):
+        predicted, best = learn_relatedness(train, dev, test[0], seed)
+        of = correlations(predicted, test[1])
+        yield {"Pearson": 100 * of.pearson, "Spearman": 100 * of.spearman, "dev Pearson": 100 * best}
 
 
 def _runs(parts: dict[PartName, Examples], classes: int) -> Iterator[_Run]:
@@ -391,14 +373,6 @@ def _cross_validated(train: Examples, classes: int, seed: int) -> tuple[Float32A
 def _folds(examples: Examples, seed: int) -> list[tuple[IntArray, IntArray]]:
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=seed)
     return list(folds.split(np.zeros(len(examples)), examples.labels))
-
-
-def _examples(task: DownstreamTask, name: PartName, vectors: Vectors) -> Examples:
-    part = task.parts[name]
-    first = vectors(part.texts)
-    if not part.others:
-        return Examples(first, part.labels)
-    return Examples(pair_features(first, vectors(part.others)), part.labels)
 
 
 def _looked_up(texts: tuple[str, ...], vectors: Float32Array) -> Vectors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from surprise_rerank.eval.studies.sentence_models import (
     post_processed,
     whitened,
 )
-from surprise_rerank.eval.studies.settings import Background, RankSettings, WordSettings
+from surprise_rerank.eval.studies.settings import RankSettings
 from surprise_rerank.eval.studies.study import Measurements, Shown
 from surprise_rerank.similarities.bags import Texts, word_lists
 from surprise_rerank.similarities.definitions import Removal, WordStatistics
@@ -45,17 +45,12 @@ WORD_SIMILARITY_SETS = (
     *("WS-353-ALL", "WS-353-SIM", "WS-353-REL", "MC-30", "RG-65", "RW-STANFORD", "MEN-TR-3k"),
     *("MTurk-287", "MTurk-771", "YP-130", "SIMLEX-999", "VERB-143", "SimVerb-3500"),
 )
-# What each choice of a background adds to the words of the pairs.
-_VOCABULARIES: dict[Background, tuple[str, ...]] = {
-    "pairs": (),
-    "basic": ("basic_vocab.txt",),
-    "wiki": ("basic_vocab.txt", "wiki_vocab.txt"),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class RankingTask:
     """Pairs that mean nearly the same: the second item is to be found among a background, given the first.
+
     Items of pairs are in the background, too. `judged` are, of words, sets in which people say how similar
     two are.
     """
@@ -74,11 +69,11 @@ class WordSimilaritySet:
     scores: Float64Array
 
 
-def read_word_ranking(data: Path | None, background: Background = "wiki") -> RankingTask:
+def read_word_ranking(data: Path | None) -> RankingTask:
     """The word pairs of what `--data` names, and the words among which the second one is to be found."""
     folder = data_folder(data, "evalrank", "word_evalrank")
-    extra = [read_rows(folder / name, _item, "a word") for name in _VOCABULARIES[background]]
-    return _task(folder / "pos_pair_5514.txt", *extra)
+    more = [read_rows(folder / name, _item, "a word") for name in ("basic_vocab.txt", "wiki_vocab.txt")]
+    return _task(folder / "pos_pair_5514.txt", *more)
 
 
 def read_sentence_ranking(data: Path | None) -> RankingTask:
@@ -205,10 +200,8 @@ _LEGEND = (
     "known: pairs of which the model has both vectors"
 )
 
-Settings = TypeVar("Settings", bound=RankSettings)
 
-
-class RankStudy(SentenceBenchmark[Settings, RankingTask]):
+class RankStudy(SentenceBenchmark[RankSettings, RankingTask]):
     """The ranks of pairs' second items, given the first, by every model and measure."""
 
     items: ClassVar[str]
@@ -277,7 +270,7 @@ class RankStudy(SentenceBenchmark[Settings, RankingTask]):
         }
 
 
-class WordStudy(RankStudy[WordSettings]):
+class WordStudy(RankStudy):
     """EvalRank of words, and how similarities of words agree with people's.
 
     Vectors are centred over the vocabulary, and for all measures but `l2` scaled to length 1; an unknown word
@@ -287,8 +280,8 @@ class WordStudy(RankStudy[WordSettings]):
     items = "words"
 
     def read(self) -> RankingTask:
-        """Pairs, the vocabulary of the settings, and the judged sets."""
-        task = read_word_ranking(self.settings.data, self.settings.vocabulary)
+        """Pairs, the vocabulary, and the judged sets."""
+        task = read_word_ranking(self.settings.data)
         return replace(task, judged=read_word_similarity(self.settings.data))
 
     def prepare(self) -> None:
@@ -337,8 +330,9 @@ class WordStudy(RankStudy[WordSettings]):
             yield self._agreements.table("word-similarity", "Word similarity", shown)
 
 
-class SentenceStudy(RankStudy[RankSettings]):
+class SentenceStudy(RankStudy):
     """EvalRank of sentences.
+
     Sentence vectors are centred over the background, and for all measures but `l2` scaled to length 1. What
     has to be fitted, IDF for one, is fitted on the background.
     """

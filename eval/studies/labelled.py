@@ -37,7 +37,6 @@ SURPRISE: Mapping[str, SurpriseModel] = {
     "percentile": "percentile",
     "empirical": "empirical",
 }
-_SAMPLE_SEED = 0
 _HUB = "hf:"
 _UNLABELLED = "name the one that has (--label-field), or give --set answers=yes, which needs none"
 
@@ -68,7 +67,7 @@ class LabelledTexts:
         """So many at random, always the same, or all of them: files are often sorted by label."""
         if limit is None or limit >= len(self):
             return self
-        rows = np.sort(np.random.default_rng(_SAMPLE_SEED).permutation(len(self))[:limit])
+        rows = np.sort(np.random.default_rng(0).permutation(len(self))[:limit])
         texts, labels = (tuple(column[i] for i in rows) for column in (self.texts, self.labels))
         return LabelledTexts(self.name, texts, labels, self.left_out)
 
@@ -102,14 +101,6 @@ def read_labelled(
     border.some(f"labels of {path} in the column {label!r}", rows, _UNLABELLED)
     texts, labels = zip(*rows, strict=True)
     return LabelledTexts(source.name, texts, labels, source.skipped.total + missing)
-
-
-def read_unlabelled(path: Path, *, text: str | None = None, on_error: OnError = "raise") -> LabelledTexts:
-    """Read texts of a file as `read_labelled` does, without labels: each has the label ``?``."""
-    source = open_documents(path, fields=Fields(id="content", text=text), on_error=on_error)
-    texts = tuple(document.text for document in source)
-    border.some(f"texts of {path}", texts, "give a file with some")
-    return LabelledTexts(source.name, texts, ("?",) * len(texts), source.skipped.total)
 
 
 def _of_hub(name: str, text: str | None, label: str) -> LabelledTexts:
@@ -219,9 +210,15 @@ class Answers(LabelledStudy[LabelledSettings, list[LabelledTexts]]):
         return f"Texts of {', '.join(texts.name for texts in self.data)}"
 
     def read(self) -> list[LabelledTexts]:
-        """The texts."""
-        how = {"text": self.settings.text, "on_error": self.settings.on_error}
-        return [read_unlabelled(file, **how).sample(self.settings.limit) for file in self._files]  # type: ignore[arg-type]
+        """The texts; each has the label ``?``."""
+        fields, on_error, data = Fields(id="content", text=self.settings.text), self.settings.on_error, []
+        for file in self._files:
+            source = open_documents(file, fields=fields, on_error=on_error)
+            texts = tuple(document.text for document in source)
+            border.some(f"texts of {file}", texts, "give a file with some")
+            labelled = LabelledTexts(source.name, texts, ("?",) * len(texts), source.skipped.total)
+            data.append(labelled.sample(self.settings.limit))
+        return data
 
     def measure(self, model: LabelledVectors) -> None:
         """Add what the texts get."""

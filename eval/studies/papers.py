@@ -41,12 +41,6 @@ class Published:
     why: str = ""
 
 
-def read_published() -> list[Published]:
-    """Return the published figures."""
-    entries = yaml.safe_load(Path(__file__).with_name("published.yaml").read_bytes())
-    return [Published(**entry) for entry in entries]
-
-
 class Papers(Study[PapersSettings, list[Published], Published]):
     """What can be run of the published figures, and both side by side."""
 
@@ -60,7 +54,8 @@ class Papers(Study[PapersSettings, list[Published], Published]):
 
     def read(self) -> list[Published]:
         """The published figures that are wanted."""
-        every, only = read_published(), self.settings.only
+        entries = yaml.safe_load(Path(__file__).with_name("published.yaml").read_bytes())
+        every, only = [Published(**entry) for entry in entries], self.settings.only
         border.choices("only", only or (), [published.name for published in every])
         return [published for published in every if only is None or published.name in only]
 

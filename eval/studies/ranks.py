@@ -258,9 +258,8 @@ class Euclidean(Cosine):
 class PublishedCosine(Cosine):
     """Cosines whose last bits decide, as in the published figures.
 
-    There the products of the background and that of the pair are summed in different orders, so that the
-    second item of one pair in four counts against itself. Here the orders are fixed, so that no library or
-    machine changes the figures.
+    There the products of the background and of the pair are summed in different orders, so that the second
+    item of one pair in four counts against itself. Here the orders are fixed, whatever library or machine.
     """
 
     counts_equals = False
@@ -274,6 +273,7 @@ class PublishedCosine(Cosine):
 
 class PublishedEuclidean(Euclidean):
     """L2 similarities whose last bits decide, as in the published figures.
+
     There the background's are float32 and the pair's are float64, by a rule of older versions of numpy, so
     that the second item of every other pair counts against itself.
     """

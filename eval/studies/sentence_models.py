@@ -22,13 +22,9 @@ from surprise_rerank.eval.studies.settings import BenchmarkSettings, Pooling
 from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.similarities.definitions import Removal
 
-# What EvalRank gives a sentence of which no word is known, in every dimension.
-_NOTHING = 1e-9
-# Behind the name of a model whose vectors are post-processed.
-POST_PROCESSED = "+pp"
-WHITENED = "+white"
-# Of the largest variance, what is rounding.
-_NO_VARIANCE = 1e-10
+_NOTHING = 1e-9  # EvalRank's for a sentence of which no word is known, in every dimension
+POST_PROCESSED, WHITENED = "+pp", "+white"  # behind a model's name
+_NO_VARIANCE = 1e-10  # of the largest one, what is rounding
 
 Model = TypeVar("Model")
 
@@ -36,6 +32,7 @@ Model = TypeVar("Model")
 @dataclass(frozen=True, slots=True)
 class SentenceModel:
     """A model of sentences, with its name for tables.
+
     Word vectors are looked up for the lower-cased words between white space: benchmarks are tokenised
     already.
     """
@@ -65,6 +62,7 @@ class SentenceModel:
 
 class PooledEncoder(SentenceTransformerEncoder):
     """A transformer whose text vectors are pooled otherwise than its own configuration has it.
+
     `cls` is the last layer's vector of the first token, `first-last` the mean over all tokens of the first
     and the last layer.
     """
@@ -102,7 +100,7 @@ def load_sentence_model(name: str, pooling: Pooling = "own") -> SentenceModel:
         return SentenceModel(f"{shown}+{pooling}", PooledEncoder(encoder, pooling))
     encoder = load_encoder(name)
     if isinstance(encoder, StaticEncoder):
-        encoder = StaticEncoder(lower_cased(encoder.vectors), tokenize=lower_words)
+        encoder = StaticEncoder(lower_cased(encoder.vectors), tokenize=lambda text: text.lower().split())
     return SentenceModel(shown, encoder)
 
 
@@ -134,11 +132,6 @@ def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Term
             yield loaded
 
     return one_by_one()
-
-
-def lower_words(text: str) -> list[str]:
-    """The words between white space, in lower case."""
-    return text.lower().split()
 
 
 def lower_cased(vectors: WordVectors) -> WordVectors:

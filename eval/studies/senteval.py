@@ -23,8 +23,7 @@ import numpy as np
 from surprise_rerank.core.arrays import Float32Array, Float64Array, IntArray
 from surprise_rerank.eval.stats import correlations
 
-# Values of l2, one of which is chosen.
-GRID = (1e-5, 1e-4, 1e-3, 1e-2)
+GRID = (1e-5, 1e-4, 1e-3, 1e-2)  # values of l2, one of which is chosen
 GRADES = np.arange(1.0, 6.0)  # of pairs
 
 _BATCH, _PAIRS = 128, 64
@@ -37,6 +36,10 @@ _RATE, _SMOOTHING, _LEAST = np.float32(0.01), np.float32(0.99), np.float32(1e-8)
 
 # (n, d) vectors of n texts.
 Vectors = Callable[[tuple[str, ...]], Float32Array]
+
+
+def _with_bias(features: Float32Array) -> Float32Array:
+    return np.concatenate([features, np.ones((len(features), 1), np.float32)], axis=1)
 
 
 def pair_features(first: Float32Array, second: Float32Array) -> Float32Array:
@@ -210,10 +213,6 @@ class Adam:
         rate = np.float32(0.001 / (1 - 0.9**self._steps))
         root = np.sqrt(self._square / np.float32(1 - 0.999**self._steps)) + np.float32(1e-8)
         self._weights -= rate * self._mean / root
-
-
-def _with_bias(features: Float32Array) -> Float32Array:
-    return np.concatenate([features, np.ones((len(features), 1), np.float32)], axis=1)
 
 
 def _shares(weights: Float32Array, features: Float32Array) -> Float32Array:

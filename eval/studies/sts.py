@@ -61,13 +61,24 @@ _STR = ("STR", "STR-characters")
 PUBLISHED = (*YEARS, "STS-B", "SICK-R", "STR")
 NAMES = (*PUBLISHED, *[n for n in (*_STS_B, *_SICK, *_STR) if n not in PUBLISHED])
 
-_SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
 # Two sentences, and their judgement.
 _Row: TypeAlias = tuple[str, str, float]
-# As many rows of STR's file are pairs.
-_STR_PAIRS = 5500
-# A correlation of fewer has no meaning, and the bootstrap needs them.
-_FEWEST = 3
+_STR_PAIRS = 5500  # rows of STR's file that are pairs
+_FEWEST = 3  # pairs: a correlation of fewer has no meaning, and the bootstrap needs them
+ALL, COSINE = "all", "cosine"
+# The paper's, over raw word vectors. Token vectors of a sentence encoder are compared at length 1.
+_WORDS = (
+    *("max-jaccard-raw", "dynamax-jaccard-raw", "dynamax-otsuka-raw"),
+    *("dynamax-dice-raw", "sif-pc-cosine-raw"),
+)
+_COEFFICIENTS = ("Pearson", "Spearman", "Kendall")
+_FEW = 10  # systems that a terminal has room for under every data set
+_VERDICTS: dict[Verdict, str] = {"win": "wins", "loss": "losses", "tie": "ties"}
+_PAPER = (
+    "Published for DynaMax-Jaccard beside average-cosine, over three sets of word vectors (GloVe, fastText, "
+    "word2vec) and 24 sub-tasks: 77.8 % wins, 1.4 % losses, 20.8 % ties (Zhelezniak et al., ICLR 2019)."
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,13 +135,11 @@ def _read(data: Path | None, name: str, other_parts: bool) -> DataSet:
         return DataSet(name, tuple(_read_subtask(folder, name, task) for task in YEARS[name]))
     if name in _STR:
         return DataSet(name, (_read_str(data_folder(data, "sts", "STR"), name),))
-    parts, folder_name, read = (
-        (_STS_B, "STSBenchmark", _read_sts_b) if name in _STS_B else (_SICK, "SICK", _read_sick)
-    )
+    parts, folder_name = (_STS_B, "STSBenchmark") if name in _STS_B else (_SICK, "SICK")
     folder = data_folder(data, "sts", folder_name)
-    others = [read(folder / parts[part], part) for part in parts if other_parts and part != name]
+    others = [_read_part(folder / parts[part], part) for part in parts if other_parts and part != name]
     sentences = tuple(text for task in others for text in (*task.first, *task.second))
-    return DataSet(name, (read(folder / parts[name], name),), sentences)
+    return DataSet(name, (_read_part(folder / parts[name], name),), sentences)
 
 
 def _read_subtask(folder: Path, year: str, name: str) -> SubTask:
@@ -152,24 +161,23 @@ def _read_subtask(folder: Path, year: str, name: str) -> SubTask:
     return _subtask(f"{year} {name}", rows, gold)
 
 
-def _read_sts_b(path: Path, name: str) -> SubTask:
-    def row(line: str) -> _Row:
-        # Fields about licences may follow.
-        _, _, _, _, score, first, second, *_ = line.split("\t")
+def _read_part(path: Path, name: str) -> SubTask:
+    """A part of STS-B, or of SICK, whose file has a header."""
+
+    def sts_b(line: str) -> _Row | None:
+        _, _, _, _, score, first, second, *_ = line.split("\t")  # fields about licences may follow
         return first, second, number(score, 0, 5)
 
-    expected = "genre, file, year, pair, score from 0 to 5, two sentences, with tabs between"
-    return _subtask(name, list(read_rows(path, row, expected)), path)
-
-
-def _read_sick(path: Path, name: str) -> SubTask:
-    def row(line: str) -> _Row | None:
+    def sick(line: str) -> _Row | None:
         _, first, second, score, _ = line.split("\t")
-        return None if line == _SICK_HEADER else (first, second, number(score, 1, 5))
+        return None if line == SICK_HEADER else (first, second, number(score, 1, 5))
 
-    rows = list(read_rows(path, row, f"{_SICK_HEADER!r}, the score from 1 to 5"))
-    if rows[:1] != [None]:
-        raise DataError(f"{path}: the first line must be the header {_SICK_HEADER!r}")
+    row, expected = sick, f"{SICK_HEADER!r}, the score from 1 to 5"
+    if name in _STS_B:
+        row, expected = sts_b, "genre, file, year, pair, score from 0 to 5, two sentences, with tabs between"
+    rows = list(read_rows(path, row, expected))
+    if name in _SICK and rows[:1] != [None]:
+        raise DataError(f"{path}: the first line must be the header {SICK_HEADER!r}")
     return _subtask(name, [judged for judged in rows if judged is not None], path)
 
 
@@ -195,22 +203,6 @@ def _subtask(name: str, rows: Sequence[_Row], path: Path) -> SubTask:
     border.some(f"judged pairs of {path}", rows, "a correlation needs them", _FEWEST)
     first, second, scores = zip(*rows, strict=True)
     return SubTask(name, first, second, np.array(scores, dtype=np.float64))
-
-
-ALL, COSINE = "all", "cosine"
-# The paper's, over raw word vectors. Token vectors of a sentence encoder are compared at length 1.
-_WORDS = (
-    *("max-jaccard-raw", "dynamax-jaccard-raw", "dynamax-otsuka-raw"),
-    *("dynamax-dice-raw", "sif-pc-cosine-raw"),
-)
-_COEFFICIENTS = ("Pearson", "Spearman", "Kendall")
-# With more systems, a terminal has no room for all of them under every data set.
-_FEW = 10
-_VERDICTS: dict[Verdict, str] = {"win": "wins", "loss": "losses", "tie": "ties"}
-_PAPER = (
-    "Published for DynaMax-Jaccard beside average-cosine, over three sets of word vectors (GloVe, fastText, "
-    "word2vec) and 24 sub-tasks: 77.8 % wins, 1.4 % losses, 20.8 % ties (Zhelezniak et al., ICLR 2019)."
-)
 
 
 class Compared(NamedTuple):
@@ -442,6 +434,7 @@ def read_word_counts(path: Path) -> Mapping[str, float]:
 
 class EncodedPairs:
     """A data set's sentences, each encoded once.
+
     SIF's weights come from `word_counts`, by default from the data set's own sentences. `processed` vectors
     lack the first two principal components of all sentences of the data set, other parts included.
     """

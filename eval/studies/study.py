@@ -138,9 +138,7 @@ class Study(ABC, Generic[Settings, Data, Model]):
 
     Attributes:
         keys: headings of the parts of a measurement's key.
-        settings: what was asked for.
         data: what `read` gives, or what was given in its place.
-        measurements: filled by `measure`.
         remarks: notes that measuring gives, once each.
     """
 

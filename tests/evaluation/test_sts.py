@@ -19,7 +19,7 @@ from surprise_rerank.errors import DataError
 from surprise_rerank.eval.cli.rerank_eval.studies import sts as command
 from surprise_rerank.eval.reports.report import Report
 from surprise_rerank.eval.stats import correlations
-from surprise_rerank.eval.studies.sentence_models import SentenceModel, lower_words
+from surprise_rerank.eval.studies.sentence_models import SentenceModel
 from surprise_rerank.eval.studies.settings import StsSettings
 from surprise_rerank.eval.studies.sts import (
     YEARS,
@@ -156,7 +156,7 @@ def subtask(name: str, size: int, seed: int) -> SubTask:
 
 def word_model(name: str = "toy.txt", d: int = 16, seed: int = 0) -> SentenceModel:
     vectors = np.random.default_rng(seed).normal(size=(len(WORDS), d)).astype(np.float32)
-    return SentenceModel(name, StaticEncoder(WordVectors(WORDS, vectors, name), tokenize=lower_words))
+    return SentenceModel(name, StaticEncoder(WordVectors(WORDS, vectors, name), tokenize=str.split))
 
 
 def encoder_model() -> SentenceModel:
@@ -218,7 +218,7 @@ def test_pearson_of_word_movers_is_that_of_the_negative_distance() -> None:
     pytest.importorskip("ot")
     # One word each: the distance is that of the two vectors, 1, 3 and 8; people say 3, 2 and -.5.
     vectors = np.array([[0.0], [1.0], [3.0], [8.0]], np.float32) + 1
-    words = StaticEncoder(WordVectors(("a", "b", "c", "d"), vectors, "line"), tokenize=lower_words)
+    words = StaticEncoder(WordVectors(("a", "b", "c", "d"), vectors, "line"), tokenize=str.split)
     task = SubTask("STS-B", ("a", "a", "a"), ("b", "c", "d"), np.array([3.0, 2.0, -0.5]))
     pairs = EncodedPairs(SentenceModel("line", words), DataSet("STS-B", (task,)))
     np.testing.assert_allclose(pairs.similarities("wmd-raw"), [-1, -3, -8], atol=1e-6)

@@ -112,7 +112,13 @@ def command(context: click.Context, /, **values: Any) -> None:
     The commands below evaluate models of words and sentences, and classify and cluster texts.
     """
     if context.invoked_subcommand is not None:
-        _refuse_options(context)
+        # Retrieval's options would do nothing before a sub-command.
+        for parameter in context.command.params:
+            if context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+                name = context.invoked_subcommand
+                raise click.UsageError(
+                    f"{parameter.opts[0]} is for retrieval; {name}'s options follow {name}"
+                )
     elif values["systems"] == ("help",):
         _list_systems()
     else:
@@ -173,15 +179,6 @@ def _compare(
     if run_dir is not None:
         write_results(run_dir, evaluations, report)
         terminal.say(f"runs and figures are in {run_dir}")
-
-
-def _refuse_options(context: click.Context) -> None:
-    """Refuse retrieval's options before a sub-command, where they would do nothing."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if source is ParameterSource.COMMANDLINE:
-            name = context.invoked_subcommand
-            raise click.UsageError(f"{parameter.opts[0]} is for retrieval; {name}'s options follow {name}")
 
 
 for _study in STUDIES:

@@ -21,7 +21,6 @@ from surprise_rerank.eval.studies.settings import (
     PapersSettings,
     RankSettings,
     StsSettings,
-    WordSettings,
 )
 
 STUDIES: list[click.Command] = []
@@ -87,19 +86,17 @@ def _study(name: str, kind: type, target: str, text: str, epilog: str, *options:
 
 words = _study(
     "words",
-    WordSettings,
+    RankSettings,
     "evalrank:WordStudy",
     """Show whether a model ranks the similar word before 22,207 others (EvalRank), and agrees with people.
 
     The rank of a pair is the number of words that are more similar to its first word than its second one is;
-    of words as similar half count, as all words without a vector are. MR is the mean rank, MRR the mean of 1
-    / rank, Hits@k the share of pairs of rank k or better. The report also has the correlations with people's
-    judgements on 13 word-similarity sets.
+    of words as similar half count. The report also has the correlations with people's judgements on 13
+    word-similarity sets.
     """,
     """\b
     Examples:
       rerank-eval words --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval words --data benchmarks --set post_process=yes --set vocabulary=basic --report words.html
       rerank-eval words --data benchmarks --model toy_emb.txt --set as_published=yes
 
     \b
@@ -118,13 +115,11 @@ sentences = _study(
     "evalrank:SentenceStudy",
     """Show whether a model ranks the similar sentence before 24,957 others (EvalRank).
 
-    The rank of a pair is the number of sentences that are more similar to its first sentence than its second
-    one is. MR is the mean rank, MRR the mean of 1 / rank, Hits@k the share of pairs of rank k or better.
+    The rank of a pair is the number of sentences that are more similar to its first one than the second is.
     """,
     """\b
     Examples:
       rerank-eval sentences --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval sentences --data benchmarks --similarities cosine,dynamax-jaccard-raw
       rerank-eval sentences --data benchmarks --model toy_emb.txt --similarities cosine --set as_published=yes
 
     \b
@@ -182,7 +177,6 @@ downstream = _study(
     """\b
     Examples:
       rerank-eval downstream --data benchmarks --model toy_emb.txt --model glove-6b-50d
-      rerank-eval downstream --data benchmarks --model toy_emb.txt --tasks MR,CR --set post_process=yes
       rerank-eval downstream --data benchmarks --model all-MiniLM-L6-v2 --tasks STS-B,SICK-R
     """,
     _data,
@@ -210,7 +204,6 @@ classify = _study(
     Examples:
       rerank-eval classify ag_news.test.jsonl --set 'templates=this matter is {},{}'
       rerank-eval classify test.jsonl --train train.jsonl --set inductive=yes --report classify.html
-      rerank-eval classify test.jsonl --set ensemble_size=10,100,1000
       rerank-eval classify test.jsonl --train train.jsonl --set few_shot=3,9,21
       rerank-eval classify texts.csv --set answers=yes --set names=names.yaml > labels.tsv
 
@@ -259,11 +252,8 @@ cluster = _study(
     """\b
     Examples:
       rerank-eval cluster tweet.jsonl searchsnippets.jsonl --model all-MiniLM-L6-v2 --model glove-6b-50d
-      rerank-eval cluster reddit.csv --text-field title --label-field subreddit --set repeats=40
-      rerank-eval cluster news.parquet --set clusters=50 --set assignments=surprise,surprise@0.5
+      rerank-eval cluster news.parquet --text-field title --set assignments=surprise,surprise@0.5
       rerank-eval cluster texts.csv --set answers=yes --set clusters=20 > clusters.tsv
-
-    FILE is JSONL, CSV, TSV (each may end in .gz) or Parquet, with a text and a label in each row.
 
     \b
     Assignments of the points to the centres of k-means, all compared with the cosine:

@@ -136,11 +136,6 @@ _HEADING = 60  # characters of a text that stand for a title
 Block: TypeAlias = tuple[int, Hit, Excerpt]
 
 
-def excerpt_length(console: Console) -> int:
-    """How many characters of a sentence there is room for."""
-    return min(_LINES * (_width(console) - 8), 300)
-
-
 def print_blocks(blocks: Sequence[Block], console: Console) -> None:
     """Print results below each other, an empty line between."""
     indent = max((len(str(rank)) for rank, _, _ in blocks), default=0) + 3
@@ -222,9 +217,14 @@ class Shown:
 
     def show(self, result: SearchResult) -> None:
         """Show the hits of a question, or groups of them."""
-        groups = self._groups(result)
+        answer, command = result.answer, self._command
+        groups: list[Group] = [(None, answer.shown)]
+        if self._group_by is not None:
+            groups = [*answer.groups(self._group_by, command.top, command.settings.group_size).items()]
+            if len(groups) < command.top:
+                many = f"{len(groups)} groups among {len(answer.ranking)} candidates"
+                self._out.note(f"{many}; a larger --pool looks for more")
         if self._out.as_json:
-            answer = result.answer
             verdict = verdict_json(answer.verdict)
             head = {
                 "query": answer.query.text,
@@ -239,18 +239,6 @@ class Shown:
             self._print_blocks(result, groups)
         else:
             self._print_rows(result, groups)
-
-    def _groups(self, result: SearchResult) -> list[Group]:
-        answer, command = result.answer, self._command
-        if self._group_by is None:
-            return [(None, answer.shown)]
-        groups: list[Group] = [
-            *answer.groups(self._group_by, command.top, command.settings.group_size).items()
-        ]
-        if len(groups) < command.top:
-            many = f"{len(groups)} groups among {len(answer.ranking)} candidates"
-            self._out.note(f"{many}; a larger --pool looks for more")
-        return groups
 
     def _print_rows(self, result: SearchResult, groups: Sequence[Group]) -> None:
         question, hits = result.answer.query.text, [hit for _, of_group in groups for hit in of_group]
@@ -285,7 +273,7 @@ class Shown:
             print_text(Text(one_line(result.answer.query.text), style="bold"), console, apart=True)
         console.print()  # below a note, too, where the error stream is the same terminal
         hits = [hit for _, of_group in groups for hit in of_group]
-        length = excerpt_length(console)
+        length = min(_LINES * (_width(console) - 8), 300)
         texts = iter(excerpts(result.answer.query.text, [*map(body, hits)], result.language, length))
         for number, (value, of_group) in enumerate(groups):
             if self._group_by is not None:

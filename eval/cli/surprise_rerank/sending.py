@@ -32,10 +32,14 @@ def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> N
     token = os.environ.get(TOKEN_VARIABLE, "").partition(" ")[0]  # while one is replaced there are two
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     done, stored = Counter[str](), 0
+
+    def size(document: Document) -> int:
+        return len(document.content) + _PLACE * len(document.places)
+
     with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as client:
         terminal = Terminal(quiet=not out.shows_progress)
         with terminal.bar("sending", sources.expected(), "documents") as advance:
-            for batch in in_batches(sources, _size, _CHARACTERS, _SENT):
+            for batch in in_batches(sources, size, _CHARACTERS, _SENT):
                 answer = _put(client, url, [_json(document, is_here=is_here) for document in batch])
                 stored = answer.pop("documents")
                 done.update(answer)
@@ -44,10 +48,6 @@ def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> N
     counts = ", ".join(f"{done[name]} {name}" for name in ("added", "updated", "unchanged"))
     values = {"server": url, **done, "documents": stored, "skipped": skipped}
     out.result(values, [f"{url}: {counts}; {stored} documents", *skipped_lines(skipped)])
-
-
-def _size(document: Document) -> int:
-    return len(document.content) + _PLACE * len(document.places)
 
 
 def _json(document: Document, *, is_here: bool) -> dict[str, Any]:

@@ -111,7 +111,15 @@ def serve(
             raise click.UsageError(
                 f"--{name} is for HTTP, and --mcp stdio speaks over the standard streams alone"
             )
-    _run_stdio(settings, options)
+    from surprise_rerank.connectors.mcp import run_stdio
+
+    service, stopped = _service(settings, options), threading.Event()
+    with (
+        process.ending_on_sigterm(),
+        service.loading(settings, stopped.set),
+        process.forwarded(service.logger),
+    ):
+        run_stdio(service, stopped)
 
 
 def run_http(
@@ -155,19 +163,6 @@ def run_http(
         stop = functools.partial(setattr, server, "should_exit", True)
         stack.enter_context(service.loading(settings, stop))
         process.run(server, listening, service.logger, show)
-
-
-def _run_stdio(settings: PipelineSettings, options: ServerOptions) -> None:
-    from surprise_rerank.connectors.mcp import run_stdio
-    from surprise_rerank.connectors.server import process
-
-    service, stopped = _service(settings, options), threading.Event()
-    with (
-        process.ending_on_sigterm(),
-        service.loading(settings, stopped.set),
-        process.forwarded(service.logger),
-    ):
-        run_stdio(service, stopped)
 
 
 def _service(settings: PipelineSettings, options: ServerOptions, said: str | None = None) -> Service:
