@@ -301,7 +301,7 @@ def test_post_processing_takes_the_components_of_all_sentences_off(data_sets: li
     vectors = model.vectors(sentences).astype(np.float64)
     axes = np.linalg.svd(vectors)[2][:2]
     processed = dict(zip(sentences, vectors - vectors @ axes.T @ axes, strict=True))
-    cosines = EncodedPairs(model, data_set, post_process=True).cosines_post_processed()
+    cosines = (pairs := EncodedPairs(model, data_set, post_process=True)).cosines(pairs.processed)
     (task,) = data_set.subtasks
     for value, first, second in zip(cosines, task.first, task.second, strict=True):
         a, b = processed[first], processed[second]
