@@ -30,11 +30,6 @@ class Output:
     quiet: bool = False
 
     @property
-    def shows_progress(self) -> bool:
-        """Whether the error stream gets a bar, or lines where it is no terminal."""
-        return not self.quiet
-
-    @property
     def is_terminal(self) -> bool:
         """Whether results go to a terminal."""
         return sys.stdout.isatty()

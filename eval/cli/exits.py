@@ -47,8 +47,13 @@ _SWALLOWED = 0.5  # seconds after which an interruption that nobody handles has 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
     """The handler of Ctrl-C, which remembers it: a library may swallow it, or make another error of it."""
+
+    def show(unraisable: sys.UnraisableHookArgs) -> None:  # but an interruption: that one comes again
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            sys.__unraisablehook__(unraisable)
+
     _interruptions.append(number)
-    sys.unraisablehook = _unraisable
+    sys.unraisablehook = show
     if hasattr(signal, "SIGALRM"):  # Windows has none
         signal.signal(signal.SIGALRM, _again)
     _interrupt_again(_SWALLOWED)
@@ -66,12 +71,6 @@ def _interrupt_again(seconds: float) -> None:
     """In so many seconds; in none, never."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
-    """Show what a library could not raise, but an interruption: that one comes again."""
-    if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-        sys.__unraisablehook__(unraisable)
 
 
 @contextlib.contextmanager

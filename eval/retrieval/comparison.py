@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from surprise_rerank.core.arrays import Float64Array
-from surprise_rerank.core.files import disk_errors
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 from surprise_rerank.eval.reports.writing import write_report
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, short_name
@@ -30,6 +29,7 @@ _MEANINGS = {
 }
 
 _NAMED = 8  # questions with the largest gains, and as many with the largest losses
+LEVEL = 0.05  # at which differences are called significant
 
 
 def compare(
@@ -57,14 +57,12 @@ def compare(
 
 def differences(evaluation: Evaluation, baseline: str) -> tuple[Difference, ...]:
     """Every other system beside the baseline in the first measure; p is not corrected yet."""
-    compared_with = next((result for result in evaluation.results if result.name == baseline), None)
-    if compared_with is None or not evaluation.measures:
+    names = [result.name for result in evaluation.results]
+    if baseline not in names or not evaluation.measures:
         return ()
-    first = _values(compared_with, evaluation.measures[0])
+    first = _values(evaluation.results[names.index(baseline)], evaluation.measures[0])
     beside = []
-    for result in evaluation.results:
-        if result is compared_with:
-            continue
+    for result in (result for result in evaluation.results if result.name != baseline):
         second = _values(result, evaluation.measures[0])
         gains = second - first
         low, high = difference_interval(first, second)
@@ -92,10 +90,7 @@ def _systems(evaluation: Evaluation, baseline: str, beside: Sequence[Difference]
     verdict = ""
     if beside:
         best = max(beside, key=lambda difference: difference.mean)
-        verdict = difference_verdict(
-            *(best.system, baseline, evaluation.measures[0], best.mean, (best.low, best.high)),
-            *(best.corrected, f"{len(evaluation.qrels)} questions"),
-        )
+        verdict = difference_verdict(best, baseline, evaluation.measures[0], len(evaluation.qrels))
     name, notes = evaluation.name, evaluation.notes
     return Table(name, evaluation.title, tuple(columns), tuple(rows), notes=notes, verdict=verdict)
 
@@ -278,12 +273,6 @@ def _time(evaluation: Evaluation, timed: Sequence[SystemResult]) -> Plot:
     )
 
 
-def make_folder(folder: Path) -> None:
-    """A folder for `write_results`, which is there or can be made."""
-    with disk_errors(str(folder)):
-        folder.mkdir(parents=True, exist_ok=True)
-
-
 def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Report) -> None:
     """A TREC run file per system of ours, and `results.json` with every question's values.
 
@@ -298,32 +287,19 @@ def write_results(folder: Path, evaluations: Sequence[Evaluation], report: Repor
     write_report(report, folder / "results.json")
 
 
-# The level at which differences are called significant.
-LEVEL = 0.05
-
-
-def difference_verdict(
-    system: str,
-    baseline: str,
-    measure: str,
-    mean: float,
-    interval: tuple[float, float] | None,
-    corrected: float,
-    over: str,
-) -> str:
+def difference_verdict(best: Difference, baseline: str, measure: str, questions: int) -> str:
     """The best system beside the baseline, and whether the difference is significant.
 
-    >>> difference_verdict("fusion", "cosine", "nDCG@10", 0.084, (0.018, 0.169), 0.11, "21 questions")
-    'fusion +.084 [.018, .169] nDCG@10 over cosine, Holm p .11: not significant at .05 with 21 questions'
-    >>> difference_verdict("surprise", "cosine", "accuracy", 0.04, None, 0.0002, "900 texts")
-    'surprise +.040 accuracy over cosine, Holm p .0002: significant at .05 with 900 texts'
+    >>> difference_verdict(Difference("auto", 0.084, 0.018, 0.169, 0.05, 0.11, 9, 3, 9), "bm25", "RR", 21)
+    'auto +.084 [.018, .169] RR over bm25, Holm p .11: not significant at .05 with 21 questions'
     """
-    ends = "" if interval is None else f" [{', '.join(map(short, interval))}]"
-    is_significant = "significant" if corrected <= LEVEL else "not significant"
-    tested = f"Holm p {p_value(corrected)}: {is_significant} at {short(LEVEL, 2)} with {over}"
-    if mean > 0:
-        return f"{system} +{short(mean)}{ends} {measure} over {baseline}, {tested}"
-    return f"no system is above {baseline} in {measure}; the next is {system}, {short(mean)}{ends}, {tested}"
+    difference = f"{short(best.mean)} [{short(best.low)}, {short(best.high)}]"
+    p = "< .0001" if best.corrected < 5e-5 else short(best.corrected, 2 if best.corrected >= 0.1 else 4)
+    is_significant = "significant" if best.corrected <= LEVEL else "not significant"
+    tested = f"Holm p {p}: {is_significant} at {short(LEVEL, 2)} with {questions} questions"
+    if best.mean > 0:
+        return f"{best.system} +{difference} {measure} over {baseline}, {tested}"
+    return f"no system is above {baseline} in {measure}; the next is {best.system}, {difference}, {tested}"
 
 
 def short(number: float, digits: int = 3) -> str:
@@ -335,14 +311,3 @@ def short(number: float, digits: int = 3) -> str:
     text = f"{number:.{digits}f}"
     sign, size = ("-", text[1:]) if text.startswith("-") else ("", text)
     return f"{sign if float(size) else ''}{size.removeprefix('0')}"
-
-
-def p_value(p: float) -> str:
-    """A p-value with two digits behind the point, or four where it is below .1.
-
-    >>> p_value(0.11), p_value(0.0514), p_value(0.0002), p_value(0.00001), p_value(1.0)
-    ('.11', '.0514', '.0002', '< .0001', '1.00')
-    """
-    if p < 5e-5:
-        return "< .0001"
-    return short(p, 2 if p >= 0.1 else 4)

@@ -45,11 +45,11 @@ from surprise_rerank.eval.retrieval.settings import (
     RetrievalSettings,
 )
 from surprise_rerank.eval.retrieval.systems import EVALUATED, POOLS, Resources, build, similarity_system
-from surprise_rerank.eval.retrieval.trec import ExternalRun, Run, read_run, run_path, split_run
+from surprise_rerank.eval.retrieval.trec import Run, read_run, run_path, split_run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key, load_anchors
 from surprise_rerank.similarities.table import with_raw
 
-AnySystem: TypeAlias = System | ExternalRun
+AnySystem: TypeAlias = System | Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,18 +130,16 @@ def evaluate(
         documents = {document.id: document for document in dataset.documents}
         results = []
         for name, system in systems.items():
-            built = system if isinstance(system, ExternalRun) else _built(system, resources, whole.judged)
+            built = system if isinstance(system, Run) else _built(system, resources, whole.judged)
             with terminal.bar(name, len(queries), "questions") as advance:
                 run, seconds = run_system(built, queries, depth, dataset.answers_itself, advance)
-            if by_passages and not isinstance(built, ExternalRun):
+            if by_passages and not isinstance(built, Run):
                 run = {
                     question: judged_ranking(ranking, dataset.qrels[question], documents, settings.judged)
                     for question, ranking in run.items()
                 }
             values, per_query = measure_run(run, dataset, measures) if measures else ({}, {})
-            results.append(
-                SystemResult(name, run, values, per_query, seconds, isinstance(built, ExternalRun))
-            )
+            results.append(SystemResult(name, run, values, per_query, seconds, isinstance(built, Run)))
             if isinstance(built, BuiltSystem) and built.note:
                 notes.append(f"{name}: {built.note}")
             notes.extend(_remarks(name, run, dataset))
@@ -218,16 +216,16 @@ def short_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-.")
 
 
-def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, ExternalRun]:
+def _runs(settings: RetrievalSettings, dataset: RetrievalDataset) -> dict[str, Run]:
     """Run files of other programs, by the names of their systems."""
-    systems: dict[str, ExternalRun] = {}
+    systems: dict[str, Run] = {}
     for named in settings.runs:
         name, file = split_run(named)
         run = _run(file, dataset)
         name = name.strip() or run.name
         if name in systems or name in SYSTEMS or name in EVALUATED:
             raise DataError(f"two systems have the name {name!r}; name the run: runs=NAME={file}")
-        systems[name] = ExternalRun(run)
+        systems[name] = run
     return systems
 
 
@@ -262,7 +260,7 @@ def _without_baseline(settings: RetrievalSettings, systems: Mapping[str, AnySyst
 
 
 def _needs(system: AnySystem) -> frozenset[Need]:
-    return frozenset() if isinstance(system, ExternalRun) else system.needs | system.uses
+    return frozenset() if isinstance(system, Run) else system.needs | system.uses
 
 
 def _built(system: System, resources: Resources, judged: Judged) -> BuiltSystem:
@@ -297,7 +295,7 @@ def _available(systems: Mapping[str, AnySystem], judged: Judged) -> tuple[dict[s
     here: dict[str, AnySystem] = {}
     notes = []
     for name, system in systems.items():
-        missing = "" if isinstance(system, ExternalRun) else _missing(system, judged)
+        missing = "" if isinstance(system, Run) else _missing(system, judged)
         if missing:
             notes.append(f"{name}: not measured, {missing}")
         else:

@@ -18,7 +18,7 @@ from surprise_rerank.documents import Document, Passage
 from surprise_rerank.errors import SurpriseRerankError
 from surprise_rerank.eval.retrieval.datasets import RetrievalDataset
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Judged
-from surprise_rerank.eval.retrieval.trec import ExternalRun
+from surprise_rerank.eval.retrieval.trec import Run
 from surprise_rerank.pipeline import ranked
 from surprise_rerank.places import Place
 from surprise_rerank.rerank.grouping import merged_neighbours
@@ -63,7 +63,7 @@ class Difference:
 
 
 def run_system(
-    system: BuiltSystem | ExternalRun,
+    system: BuiltSystem | Run,
     queries: Sequence[Query],
     depth: int,
     answers_itself: frozenset[str],
@@ -78,7 +78,7 @@ def run_system(
         for i, query in enumerate(queries):
             start = time.perf_counter()
             omitted = query.id if query.id in answers_itself else ""
-            if isinstance(system, ExternalRun):
+            if isinstance(system, Run):
                 run[query.id] = system.ranking(query.id, omit=omitted)
             else:
                 pool = system.retriever.retrieve(query, depth + bool(omitted), system.needs)
@@ -88,7 +88,7 @@ def run_system(
                 run[query.id] = ranking or Ranking((), np.zeros(0))
             seconds[i] = time.perf_counter() - start
             on_progress(1)
-    if isinstance(system, ExternalRun):
+    if isinstance(system, Run):
         seconds[:] = np.nan
     return run, seconds
 

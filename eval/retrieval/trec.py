@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -20,7 +20,7 @@ _COLUMNS = ("question", "Q0", "document", "rank", "score", "tag")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run file's name without its suffix, and its rankings by question id."""
+    """A run file's name without its suffix, and its rankings by question id; as a system it is as it is."""
 
     name: str
     rankings: Mapping[str, Ranking]
@@ -36,6 +36,14 @@ class Run:
             for query, ranking in self.rankings.items()
         }
         return Run(self.name, rankings)
+
+    def ranking(self, query: str, *, omit: str = "") -> Ranking:
+        """The ranking of a question by its id; empty, where the run lacks the question."""
+        ranking = self.rankings.get(query, Ranking((), np.zeros(0)))
+        if omit not in ranking.ids:
+            return ranking
+        kept = [i for i, name in enumerate(ranking.ids) if name != omit]
+        return Ranking(tuple(ranking.ids[i] for i in kept), ranking.scores[kept])
 
 
 def read_run(path: Path) -> Run:
@@ -86,36 +94,15 @@ def write_run(path: Path, run: Mapping[str, Ranking], tag: str) -> None:
     score, and would put ties into another order than the rank. White space in ids is percent-encoded.
     """
     lines: list[str] = []
-    for query_id, ranking in run.items():
-        lines += _lines(query_id, ranking.ids, ranking.scores.tolist(), tag)
+    for query, ranking in run.items():
+        last = np.float32(np.inf)
+        for rank, (document, score) in enumerate(zip(ranking.ids, ranking.scores, strict=True), start=1):
+            last = min(np.float32(score), np.nextafter(last, np.float32(-np.inf)))
+            lines.append(f"{_token(query)} Q0 {_token(document)} {rank} {last} {_token(tag)}\n")
     with disk_errors(str(path)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(encodable("".join(lines)), encoding="utf-8")
 
 
-def _lines(query: str, ids: Sequence[str], scores: Sequence[float], tag: str) -> list[str]:
-    lines = []
-    last = np.float32(np.inf)
-    for rank, (document, score) in enumerate(zip(ids, scores, strict=True), start=1):
-        last = min(np.float32(score), np.nextafter(last, np.float32(-np.inf)))
-        lines.append(f"{_token(query)} Q0 {_token(document)} {rank} {last} {_token(tag)}\n")
-    return lines
-
-
 def _token(name: str) -> str:
     return "".join(quote(c) if c.isspace() else c for c in name)
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalRun:
-    """A run of another program, with the data set's ids, as a system: as it is, and as deep."""
-
-    run: Run
-
-    def ranking(self, query: str, *, omit: str = "") -> Ranking:
-        """The ranking of a question by its id; empty, where the run lacks the question."""
-        ranking = self.run.rankings.get(query, Ranking((), np.zeros(0)))
-        if omit not in ranking.ids:
-            return ranking
-        kept = [i for i, name in enumerate(ranking.ids) if name != omit]
-        return Ranking(tuple(ranking.ids[i] for i in kept), ranking.scores[kept])

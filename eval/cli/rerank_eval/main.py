@@ -18,14 +18,10 @@ from surprise_rerank.eval.retrieval.settings import DEFAULTS, RetrievalSettings
 _EPILOG = """\b
 Examples:
   rerank-eval                                    the built-in demo, nothing to download
-  rerank-eval --dataset beir/scifact             a data set of ir_datasets (its test split)
   rerank-eval --dataset beir/scifact,beir/nfcorpus --report both.html
-  rerank-eval --dataset ./my-beir-folder --measures "nDCG@10 AP@100"
   rerank-eval --dataset ./my-manuals --set judged=pages --systems bm25,cosine,auto
-  rerank-eval --dataset beir/nfcorpus --set ensemble=train-questions --run-dir runs
   rerank-eval --dataset ./my-texts --set judged=nothing --systems bm25-lucene,auto --run-dir rankings
   rerank-eval --dataset beir/scifact --set runs=theirs=theirs.trec
-  rerank-eval --dataset beir/scifact --set candidates=theirs.trec --systems cosine,dynamax
   rerank-eval --model glove-6b-50d --systems bm25-lucene,cosine,wmd
   rerank-eval classify texts.jsonl               zero-shot by the labels' names
 
@@ -155,8 +151,9 @@ def _compare(
     **values: Any,
 ) -> None:
     from surprise_rerank.connectors.progress import Terminal
+    from surprise_rerank.core.files import disk_errors
     from surprise_rerank.eval.reports.writing import check_files
-    from surprise_rerank.eval.retrieval.comparison import compare, make_folder, write_results
+    from surprise_rerank.eval.retrieval.comparison import compare, write_results
     from surprise_rerank.eval.retrieval.evaluation import check_together, evaluate, load_model
 
     chosen = settings.of(RetrievalSettings, dataset=datasets[0], baseline=baseline, **values)
@@ -164,7 +161,8 @@ def _compare(
     chosen = replace(chosen, systems=systems or usual)
     check_files(reports)
     if run_dir is not None:
-        make_folder(run_dir)  # errors come now, not after everything was measured
+        with disk_errors(str(run_dir)):  # they come now, not after everything was measured
+            run_dir.mkdir(parents=True, exist_ok=True)
     terminal = Terminal(quiet=quiet)
     check_together(chosen, datasets, run_dir)
     encoder = None

@@ -84,6 +84,6 @@ def enrich(
             )
             return
         report = collection.enrich(
-            tokens=adding.tokens, words=adding.words, dry_run=dry_run, show_progress=out.shows_progress
+            tokens=adding.tokens, words=adding.words, dry_run=dry_run, show_progress=not out.quiet
         )
         out.result(asdict(report), [str(report)])

@@ -45,10 +45,7 @@ Examples:
   surprise-rerank index letters/ --index my-index --prune
   surprise-rerank index news.csv --id-field key --text-field story --index news \\
       --set payload_indexes.metadata.year=integer
-  surprise-rerank index letters/ --index my-index --rebuild --set passages.tokens=128
   surprise-rerank index papers.parquet --index http://localhost:6333/papers --set shards=6
-  surprise-rerank index papers.parquet --index http://localhost:6333/papers --ray head:6379
-  surprise-rerank index http://localhost:6333/old --index my-index
   surprise-rerank index --delete 17 --index my-index
   surprise-rerank index --copy-of my-index --index http://localhost:6333/papers
   surprise-rerank index letters/ --server http://localhost:8000
@@ -271,7 +268,7 @@ def index(
             )
     encoder = _on_ray(encoder, ray, filling)
     begun = time.perf_counter()
-    progress: dict[str, Any] = {"show_progress": out.shows_progress, "background": filling.background}
+    progress: dict[str, Any] = {"show_progress": not out.quiet, "background": filling.background}
     anew = {"options": options, "collection_settings": of_collection, **progress}
     if lost is not None:
         from surprise_rerank.connectors.qdrant import DocumentIndex
@@ -330,7 +327,7 @@ def _copied(
     if reads:
         raise click.UsageError("--copy-of goes without SOURCE, --prune and --rebuild")
     with _open(location_of(original)) as opened:
-        shows = out.shows_progress
+        shows = not out.quiet
         points = copy_index(opened.storage, location, collection_settings=of_collection, show_progress=shows)
     values = {"index": str(location), "copy_of": original, "points": points}
     out.result(values, [f"{location}: a copy of {original}, {points} points"])

@@ -19,10 +19,7 @@ Examples:
   surprise-rerank demo
   surprise-rerank index letters/ --index my-index
   surprise-rerank search "why do dogs bark" --index my-index
-  surprise-rerank search "why do dogs bark" --index my-index --explain page.html
   surprise-rerank status --index my-index
-  surprise-rerank enrich --index http://localhost:6333/papers
-  surprise-rerank tune weights --questions queries.jsonl --qrels qrels/train.tsv --index my-index
   surprise-rerank serve --index my-index --page
   surprise-rerank similar papers.jsonl --out neighbours.parquet
 

@@ -22,13 +22,10 @@ _HERE = "-"  # where an explanation goes that has no file
 _EXAMPLES = """\b
 Examples:
   surprise-rerank search "why do dogs bark" --index my-index
-  surprise-rerank search "why do dogs bark" --index my-index --system cosine
-  surprise-rerank search "why do dogs bark" --index my-index --explain
   surprise-rerank search "why do dogs bark" --index my-index --explain page.html
   surprise-rerank search wings --index my-index --top 3 \\
       --filter '{"must": [{"key": "metadata.year", "range": {"gte": 1960}}]}'
   surprise-rerank search wings --index my-index --set group_by=metadata.author
-  surprise-rerank search wings --index my-index --passages --set max_per_document=2
   surprise-rerank search - --index my-index --json < questions.txt
   surprise-rerank search --index http://localhost:6333/papers -- "-1 as an index"
 """

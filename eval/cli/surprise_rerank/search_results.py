@@ -83,30 +83,22 @@ class SearchCommand:
     config: str | None
     settings: SetSettings
 
-    @property
-    def shown(self) -> int | None:
-        """How many lines are shown; None where there are groups of what the whole pool has."""
-        return None if self.settings.group_by is not None else self.top
-
-    def search_settings(self) -> SearchSettings:
-        """The options as every interface has them; a DataError if the filter is none."""
-        return {
-            "filter": None if self.condition is None else read_filter("--filter", self.condition),
-            "tenant": self.tenant,
-            "min_percentile": self.min_percentile,
-            "depth": self.pool,
-            "diversity": self.diversity,
-            "collapse": self.collapse,
-            "offset": self.settings.offset,
-            "unit": "passage" if self.passages else "document",
-            "max_per_document": self.settings.max_per_document,
-            "context": self.settings.context,
-        }
-
 
 def search_results(location: Location, command: SearchCommand, out: Output) -> Iterator[SearchResult]:
     """The result of each question, in their order."""
-    settings = command.search_settings()
+    settings: SearchSettings = {
+        "filter": None if command.condition is None else read_filter("--filter", command.condition),
+        "tenant": command.tenant,
+        "min_percentile": command.min_percentile,
+        "depth": command.pool,
+        "diversity": command.diversity,
+        "collapse": command.collapse,
+        "offset": command.settings.offset,
+        "unit": "passage" if command.passages else "document",
+        "max_per_document": command.settings.max_per_document,
+        "context": command.settings.context,
+    }
+    shown = None if command.settings.group_by is not None else command.top  # groups are of the whole pool
     encodes = command.system is None or find_system(command.system).encodes
     with open_collection(location, model=command.model, config=command.config, encodes=encodes) as index:
         name = command.system or index.default_system
@@ -118,7 +110,7 @@ def search_results(location: Location, command: SearchCommand, out: Output) -> I
         if command.system is None:
             out.note(f"ranked by {system.summary} (--system chooses another)")
         for question in command.questions:
-            answer = pipeline.answer(question, command.shown)
+            answer = pipeline.answer(question, shown)
             for note in answer.shown.notes:
                 out.note(note)
             if command.condition is not None and not len(answer.ranking):
@@ -126,12 +118,9 @@ def search_results(location: Location, command: SearchCommand, out: Output) -> I
             yield SearchResult(system, answer, encoder, index.language)
 
 
-# Longer lines are hard to read.
-_WIDEST = 110
+_WIDEST = 110  # longer lines are hard to read
 _LINES = 3  # of an excerpt, about
 _HEADING = 60  # characters of a text that stand for a title
-
-
 # A rank, what has it, and its best sentence.
 Block: TypeAlias = tuple[int, Hit, Excerpt]
 

@@ -37,7 +37,7 @@ def send(url: str, sources: Sources, out: Output, *, is_here: bool = False) -> N
         return len(document.content) + _PLACE * len(document.places)
 
     with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS) as client:
-        terminal = Terminal(quiet=not out.shows_progress)
+        terminal = Terminal(quiet=out.quiet)
         with terminal.bar("sending", sources.expected(), "documents") as advance:
             for batch in in_batches(sources, size, _CHARACTERS, _SENT):
                 answer = _put(client, url, [_json(document, is_here=is_here) for document in batch])

@@ -31,13 +31,7 @@ Examples:
 \b
   curl localhost:8000/v1/rerank -H 'Content-Type: application/json' \\
     -d '{"query": "why do dogs bark", "documents": ["Cats sleep.", "Dogs bark to warn."]}'
-
-\b
-In the settings of an agent's host:
-  {"mcpServers": {"letters": {"command": "surprise-rerank",
-                              "args": ["serve", "--mcp", "stdio", "--index", "/my-index"]}}}
 """
-_WHICH = "which index? give --index with a folder, or a collection such as http://localhost:6333/papers"
 
 
 @click.command(epilog=_EXAMPLES)
@@ -102,7 +96,7 @@ def serve(
     except DataError as error:
         raise click.UsageError(str(error)) from error
     if (page or mcp) and not settings.location.is_given:
-        raise click.UsageError(_WHICH)
+        location_of(None)  # asks which one
     if mcp != "stdio":
         run_http(settings, options, host, port, tools=mcp is not None, opens=page)
         return

@@ -31,10 +31,8 @@ _CLOSEST = 5  # pairs that are shown with their texts
 _EXAMPLES = """\b
 Examples:
   surprise-rerank similar papers.jsonl --out neighbours.parquet
-  surprise-rerank similar papers.jsonl --out pairs.csv --above 4
   surprise-rerank similar papers.jsonl --out pairs.csv --groups duplicates.csv
   surprise-rerank similar new.csv --against archive.jsonl --out matches.jsonl -k 3
-  surprise-rerank similar --index http://localhost:6333/papers --out pairs.parquet --set search=graph
   surprise-rerank similar papers.parquet --out pairs.parquet --ray head:6379 --set workers=32
 """
 
@@ -137,7 +135,7 @@ def similar(
 
     begun, work = time.perf_counter(), out.with_name(f"{out.name}.work")
     try:
-        pairs = _similar(sources, comparing, work, how, options, output.shows_progress)
+        pairs = _similar(sources, comparing, work, how, options, not output.quiet)
         summary: dict[str, Any] = {"out": str(out), "pairs": pairs.write(out)}
         if groups is not None:
             table = pairs.groups(how.duplicate)

@@ -30,7 +30,6 @@ _BLOCK = 512  # bytes, the unit of st_blocks
 _EXAMPLES = """\b
 Examples:
   surprise-rerank status --index my-index
-  surprise-rerank status --index my-index --json
   surprise-rerank status --index my-index --plan 10000000
   surprise-rerank status --index http://localhost:6333/papers --config papers.toml
 """
