@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from surprise_rerank.core.files import disk_errors
 from surprise_rerank.errors import DataError, DatasetError
@@ -78,10 +78,13 @@ def read_questions(path: str) -> Iterator[str]:
     where = "the standard input" if path == STANDARD_INPUT else path
     is_empty = True
     try:
-        with _open(path) as file:
-            for question in _lines(file, where):
-                is_empty = False
-                yield question
+        with contextlib.nullcontext(sys.stdin.buffer) if path == STANDARD_INPUT else open(path, "rb") as file:
+            for number, line in enumerate(file, start=1):
+                if text := line.decode("utf-8-sig" if number == 1 else "utf-8").strip():
+                    is_empty = False
+                    yield text
+    except UnicodeDecodeError as error:
+        raise DataError(f"{where}:{number} is not UTF-8 ({error.reason}); convert it first") from error
     except FileNotFoundError as error:
         raise DataError(f"{path}: there is no such file of questions") from error
     except IsADirectoryError as error:
@@ -108,22 +111,6 @@ def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     if not judgements:
         raise DataError(f"{path} holds no judgement; expected lines of question, document and relevance")
     return judgements
-
-
-def _open(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
-    if path == STANDARD_INPUT:
-        return contextlib.nullcontext(sys.stdin.buffer)
-    return open(path, "rb")
-
-
-def _lines(file: BinaryIO, where: str) -> Iterator[str]:
-    for number, line in enumerate(file, start=1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-        except UnicodeDecodeError as error:
-            raise DataError(f"{where}:{number} is not UTF-8 ({error.reason}); convert it first") from error
-        if text:
-            yield text
 
 
 def _from_table(path: Path) -> dict[str, str]:

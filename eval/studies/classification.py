@@ -77,7 +77,6 @@ class FewShot(ClassifyStudy):
     keys = ("model", "k", "system")
 
     def read(self) -> Task:
-        """The texts, and all draws of examples."""
         task = super().read()
         self._source, self._shots, self._unreached = task.train or task.texts, self.settings.few_shot or (), 0
         self._classes = len(self._source.classes)
@@ -87,7 +86,6 @@ class FewShot(ClassifyStudy):
         return task
 
     def measure(self, model: LabelledVectors) -> None:
-        """What a model's systems learn from every draw."""
         systems = self._possible(model)
         for shots in self._shots:
             learning = systems if shots else tuple(name for name in systems if name in _NEED_TRAINING)
@@ -130,7 +128,6 @@ class FewShot(ClassifyStudy):
         return systems
 
     def tables(self) -> Iterator[Table]:
-        """A row for each model, number of examples and system."""
         shown = [Shown(name, spread=True) for name in ("weighted F1", "macro F1", "accuracy")]
         yield self.measurements.table(
             "few-shot",
@@ -140,12 +137,10 @@ class FewShot(ClassifyStudy):
         )
 
     def plots(self) -> Iterator[Plot]:
-        """Weighted F1 over the number of examples."""
         note = "Means over the draws of examples, and lines from the worst draw to the best."
         yield self.measurements.plot("line", "Learning from few examples", "weighted F1", note=note)
 
     def notes(self) -> Iterator[str]:
-        """How examples are drawn, and what learns from them."""
         source = self._source.name
         drawn = "of each class" if self.settings.balanced else "for each class in the mean, of any class"
         yield f"k: examples {drawn}, drawn from {source}; a smaller k's are among a larger one's"
@@ -313,12 +308,10 @@ class ZeroShot(ClassifyStudy):
     keys = ("model", "template", "system")
 
     def prepare(self) -> None:
-        """Begin with no answer."""
         super().prepare()
         self._right: dict[tuple[str, str, str], BoolArray] = {}
 
     def measure(self, model: LabelledVectors) -> None:
-        """What a model's systems make of the texts."""
         task, train = self.data, self.data.train
         texts = model.of(task.texts)
         source = texts if train is None or not self.settings.inductive else model.of(train)
@@ -341,7 +334,6 @@ class ZeroShot(ClassifyStudy):
         self.measurements.add(key, {"weight": weight, **qualities(truth, places)})
 
     def tables(self) -> Iterator[Table]:
-        """A row for each model, template and system."""
         tested = {
             key: mcnemar(right, self._right[other])
             for key, right in self._right.items()
@@ -362,11 +354,9 @@ class ZeroShot(ClassifyStudy):
         return next((other for other in by_cosine if template in (other[1], _NO_TEMPLATE)), None)
 
     def plots(self) -> Iterator[Plot]:
-        """The accuracy of each system."""
         yield self.measurements.plot("bars", "Accuracy", "accuracy")
 
     def notes(self) -> Iterator[str]:
-        """What is tested, against which ensemble, and how."""
         task, settings = self.data, self.settings
         yield f"texts tested: {len(task.texts)}; classes to choose from: {len(task.classes)}"
         if not settings.inductive:
@@ -391,7 +381,6 @@ class EnsembleSizes(ClassifyStudy):
     keys = ("model", "template", "ensemble", "system")
 
     def read(self) -> Task:
-        """The texts; ensembles that leave none to test are left out."""
         task, sizes = super().read(), self.settings.ensemble_size or ()
         self._sizes = [size for size in sizes if size < len(task.texts)]
         advice = f"it has {len(task.texts)}: give more texts, or smaller ensembles"
@@ -400,7 +389,6 @@ class EnsembleSizes(ClassifyStudy):
         return task
 
     def measure(self, model: LabelledVectors) -> None:
-        """Every size, with the same draws for every model and template."""
         texts, truth, templates = model.of(self.data.texts), self.data.truth, self.settings.templates
         total = len(set(templates)) * len(self._sizes) * self._draws
         with self.terminal.bar(f"{model.name}: drawing ensembles", total, "draws") as advance:
@@ -423,12 +411,10 @@ class EnsembleSizes(ClassifyStudy):
                         self.measurements.add(key, {"ratio to cosine": mean / cosine})
 
     def tables(self) -> Iterator[Table]:
-        """A row for each model, template, size and system."""
         shown = [Shown("weight", 3), Shown("weighted F1", spread=True), Shown("ratio to cosine")]
         yield self.measurements.table("ensemble-size", "Means over random ensembles", shown)
 
     def plots(self) -> Iterator[Plot]:
-        """The ratio over the size."""
         yield self.measurements.plot(
             "line",
             "Surprise by cosine",
@@ -438,7 +424,6 @@ class EnsembleSizes(ClassifyStudy):
         )
 
     def notes(self) -> Iterator[str]:
-        """How ensembles are drawn."""
         yield (
             f"random ensembles of each size: {self._draws}, from the {len(self.data.texts)} texts, without "
             "labels; the texts outside of the ensemble are tested (inductive)"

@@ -92,16 +92,13 @@ class ClassifyStudy(LabelledStudy[ClassifySettings, Task]):
     heading: ClassVar[str]
 
     def prepare(self) -> None:
-        """Begin with no model."""
         self._described: list[dict[str, str]] = []
 
     @property
     def title(self) -> str:
-        """What is studied, on which file."""
         return f"{self.heading}: {self.data.texts.name}"
 
     def read(self) -> Task:
-        """The texts, and those to learn from; the classes are those of all of them."""
         settings = self.settings
         columns = settings.columns()
         texts = read_labelled(settings.file, **columns)
@@ -111,7 +108,6 @@ class ClassifyStudy(LabelledStudy[ClassifySettings, Task]):
         return Task(texts.sample(settings.limit), label_names(classes, names), train)
 
     def models(self) -> Iterator[LabelledVectors]:
-        """The models of the settings."""
         for model in super().models():
             self._described.append({"name": model.encoder.name, "fingerprint": model.encoder.fingerprint})
             yield model
@@ -127,7 +123,6 @@ class ClassifyStudy(LabelledStudy[ClassifySettings, Task]):
                 self.leave_out(f"{model.name}, {template}: not measurable, as {error}")
 
     def facts(self) -> dict[str, Any]:
-        """Settings, models, and every value."""
         return {
             "settings": {**self.settings.facts(), "names": dict(self.data.names)},
             "models": self._described,

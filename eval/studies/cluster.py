@@ -68,7 +68,6 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
     keys = ("data", "model", "assignment")
 
     def read(self) -> list[LabelledTexts]:
-        """The files; each has two labels at least, and as many texts as there are clusters."""
         settings = self.settings
         self._assignments = find_assignments(settings.assignments)
         data = [read_labelled(file, **settings.columns()).sample(settings.limit) for file in settings.files]
@@ -82,7 +81,6 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
         return self.settings.clusters or len(texts.classes)
 
     def measure(self, model: LabelledVectors) -> None:
-        """Every assignment in every repeat, and how it differs from the cosine."""
         for texts in self.data:
             # Texts are compared with texts: for models with prompts, both sides have the one of a query.
             vectors, repeats = model.of(texts, "query"), self.settings.repeats
@@ -94,7 +92,6 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
                     advance(1)
 
     def tables(self) -> Iterator[Table]:
-        """Means, and differences to the cosine."""
         shown = [Shown("V-measure", 2, spread=True), Shown("V - cosine", 2), Shown("ARI", 2, spread=True)]
         yield self.measurements.table(
             "cluster",
@@ -142,11 +139,9 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
         return differences
 
     def plots(self) -> Iterator[Plot]:
-        """The measures by assignment."""
         return (self.measurements.plot("bars", f"{name} by assignment", name) for name in _TESTED)
 
     def notes(self) -> Iterator[str]:
-        """Sizes, and what the assignments are."""
         for texts in self.data:
             sizes = f"{len(texts)} texts, {len(texts.classes)} labels, {self._clusters(texts)} clusters"
             yield f"{texts.name}: {sizes}"
@@ -163,7 +158,6 @@ class ClusterStudy(LabelledStudy[ClusterSettings, list[LabelledTexts]]):
             yield f"of each file {self.settings.limit} texts at most, a random sample that is always the same"
 
     def facts(self) -> dict[str, Any]:
-        """Settings, numbers of clusters, and every repeat."""
         clusters = {texts.name: self._clusters(texts) for texts in self.data}
         values = self.measurements.facts()
         return {"settings": self.settings.facts(), "clusters": clusters, "values": values}

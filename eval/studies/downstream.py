@@ -30,7 +30,6 @@ from surprise_rerank.eval.studies.senteval import (
     Examples,
     Vectors,
     accuracy,
-    fit,
     fit_each,
     learn_relatedness,
     pair_features,
@@ -237,11 +236,9 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
 
     @property
     def title(self) -> str:
-        """The tasks."""
         return f"Downstream tasks: {', '.join(dict.fromkeys(self.settings.tasks))}"
 
     def read(self) -> list[Task]:
-        """The tasks, those that are regressions last."""
         names, data = dict.fromkeys(self.settings.tasks), self.settings.data
         tasks: list[Task] = [read_task(name, data) for name in names if name not in RELATEDNESS]
         for name in (name for name in names if name in RELATEDNESS):
@@ -250,7 +247,6 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
         return tasks
 
     def measure(self, model: SentenceModel) -> None:
-        """Encode each text once, and learn every task."""
         texts = tuple(dict.fromkeys(text for task in self.data for text in task.texts))
         with self.terminal.bar(f"{model.name}: encoding", len(texts), "texts") as advance:
             starts = range(0, len(texts), _TEXTS_AT_ONCE)
@@ -270,7 +266,6 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
                 advance(1)
 
     def tables(self) -> Iterator[Table]:
-        """A row for each model of classification and of regression; and in files one for each task, too."""
         columns = [Shown("accuracy", 2, spread=True), Shown("dev accuracy", 2), Shown("F1", 2)]
         accuracies = self.measurements.crossed("downstream", "Accuracy in %", "accuracy", 1)
         coefficients = self.measurements.crossed("relatedness", "Pearson's r x 100", "Pearson", 1)
@@ -283,12 +278,10 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
         )
 
     def plots(self) -> Iterator[Plot]:
-        """The accuracy of each model and task."""
         if any(isinstance(task, DownstreamTask) for task in self.data):
             yield self.measurements.plot("bars", "Downstream tasks", "accuracy")
 
     def notes(self) -> Iterator[str]:
-        """How each task is tested."""
         crossed = [
             task.name for task in self.data if isinstance(task, DownstreamTask) and "all" in task.parts
         ]
@@ -303,7 +296,6 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
             yield f"{POST_PROCESSED}: without {components}"
 
     def facts(self) -> dict[str, Any]:
-        """The protocol, and every run."""
         values, models = self.measurements.facts(), self.settings.models
         return {"classifier": "senteval", "models": models, "seed": SEED, "values": values}
 
@@ -367,7 +359,10 @@ def _cross_validated(train: Examples, classes: int, seed: int) -> tuple[Float32A
         candidates = fit_each(train[rows], dev, GRID, classes, seed)
         accuracies += np.array([accuracy(weights, dev) for weights in candidates]) / FOLDS
     best = int(accuracies.argmax())
-    return fit(train, GRID[best], classes, seed), float(accuracies[best])
+    # A twentieth of the examples is held out, to stop by.
+    order, size = np.random.default_rng(seed).permutation(len(train)), max(1, int(0.05 * len(train)))
+    stop, learn = train[order[:size]], train[order[size:]]
+    return fit_each(learn, stop, (GRID[best],), classes, seed)[0], float(accuracies[best])
 
 
 def _folds(examples: Examples, seed: int) -> list[tuple[IntArray, IntArray]]:

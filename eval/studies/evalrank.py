@@ -209,11 +209,9 @@ class RankStudy(SentenceBenchmark[RankSettings, RankingTask]):
 
     @property
     def title(self) -> str:
-        """What is ranked."""
         return f"EvalRank of {self.items}"
 
     def prepare(self) -> None:
-        """Refuse unknown similarities, and none."""
         border.some("similarities", self.settings.similarities, "name one")
         border.choices("similarities", self.settings.similarities, self.similarities)
         self._hits: dict[tuple[str, str], list[float]] = {}
@@ -235,13 +233,11 @@ class RankStudy(SentenceBenchmark[RankSettings, RankingTask]):
         self.measurements.add((model, name), {**values, "Hits@1": hits(places, 1), "Hits@3": hits(places, 3)})
 
     def tables(self) -> Iterator[Table]:
-        """MR, MRR and hits of every model and measure."""
         sizes = f"{len(self.data.pairs)} pairs among {len(self.data.background)} {self.items}"
         title = f"EvalRank, {self.items}: {sizes}"
         yield self.measurements.table(f"evalrank-{self.items}", title, _SHOWN, (_LEGEND,))
 
     def plots(self) -> Iterator[Plot]:
-        """Hits@k over k, a picture for each model."""
         for model in dict.fromkeys(model for model, _ in self._hits):
             shares = {name: values for (of, name), values in self._hits.items() if of == model}
             reciprocal = {name: self.measurements.mean((model, name), "MRR") or 0.0 for name in shares}
@@ -253,12 +249,10 @@ class RankStudy(SentenceBenchmark[RankSettings, RankingTask]):
             yield Plot("line", f"Hits@k of {model}", "k", "Hits@k", tuple(series), finding=seen)
 
     def notes(self) -> Iterator[str]:
-        """Whether the ranks are those of the published program."""
         if self.settings.as_published:
             yield _PUBLISHED
 
     def facts(self) -> dict[str, Any]:
-        """Settings, sizes, and hits of every depth."""
         return {
             "settings": {
                 "post_process": self.settings.post_process,
@@ -280,17 +274,14 @@ class WordStudy(RankStudy):
     items = "words"
 
     def read(self) -> RankingTask:
-        """Pairs, the vocabulary, and the judged sets."""
         task = read_word_ranking(self.settings.data)
         return replace(task, judged=read_word_similarity(self.settings.data))
 
     def prepare(self) -> None:
-        """Begin with no agreement."""
         super().prepare()
         self._agreements = Measurements("model", "similarity", "data set")
 
     def measure(self, model: SentenceModel) -> None:
-        """Rank the pairs, and correlate with the judged sets."""
         task = self.data
         judged_words = (word for judged in task.judged for pair in judged.pairs for word in pair)
         row = {word: i for i, word in enumerate(dict.fromkeys([*task.background, *judged_words]))}
@@ -323,7 +314,6 @@ class WordStudy(RankStudy):
                     self._agreements.add((name, kind, judged.name), values)
 
     def tables(self) -> Iterator[Table]:
-        """Ranks, and agreement with people."""
         yield from super().tables()
         if self.data.judged:
             shown = [*map(Shown, ("Pearson", "Spearman", "Kendall")), Shown("pairs", 0)]
@@ -341,11 +331,9 @@ class SentenceStudy(RankStudy):
     similarities = (*DENSE_MEASURES, *with_raw())
 
     def read(self) -> RankingTask:
-        """Pairs and their background."""
         return read_sentence_ranking(self.settings.data)
 
     def measure(self, model: SentenceModel) -> None:
-        """Rank the pairs by sentence vectors, and by token vectors."""
         background = self.data.background
         row = {sentence: i for i, sentence in enumerate(background)}
         pairs = np.array([[row[first], row[second]] for first, second in self.data.pairs])

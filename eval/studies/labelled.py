@@ -24,7 +24,6 @@ from surprise_rerank.encoders.base import Encoder, Kind, dense_vectors
 from surprise_rerank.encoders.loading import load_encoder
 from surprise_rerank.errors import DataError, DatasetError
 from surprise_rerank.eval.reports.report import Cell, Column, Table
-from surprise_rerank.eval.studies.sentence_models import load_each
 from surprise_rerank.eval.studies.settings import LabelledSettings
 from surprise_rerank.eval.studies.study import Study
 from surprise_rerank.surprise.score import SurpriseModel
@@ -179,14 +178,9 @@ class LabelledStudy(Study[Settings, Data, LabelledVectors]):
 
     trainable = False  # whether the models are to be trained
 
-    def models(self) -> Iterator[LabelledVectors]:
-        """The models of the settings."""
-        cache = self.settings.cache or cache_folder()
-
-        def load(name: str) -> LabelledVectors:
-            return LabelledVectors(load_encoder(name, trainable=self.trainable), cache, self.terminal)
-
-        return load_each(self.settings.models, load, self.terminal)
+    def load(self, name: str) -> LabelledVectors:
+        encoder = load_encoder(name, trainable=self.trainable)
+        return LabelledVectors(encoder, self.settings.cache or cache_folder(), self.terminal)
 
 
 class Answers(LabelledStudy[LabelledSettings, list[LabelledTexts]]):
@@ -206,11 +200,9 @@ class Answers(LabelledStudy[LabelledSettings, list[LabelledTexts]]):
 
     @property
     def title(self) -> str:
-        """The files."""
         return f"Texts of {', '.join(texts.name for texts in self.data)}"
 
     def read(self) -> list[LabelledTexts]:
-        """The texts; each has the label ``?``."""
         fields, on_error, data = Fields(id="content", text=self.settings.text), self.settings.on_error, []
         for file in self._files:
             source = open_documents(file, fields=fields, on_error=on_error)
@@ -221,12 +213,10 @@ class Answers(LabelledStudy[LabelledSettings, list[LabelledTexts]]):
         return data
 
     def measure(self, model: LabelledVectors) -> None:
-        """Add what the texts get."""
         for texts in self.data:
             answers = self._answers_of(model, texts)
             self._rows += [(model.name, *row) for row in zip(texts.texts, answers, strict=True)]
 
     def tables(self) -> Iterator[Table]:
-        """A row for each model and text."""
         columns = (Column("model"), Column("text"), Column(self._answer))
         yield Table("answers", f"The {self._answer} of each text", columns, tuple(self._rows))

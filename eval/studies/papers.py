@@ -48,23 +48,19 @@ class Papers(Study[PapersSettings, list[Published], Published]):
     keys = ("name", "paper", "row", "figure")
 
     def prepare(self) -> None:
-        """Begin with nothing run."""
         self._reports: dict[str, Tables] = {}
         self._rows: list[tuple[Cell, ...]] = []
 
     def read(self) -> list[Published]:
-        """The published figures that are wanted."""
         entries = yaml.safe_load(Path(__file__).with_name("published.yaml").read_bytes())
         every, only = [Published(**entry) for entry in entries], self.settings.only
         border.choices("only", only or (), [published.name for published in every])
         return [published for published in every if only is None or published.name in only]
 
     def models(self) -> Iterator[Published]:
-        """The entries, in place of models."""
         return iter(self.data)
 
     def measure(self, published: Published) -> None:
-        """Run an entry's command where that can be done, and add its rows."""
         command, missing = published.command, _missing(published, self.settings.data)
         if missing:
             self.remarks[f"{published.name}: not run, {missing}"] = None
@@ -73,15 +69,13 @@ class Papers(Study[PapersSettings, list[Published], Published]):
                 self._reports[command] = tables_of(command, self.settings.data)
         if published.why:
             self.remarks[published.why] = None
-        tables = {} if missing else self._reports.get(command, {})
+        tables, shown = self._reports.get(command, {}), command.replace("{data}", "DATA")
         for key, figures in published.figures.items():
             for figure, value in figures.items():
                 here = cell_of(tables, published.table, key, figure)
-                shown = command.replace("{data}", "DATA")
                 self._rows.append((published.name, published.paper, key, figure, value, here, shown))
 
     def tables(self) -> Iterator[Table]:
-        """A row for each figure."""
         title = "Published figures, and what comes out here"
         columns = (*map(Column, (*self.keys, "published", "here", "command")),)
         yield Table("papers", title, columns, tuple(self._rows), 4)

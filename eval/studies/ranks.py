@@ -99,14 +99,6 @@ def hits(places: Float64Array, k: int) -> float:
     return float((places <= k).mean())
 
 
-def distinct(vectors: Float32Array) -> tuple[IntArray, IntArray]:
-    """(m,) rows of the first ones of each kind of equal vectors, and (n,) the place of each row's kind."""
-    kinds: dict[bytes, int] = {}
-    rows = np.ascontiguousarray(vectors) + np.float32(0)  # which makes 0 of -0
-    places = np.fromiter((kinds.setdefault(row.tobytes(), len(kinds)) for row in rows), np.int64, len(rows))
-    return np.unique(places, return_index=True)[1], places
-
-
 @dataclass(frozen=True, eq=False)
 class Items:
     """The items of a ranking, once each: (m, d) float32 vectors, centred, and scaled to length 1 if known.
@@ -124,7 +116,11 @@ class Items:
 
         The first `background` of the vectors are the background.
         """
-        rows, places = distinct(np.concatenate([plain, unit], axis=1))
+        kinds: dict[bytes, int] = {}
+        vectors = np.concatenate([plain, unit], axis=1) + np.float32(0)  # which makes 0 of -0
+        numbers = (kinds.setdefault(vector.tobytes(), len(kinds)) for vector in vectors)
+        places = np.fromiter(numbers, np.int64, len(vectors))
+        rows = np.unique(places, return_index=True)[1]
         counts = np.bincount(places[:background], minlength=len(rows)).astype(np.int64)
         return cls(plain[rows], unit[rows], counts), places
 
@@ -213,7 +209,6 @@ class Cosine(Measure):
         return self.of(self._by_blocks(_products, first, second) + side * _ROUNDING, first, second)
 
     def rows(self, first: IntArray) -> Float64Array:
-        """(b, m) scores of b first items and every item."""
         return self.of(self.wide[first] @ self.wide.T, first[:, None], np.arange(len(self.wide)))
 
     def _by_blocks(self, function: _OfPairs, first: IntArray, second: IntArray) -> Float64Array:
@@ -237,7 +232,6 @@ class Euclidean(Cosine):
         return row_norms(self.wide)
 
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) similarities of n pairs of items."""
         return 1 / (1 + self._distances(first, second))
 
     def limits(self, first: IntArray, second: IntArray, side: int = 1) -> Float64Array:
@@ -246,7 +240,6 @@ class Euclidean(Cosine):
         return 1 / (1 + np.maximum(self._distances(first, second) - side * _ROUNDING * usual, 0.0))
 
     def rows(self, first: IntArray) -> Float64Array:
-        """(b, m) similarities of b first items and every item."""
         squares = self._lengths**2
         distances = squares[first, None] + squares - 2 * super().rows(first)
         return np.asarray(1 / (1 + np.sqrt(np.maximum(distances, 0.0))))
@@ -309,7 +302,6 @@ class Csls(Cosine):
             self.nearness[block] = nearest.mean(axis=1, dtype=np.float64)
 
     def of(self, cosines: Float64Array, first: IntArray, second: IntArray) -> Float64Array:
-        """Scores of cosines."""
         return np.asarray(2 * cosines - self.nearness[first] - self.nearness[second])
 
 
@@ -325,7 +317,6 @@ class SurpriseMeasure(Cosine):
         )
 
     def of(self, cosines: Float64Array, first: IntArray, second: IntArray) -> Float64Array:
-        """Scores of cosines."""
         chosen = Moments(self.moments.mean[second], self.moments.deviation[second])
         if cosines.ndim == 1:
             return self.surprise.scores_from(cosines, chosen).score
@@ -343,13 +334,11 @@ class TokenMeasure(Measure):
         self.similarity, self.texts = similarity, texts
 
     def scores(self, first: IntArray, second: IntArray) -> Float64Array:
-        """(n,) scores of n pairs of items."""
         pairs = zip(first.tolist(), second.tolist(), strict=True)
         values = [self.similarity.pair(self.texts[a], self.texts[b]) for a, b in pairs]
         return np.array(values, dtype=np.float64)
 
     def rows(self, first: IntArray) -> Float64Array:
-        """(b, m) scores of b first items and every item."""
         # A thread for every question: torch's own threads wait for each other in a loop, and beside another
         # busy program that took ten times as long.
         threads = torch.get_num_threads()

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from surprise_rerank import border
-from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float32Array, Float64Array, FloatArray
 from surprise_rerank.encoders.base import Encoder, Progress
 from surprise_rerank.encoders.loading import load_encoder
@@ -25,8 +22,6 @@ from surprise_rerank.similarities.definitions import Removal
 _NOTHING = 1e-9  # EvalRank's for a sentence of which no word is known, in every dimension
 POST_PROCESSED, WHITENED = "+pp", "+white"  # behind a model's name
 _NO_VARIANCE = 1e-10  # of the largest one, what is rounding
-
-Model = TypeVar("Model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,27 +106,8 @@ Data = TypeVar("Data")
 class SentenceBenchmark(Study[Settings, Data, SentenceModel]):
     """A study of models of words and sentences."""
 
-    def models(self) -> Iterator[SentenceModel]:
-        """The models of the settings."""
-        load = partial(load_sentence_model, pooling=self.settings.pooling)
-        return load_each(self.settings.models, load, self.terminal)
-
-
-def load_each(names: Sequence[str], load: Callable[[str], Model], terminal: Terminal) -> Iterator[Model]:
-    """Models one after the other, each loaded when it is asked for; the names are checked at once."""
-    distinct = list(dict.fromkeys(names))
-    border.some("models", distinct, "name one")
-    border.distinct(
-        "names of models", [Path(name).name for name in distinct], "give each once, or rename a file"
-    )
-
-    def one_by_one() -> Iterator[Model]:
-        for name in distinct:
-            with terminal.bar(f"loading {name}"):
-                loaded = load(name)
-            yield loaded
-
-    return one_by_one()
+    def load(self, name: str) -> SentenceModel:
+        return load_sentence_model(name, self.settings.pooling)
 
 
 def lower_cased(vectors: WordVectors) -> WordVectors:

@@ -30,7 +30,6 @@ _BATCH, _PAIRS = 128, 64
 _PASSES, _MOST_PASSES = 2, 200
 _PASSES_OF_PAIRS, _MOST_OF_PAIRS = 50, 1000
 _TENACITY = 3
-_HELD_OUT = 0.05
 _RATE, _SMOOTHING, _LEAST = np.float32(0.01), np.float32(0.99), np.float32(1e-8)
 
 
@@ -69,13 +68,6 @@ def predict(weights: Float32Array, features: Float32Array) -> IntArray:
 def accuracy(weights: Float32Array, examples: Examples) -> float:
     """The share of examples whose class is found, from 0 to 1."""
     return float((predict(weights, examples.features) == examples.labels).mean())
-
-
-def fit(train: Examples, l2: float, classes: int, seed: int) -> Float32Array:
-    """Weights for an l2 that was chosen, stopped by a twentieth of the examples that is held out."""
-    order = np.random.default_rng(seed).permutation(len(train))
-    held_out = max(1, int(_HELD_OUT * len(train)))
-    return fit_each(train[order[held_out:]], train[order[:held_out]], (l2,), classes, seed)[0]
 
 
 def fit_each(

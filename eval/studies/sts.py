@@ -242,7 +242,6 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
     keys = ("model", "similarity", "sub-task")
 
     def prepare(self) -> None:
-        """Refuse names that are no similarities."""
         names, baseline = self.settings.similarities, self.settings.baseline
         if names is not None:
             border.some("similarities", names, f"give some, {COSINE!r} or {ALL!r}")
@@ -254,11 +253,9 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
         self._compared: list[Compared] = []
 
     def read(self) -> list[DataSet]:
-        """The data sets."""
         return read_data_sets(self.settings.data, self.settings.sets, other_parts=self.settings.post_process)
 
     def measure(self, model: SentenceModel) -> None:
-        """A model under every similarity, the baseline first, on every sub-task."""
         settings, bar = self.settings, self.terminal.bar
         names = similarities_for(model, settings.similarities, settings.baseline)
         self.remarks |= dict.fromkeys(filter(None, map(_missing, names)))
@@ -318,7 +315,6 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
         self._compared += sorted(rows, key=lambda row: others.index(row[:2]))
 
     def tables(self) -> Iterator[Table]:
-        """Years and wins; data sets; and in files differences to the baseline, and sub-tasks."""
         systems = list(dict.fromkeys(key[:2] for key in self.measurements))
         of_years, by_size = Measurements(*self.keys[:2], "year"), Measurements(*self.keys[:2], "data set")
         of_tasks = Measurements(*self.keys)
@@ -382,7 +378,6 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
         return measurements.table("sts-wins", title, shown, (note, _PAPER))
 
     def plots(self) -> Iterator[Plot]:
-        """Of each model the mean difference of every similarity, on the years if there are some."""
         baseline, differences = self.settings.baseline, Measurements(*self.keys[:2])
         for row in [row for row in self._compared if row.in_years] or self._compared:
             if not math.isnan(row.difference):
@@ -402,7 +397,6 @@ class StsStudy(SentenceBenchmark[StsSettings, list[DataSet]]):
             )
 
     def facts(self) -> dict[str, Any]:
-        """Baseline, resamples, sizes of data sets, and sentences that a model lacks."""
         return {
             "baseline": self.settings.baseline,
             "resamples": self.settings.resamples,

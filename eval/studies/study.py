@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from surprise_rerank import border
 from surprise_rerank.connectors.progress import Terminal
 from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
@@ -163,9 +165,20 @@ class Study(ABC, Generic[Settings, Data, Model]):
     def read(self) -> Data:
         """Read the data, and refuse settings that do not fit them."""
 
-    @abstractmethod
+    def load(self, name: str) -> Model:
+        """Load a model of the settings."""
+        raise NotImplementedError
+
     def models(self) -> Iterator[Model]:
-        """The models, each loaded when it is its turn."""
+        """The models of the settings, each loaded when it is its turn."""
+        names = list(dict.fromkeys(self.settings.models))  # type: ignore[attr-defined]
+        border.some("models", names, "name one")
+        shown = [Path(name).name for name in names]
+        border.distinct("names of models", shown, "give each once, or rename a file")
+        for name in names:
+            with self.terminal.bar(f"loading {name}"):
+                model = self.load(name)
+            yield model
 
     @abstractmethod
     def measure(self, model: Model) -> None:
