@@ -14,8 +14,7 @@ from surprise_rerank.core.arrays import Float64Array
 from surprise_rerank.eval.reports.report import Cell, Column, Plot, Report, Series, Table
 from surprise_rerank.eval.reports.writing import write_report
 from surprise_rerank.eval.retrieval.evaluation import Evaluation, short_name
-from surprise_rerank.eval.retrieval.measures import Difference, SystemResult
-from surprise_rerank.eval.retrieval.trec import write_run
+from surprise_rerank.eval.retrieval.runs import Difference, SystemResult, write_run
 from surprise_rerank.eval.stats import difference_interval, holm, paired_randomization
 
 # What the columns mean, by the names of measures without their cutoffs.

@@ -29,12 +29,16 @@ from surprise_rerank.eval.retrieval.datasets import (
     TrainingQuestions,
     load_dataset,
 )
-from surprise_rerank.eval.retrieval.measures import (
+from surprise_rerank.eval.retrieval.runs import (
+    Run,
     SystemResult,
     judged_ranking,
     measure_run,
     parse_measures,
+    read_run,
+    run_path,
     run_system,
+    split_run,
     try_measures,
 )
 from surprise_rerank.eval.retrieval.settings import (
@@ -45,7 +49,6 @@ from surprise_rerank.eval.retrieval.settings import (
     RetrievalSettings,
 )
 from surprise_rerank.eval.retrieval.systems import EVALUATED, POOLS, Resources, build, similarity_system
-from surprise_rerank.eval.retrieval.trec import Run, read_run, run_path, split_run
 from surprise_rerank.eval.retrieval.workspace import Workspace, has_lucene, index_key, load_anchors
 from surprise_rerank.similarities.table import with_raw
 

@@ -25,7 +25,7 @@ from surprise_rerank.core.tokens import TokenBatch
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.errors import MissingExtraError
 from surprise_rerank.eval.retrieval.datasets import TrainingQuestions
-from surprise_rerank.eval.retrieval.trec import Run
+from surprise_rerank.eval.retrieval.runs import Run
 from surprise_rerank.pipeline import Retriever
 from surprise_rerank.rerank.fusion import BM25_WEIGHT, FusionMethod, FusionReranker
 from surprise_rerank.rerank.scorers import CosineScorer, DynaMaxScorer, RetrievedScorer, Scorer

@@ -259,8 +259,10 @@ class DownstreamStudy(SentenceBenchmark[DownstreamSettings, list[Task]]):
                     processed = _looked_up(task.texts, post_processed(plain(task.texts)))
                     by_name[model.name + POST_PROCESSED] = processed
                 for name, vectors in by_name.items():
-                    is_classification = isinstance(task, DownstreamTask)
-                    runs = classify(task, vectors) if is_classification else relatedness(task, vectors)
+                    if isinstance(task, DownstreamTask):
+                        runs = classify(task, vectors)
+                    else:
+                        runs = relatedness(task, vectors)
                     for values in runs:
                         self.measurements.add((name, task.name), values)
                 advance(1)

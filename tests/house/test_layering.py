@@ -50,7 +50,7 @@ ROOMS = [
     "connectors.filters",
     "connectors",
     *("eval.line_files", "eval.stats", "eval.reports", "eval.retrieval", "eval.studies"),
-    *(f"eval.cli.{room}" for room in ("exits", "settings", "sources", "console", "options")),
+    *(f"eval.cli.{room}" for room in ("exits", "settings", "console", "options")),
     *("eval.cli", "eval"),
 ]
 # The core makes arrays of arrays: stores, data sets and terminals belong to connectors and eval.

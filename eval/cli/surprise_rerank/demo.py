@@ -54,7 +54,7 @@ def demo(*, port: int, page: bool) -> None:
     from surprise_rerank.connectors.attached.settings import PipelineSettings
     from surprise_rerank.connectors.qdrant import DocumentIndex
     from surprise_rerank.connectors.server import ServerOptions
-    from surprise_rerank.eval.cli.sources import load_model
+    from surprise_rerank.eval.cli.options import load_model
     from surprise_rerank.eval.retrieval.settings import DEFAULTS
 
     place = cache_folder() / "tour"

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from surprise_rerank.eval.cli.console import Output
-from surprise_rerank.eval.cli.options import config_option, takes_index
+from surprise_rerank.eval.cli.options import config_option, load_model, takes_index
 from surprise_rerank.eval.cli.settings import SetValues, set_option
-from surprise_rerank.eval.cli.sources import load_model
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.qdrant.location import Location

@@ -17,19 +17,22 @@ from surprise_rerank.errors import DataError, ModelError, NoIndexError, StoreErr
 from surprise_rerank.eval.cli.console import Output
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
+    Sources,
     filled_with,
     format_option,
     id_option,
     index_option,
     json_option,
+    load_model,
     location_of,
     quiet_option,
     ray_option,
+    read_filter,
     require_place,
+    skipped_lines,
     text_option,
 )
 from surprise_rerank.eval.cli.settings import SetValues, set_option
-from surprise_rerank.eval.cli.sources import Sources, load_model, read_filter, skipped_lines
 from surprise_rerank.eval.retrieval.settings import DEFAULTS, Precision
 
 if TYPE_CHECKING:

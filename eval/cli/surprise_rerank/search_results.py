@@ -23,7 +23,7 @@ from surprise_rerank.connectors.systems.inputs import BuiltSystem
 from surprise_rerank.connectors.systems.register import find_system
 from surprise_rerank.encoders.base import Encoder
 from surprise_rerank.eval.cli.console import Output, body, hit_json, share, shortened, shown_percentile
-from surprise_rerank.eval.cli.sources import read_filter
+from surprise_rerank.eval.cli.options import read_filter
 from surprise_rerank.eval.reports.one_line import one_line, visible
 from surprise_rerank.rerank.grouping import group_path
 

@@ -15,7 +15,7 @@ from surprise_rerank.core.batches import in_batches
 from surprise_rerank.documents import Document
 from surprise_rerank.errors import DataError, StoreError
 from surprise_rerank.eval.cli.console import Output
-from surprise_rerank.eval.cli.sources import Sources, skipped_lines
+from surprise_rerank.eval.cli.options import Sources, skipped_lines
 
 # Documents and characters of a request; a server encodes them before it answers.
 _SENT, _CHARACTERS = 64, 500_000

@@ -13,6 +13,7 @@ from surprise_rerank.eval.cli.console import Output, shortened
 from surprise_rerank.eval.cli.exits import Interrupted
 from surprise_rerank.eval.cli.options import (
     NEW_FILE,
+    Sources,
     filled_with,
     format_option,
     id_option,
@@ -22,7 +23,6 @@ from surprise_rerank.eval.cli.options import (
     text_option,
 )
 from surprise_rerank.eval.cli.settings import SetValues, set_option
-from surprise_rerank.eval.cli.sources import Sources
 
 if TYPE_CHECKING:
     from surprise_rerank.connectors.similar import SimilarDocuments, SimilaritySettings
